@@ -1,0 +1,69 @@
+# Every target does its own set-up. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+PYTEST := $(BIN)/pytest -q
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help setup demo test soak check fmt bench mutate coverage lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+# The stamps make a second run quick: nothing is reinstalled while the locked requirements stay as they are.
+$(RUNTIME): requirements/runtime.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dovetail needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): install the venv module (on Debian: apt-get install python3-venv)" >&2; exit 1; }
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEV): requirements/dev.txt $(RUNTIME)
+	@echo "installing the development tools ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@touch $@
+
+setup: $(RUNTIME) ## make .venv with the program at .venv/bin/dovetail
+
+demo: $(RUNTIME) ## explain the example cluster: who blocks which node, and until when
+	$(BIN)/dovetail explain -f examples/cluster.yaml --at 2026-03-06T16:20:00Z
+
+test: $(DEV) ## what every change must pass
+	$(PYTEST) -n 2 -m "not soak"
+
+soak: $(DEV) ## the long random campaigns
+	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property
+
+check: $(DEV) ## formatting, lint, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fmt: $(DEV) ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(DEV) ## print times, memory and growth
+	$(BIN)/python -m bench
+
+mutate: $(DEV) ## break the rules one at a time; every break must be caught
+	$(BIN)/python -m tests.mutation
+
+coverage: $(DEV) ## branch coverage of values and rules
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -m "not soak" tests/unit tests/property
+	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+
+lock: $(DEV) ## lock the requirements anew (needs uv on the PATH)
+	cd requirements && for set in runtime dev; do uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$set.in -o $$set.txt; done
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
