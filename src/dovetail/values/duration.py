@@ -1,0 +1,179 @@
+"""What does a duration text mean, in nanoseconds, and how is a duration written?
+
+Durations are plain ints: signed 64-bit nanoseconds, as in Go. Four grammars are in use and must not be mixed: full Go
+text (annotations) and three narrower ones that the CRDs enforce by pattern.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+NANOSECOND = 1
+MICROSECOND = 1000 * NANOSECOND
+MILLISECOND = 1000 * MICROSECOND
+SECOND = 1000 * MILLISECOND
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+MAX = 2**63 - 1
+MIN = -(2**63)
+
+_UNITS = {
+    "ns": NANOSECOND,
+    "us": MICROSECOND,
+    "\u00b5s": MICROSECOND,  # micro sign
+    "\u03bcs": MICROSECOND,  # Greek mu
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": MINUTE,
+    "h": HOUR,
+}
+
+# Possessive quantifiers (*+) keep a megabyte of digits linear. The lookahead wants a digit somewhere in the number.
+_PART = re.compile("(?=\\.?[0-9])([0-9]*+)(?:\\.([0-9]*+))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_SIMPLE = re.compile("(?:[0-9]++[smh])++")
+_BUDGET = re.compile("(?:[0-9]++[hm]|[0-9]++h[0-9]++m)(?:0s)?")
+
+_GO_FORM = "want numbers with units ns, us, ms, s, m or h, such as 1h30m or 90s"
+_SIMPLE_FORM = "want whole numbers with units s, m or h, such as 1h30m or 90s"
+_NILLABLE_FORM = f"{_SIMPLE_FORM}, or Never"
+_BUDGET_FORM = "want whole hours and minutes, such as 8h, 30m or 1h30m"
+
+
+class DurationError(ValueError):
+    """The text is not a duration of the wanted form, or too long a time; the message is for people."""
+
+
+def shown(text: str) -> str:
+    """The text quoted for a message: shortened if long, and without control characters."""
+    return repr(text if len(text) <= 40 else text[:39] + "…")
+
+
+def parse_duration(text: str) -> int:
+    """Nanoseconds of a Go duration, accepting and refusing exactly what Go's time.ParseDuration does."""
+    return _parse(text, _GO_FORM)
+
+
+def parse_nillable(text: str) -> int | None:
+    """Nanoseconds of expireAfter or consolidateAfter; None means Never."""
+    if text == "Never":
+        return None
+    if not _SIMPLE.fullmatch(text):
+        raise _malformed(text, _NILLABLE_FORM)
+    return _parse(text, _NILLABLE_FORM)
+
+
+def parse_simple(text: str) -> int:
+    """Nanoseconds of terminationGracePeriod and the like: whole hours, minutes and seconds."""
+    if not _SIMPLE.fullmatch(text):
+        raise _malformed(text, _SIMPLE_FORM)
+    return _parse(text, _SIMPLE_FORM)
+
+
+def parse_budget_duration(text: str) -> int:
+    """Nanoseconds of a budget's duration: whole hours and minutes."""
+    if not _BUDGET.fullmatch(text):
+        raise _malformed(text, _BUDGET_FORM)
+    return _parse(text, _BUDGET_FORM)
+
+
+def format_duration(ns: int) -> str:
+    """The duration as Go prints it: 24h0m0s, 1m30s, 1.5ms, 0s."""
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns < SECOND:
+        return sign + _seconds(ns)
+    minutes, rest = divmod(ns, MINUTE)
+    hours, minutes = divmod(minutes, 60)
+    text = _seconds(rest, SECOND)
+    if hours:
+        return f"{sign}{hours}h{minutes}m{text}"
+    return f"{sign}{minutes}m{text}" if minutes else sign + text
+
+
+def short_duration(ns: int) -> str:
+    """The duration for people: exact, without zero parts, in days from 48 hours on: 30s, 1h30m, 36h, 3d4h.
+
+    Hours stay hours up to two days because "36h" reads better than "1d12h" next to a configured "24h".
+    """
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    if ns < SECOND:
+        return sign + _seconds(ns)
+    text = ""
+    for name, unit in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        if name == "d" and ns < 2 * DAY:
+            continue
+        count, ns = divmod(ns, unit)
+        if count:
+            text += f"{count}{name}"
+    return sign + text + (_seconds(ns, SECOND) if ns else "")
+
+
+def add(at: datetime, ns: int) -> datetime | None:
+    """The moment ns after at (an aware datetime), in UTC; None if a datetime cannot hold it.
+
+    Rounded up to the microsecond, so that a wait never ends early.
+    """
+    if at.tzinfo is None:
+        raise ValueError("add wants an aware datetime")
+    try:
+        # To UTC first: arithmetic in a zone with daylight saving counts wall-clock time.
+        return at.astimezone(UTC) + timedelta(microseconds=-(-ns // MICROSECOND))
+    except OverflowError:
+        return None
+
+
+def _parse(text: str, form: str) -> int:
+    negative = text.startswith("-")
+    at = 1 if text.startswith(("-", "+")) else 0
+    if text[at:] == "0":  # the only number that needs no unit
+        return 0
+    if at == len(text):
+        raise _malformed(text, form)
+    total = 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if not part:
+            raise _malformed(text, form)
+        whole, fraction, unit = part.groups()
+        digits = whole.lstrip("0")
+        if len(digits) > 19:  # also spares int() a quadratic walk over a megabyte
+            raise _too_long(text)
+        total += int(digits or "0") * _UNITS[unit] + (_fraction(fraction, _UNITS[unit]) if fraction else 0)
+        if total > -MIN:
+            raise _too_long(text)
+        at = part.end()
+    if total > MAX and not negative:
+        raise _too_long(text)
+    return -total if negative else total
+
+
+def _fraction(digits: str, unit: int) -> int:
+    """Whole nanoseconds of 0.digits units, computed in floats because Go does and the last nanosecond shows it."""
+    # Below 1e-31 of an hour nothing is left; Go also ignores the digits that no longer fit into 63 bits.
+    value, scale = 0, 1.0
+    for digit in digits[:40]:
+        longer = value * 10 + int(digit)
+        if longer > -MIN:
+            break
+        value, scale = longer, scale * 10
+    return int(value * (unit / scale))
+
+
+def _seconds(ns: int, unit: int | None = None) -> str:
+    """The time in one unit, the largest that fits unless given, with a fraction but no trailing zeros."""
+    if unit is None:
+        unit = MILLISECOND if ns >= MILLISECOND else MICROSECOND if ns >= MICROSECOND else NANOSECOND
+        if ns == 0:
+            unit = SECOND  # Go prints 0s
+    name = {NANOSECOND: "ns", MICROSECOND: "µs", MILLISECOND: "ms", SECOND: "s"}[unit]
+    whole, rest = divmod(ns, unit)
+    fraction = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{fraction}{name}" if fraction else f"{whole}{name}"
+
+
+def _malformed(text: str, form: str) -> DurationError:
+    return DurationError(f"{shown(text)} is not a duration: {form}")
+
+
+def _too_long(text: str) -> DurationError:
+    return DurationError(f"{shown(text)} is too long a duration: the most is about 292 years")

@@ -1,0 +1,81 @@
+"""Does a Kubernetes label selector match these labels?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.values.duration import shown
+
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+class SelectorError(ValueError):
+    """The selector is malformed; the message is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One matchExpressions entry, already checked."""
+
+    key: str
+    operator: str
+    values: frozenset[str]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self.operator == "In":
+            return self.key in labels and labels[self.key] in self.values
+        if self.operator == "NotIn":
+            return self.key not in labels or labels[self.key] not in self.values
+        return (self.key in labels) == (self.operator == "Exists")
+
+    def __str__(self) -> str:
+        if self.operator == "Exists":
+            return self.key
+        if self.operator == "DoesNotExist":
+            return f"!{self.key}"
+        return f"{self.key} {self.operator.lower()} ({','.join(sorted(self.values))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """All labels and all expressions must match, so the empty selector matches everything.
+
+    A missing selector means something else in almost every field, and is for the caller to treat.
+    """
+
+    labels: tuple[tuple[str, str], ...] = ()
+    expressions: tuple[Expression, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        # A plain loop, not all(): no generator to set up, and this is asked for every pod and every budget.
+        for key, value in self.labels:
+            if labels.get(key) != value:
+                return False
+        for expression in self.expressions:  # noqa: SIM110
+            if not expression.matches(labels):
+                return False
+        return True
+
+    def __str__(self) -> str:
+        """The form kubectl takes after --selector; empty for the selector that matches everything."""
+        return ",".join([*(f"{key}={value}" for key, value in self.labels), *map(str, self.expressions)])
+
+
+def make_selector(
+    match_labels: Mapping[str, str] | None = None,
+    expressions: Iterable[tuple[str, str, Sequence[str]]] | None = None,
+) -> Selector:
+    """The selector of matchLabels and of matchExpressions given as (key, operator, values)."""
+    return Selector(
+        tuple(sorted((match_labels or {}).items())),
+        tuple(_expression(key, operator, values) for key, operator, values in expressions or ()),
+    )
+
+
+def _expression(key: str, operator: str, values: Sequence[str]) -> Expression:
+    if operator not in OPERATORS:
+        raise SelectorError(f"unknown operator {shown(operator)} for key {shown(key)}: want {', '.join(OPERATORS)}")
+    if operator in ("In", "NotIn") and not values:
+        raise SelectorError(f"operator {operator} for key {shown(key)} needs values")
+    if operator in ("Exists", "DoesNotExist") and values:
+        raise SelectorError(f"operator {operator} for key {shown(key)} takes no values")
+    return Expression(key, operator, frozenset(values))

@@ -1,0 +1,49 @@
+"""Which moment does an RFC 3339 text name, and how is a moment written for machines and for people?"""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from dovetail.values.duration import DAY, HOUR, MICROSECOND, MINUTE, SECOND, short_duration, shown
+
+# A little laxer than RFC 3339, because Go is: a one-digit hour, a comma before the fraction, offsets up to +24:60.
+_FORM = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]++))?"
+    r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
+)
+
+
+class TimeError(ValueError):
+    """The text is not an RFC 3339 time that a datetime can hold; the message is for people."""
+
+
+def parse_time(text: str) -> datetime:
+    """The moment in UTC, as Go's time.Parse(time.RFC3339) reads it; finer than a microsecond is cut off."""
+    found = _FORM.fullmatch(text)
+    if not found:
+        raise TimeError(f"{shown(text)} is not a time: want RFC 3339, such as 2026-03-07T02:00:00Z")
+    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
+    fraction, sign, hours, minutes = found.group(7, 8, 9, 10)
+    microsecond = int(fraction[:6].ljust(6, "0")) if fraction else 0
+    offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
+    try:
+        local = datetime(year, month, day, hour, minute, second, microsecond, UTC)
+        return local + offset if sign == "-" else local - offset
+    except (ValueError, OverflowError):
+        raise TimeError(f"{shown(text)} is not a time: no such date or time of day") from None
+
+
+def format_time(at: datetime, zone: tzinfo = UTC) -> str:
+    """RFC 3339 in the zone, with a fraction only if there is one: 2026-03-07T02:00:00Z."""
+    text = at.astimezone(zone).isoformat()
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """How far away the moment is, in its two largest units: in 2h13m, 3d4h ago, now (less than a second)."""
+    ns = (at - now) // timedelta(microseconds=1) * MICROSECOND
+    far = abs(ns)
+    if far < SECOND:
+        return "now"
+    # Days begin at 48 hours, as in short_duration.
+    text = short_duration(far - far % (HOUR if far >= 2 * DAY else MINUTE if far >= HOUR else SECOND))
+    return f"in {text}" if ns > 0 else f"{text} ago"

@@ -1,0 +1,132 @@
+"""Which time zone a name means, and from when to when it keeps one distance from UTC.
+
+Zones come from the pinned `tzdata` package and never from the host, so that a window opens at the same instant on every
+machine. Minutes are whole numbers since the epoch in UTC.
+"""
+
+from datetime import date, datetime, timedelta
+from functools import cache, lru_cache
+from importlib import resources
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+DAY = 1440
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the arithmetic of this module is on UTC minutes
+_EPOCH_DAY = _EPOCH.toordinal()
+_MINUTE = timedelta(minutes=1)
+_ONE_DAY = timedelta(days=1)
+_EVER = 1 << 62  # minutes; later than any int64 of nanoseconds can reach
+# Two days inside what datetime can hold: a conversion to local time must not leave years 1..9999.
+_FIRST_MINUTE = (datetime(1, 1, 3) - _EPOCH) // _MINUTE  # noqa: DTZ001
+_LAST_MINUTE = (datetime(9999, 12, 29) - _EPOCH) // _MINUTE  # noqa: DTZ001
+
+
+class ZoneError(ValueError):
+    """The name is no zone of the pinned database."""
+
+
+class Spell(NamedTuple):
+    """A stretch [start, stop) of UTC minutes with one offset: local minute = UTC minute + offset."""
+
+    start: int
+    stop: int
+    offset: int
+
+
+_ALL_TIME = Spell(-_EVER, _EVER, 0)
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """Every name `load_zone` accepts; names are case-sensitive."""
+    listed = resources.files("tzdata").joinpath("zones").read_text(encoding="ascii").split()
+    return frozenset(listed) | {"UTC"}
+
+
+def load_zone(name: str) -> ZoneInfo:
+    """The zone of that name from the pinned database; raises ZoneError."""
+    # Only listed names get into the cache or near a path, so neither can be abused.
+    if name not in zone_names():
+        shown = repr(name if len(name) <= 40 else name[:40] + "…")
+        raise ZoneError(f"unknown time zone {shown}: expected a name such as UTC, Europe/Berlin or America/New_York")
+    return _load(name)
+
+
+@cache
+def _load(name: str) -> ZoneInfo:
+    with resources.files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+def offset_at(zone: ZoneInfo, minute: int) -> int:
+    """Minutes that local time is ahead of UTC at a UTC minute; outside years 1..9999 as at their edge.
+
+    Offsets with seconds (none is left since 1972) are floored to the minute: windows are about now and later.
+    """
+    inside = min(max(minute, _FIRST_MINUTE), _LAST_MINUTE)
+    utc = _EPOCH + timedelta(minutes=inside)
+    local = zone.fromutc(utc.replace(tzinfo=zone)).replace(tzinfo=None)
+    return (local - utc) // _MINUTE
+
+
+def spells(zone: ZoneInfo, start: int, stop: int) -> list[Spell]:
+    """The stretches of constant offset that make up [start, stop), in order."""
+    assert start < stop
+    if zone.key == "UTC":
+        return [Spell(start, stop, 0)]
+    found: list[Spell] = []
+    for year in range(_year_of(start), _year_of(stop - 1) + 1):
+        for spell in _spells_of_year(zone, year):
+            begin, end = max(spell.start, start), min(spell.stop, stop)
+            if begin >= end:
+                continue
+            if found and found[-1].offset == spell.offset:
+                begin = found.pop().start
+            found.append(Spell(begin, end, spell.offset))
+    return found
+
+
+def spell_at(zone: ZoneInfo, minute: int) -> Spell:
+    """The spell around a UTC minute, cut at the ends of the year."""
+    if zone.key == "UTC":
+        return _ALL_TIME
+    year = _spells_of_year(zone, _year_of(minute))
+    return next(spell for spell in reversed(year) if spell.start <= minute or spell is year[0])
+
+
+def _year_of(minute: int) -> int:
+    return date.fromordinal(_EPOCH_DAY + min(max(minute, _FIRST_MINUTE), _LAST_MINUTE) // DAY).year
+
+
+@lru_cache(maxsize=4096)
+def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
+    """A year's spells; the first and the last year stand for everything before and after them too."""
+    first = max((datetime(year, 1, 1) - _EPOCH) // _MINUTE, _FIRST_MINUTE)  # noqa: DTZ001
+    stop = (datetime(year, 12, 31) - _EPOCH) // _MINUTE + DAY  # noqa: DTZ001
+    found: list[Spell] = []
+    begin = first if year > 1 else -_EVER
+    # Probing once a day suffices: no zone has changed and changed back within a day.
+    utc = (_EPOCH + timedelta(minutes=first)).replace(tzinfo=zone)  # UTC fields, as fromutc wants them
+    shift = zone.fromutc(utc).utcoffset()
+    for day in range(first, min(stop, _LAST_MINUTE) + 1, DAY):
+        seen = zone.fromutc(utc).utcoffset()
+        if seen != shift:
+            change = _first_change(zone, day - DAY, day)
+            found.append(Spell(begin, change, offset_at(zone, change - 1)))
+            begin, shift = change, seen
+        utc += _ONE_DAY
+    if begin < stop:
+        found.append(Spell(begin, stop if year < 9999 else _EVER, offset_at(zone, begin)))
+    return tuple(found)
+
+
+def _first_change(zone: ZoneInfo, before: int, after: int) -> int:
+    """The first minute in (before, after] whose offset is no longer that of `before`."""
+    old = offset_at(zone, before)
+    while after - before > 1:
+        middle = (before + after) // 2
+        if offset_at(zone, middle) == old:
+            before = middle
+        else:
+            after = middle
+    return after
