@@ -1,0 +1,232 @@
+"""The parts of Kubernetes objects that Dovetail reads, as partial structs: unknown fields are passed over.
+
+Text that has a grammar of its own (durations, schedules, quantities, budgets' nodes) stays text here: an
+object with a bad value must still be readable, so that the rule that meets it can say what is wrong (R32).
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+# A time without a zone would be a guess.
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Base of all wire structs. No cycles are possible, so the garbage collector need not look at them."""
+
+
+class OwnerReference(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ObjectMeta(Wire, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
+    owner_references: list[OwnerReference] = []
+
+
+class Condition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Instant | None = None
+
+
+class Taint(Wire, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Toleration(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(Wire, frozen=True):
+    node_name: str = ""
+    termination_grace_period_seconds: int | None = None
+    priority: int | None = None
+    tolerations: list[Toleration] = []
+
+
+class PodStatus(Wire, frozen=True):
+    phase: str = ""
+    conditions: list[Condition] = []
+
+
+class Pod(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class NodeSpec(Wire, frozen=True):
+    provider_id: str = msgspec.field(default="", name="providerID")
+    taints: list[Taint] = []
+
+
+class NodeStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+
+
+class Node(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class SelectorRequirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(Wire, frozen=True):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[SelectorRequirement] = []
+
+
+class PodDisruptionBudgetSpec(Wire, frozen=True):
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class PodDisruptionBudgetStatus(Wire, frozen=True):
+    disruptions_allowed: int | None = None
+    expected_pods: int | None = None
+
+
+class PodDisruptionBudget(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class Budget(Wire, frozen=True):
+    # A number is refused by the API but is what people write; we read it to say so (R29).
+    nodes: str | int = "10%"
+    reasons: list[str] = []
+    schedule: str | None = None
+    duration: str | None = None
+
+
+class Disruption(Wire, frozen=True):
+    consolidate_after: str = "0s"
+    consolidation_policy: str = "WhenEmptyOrUnderutilized"
+    graceful_expire_after: str = "Never"
+    budgets: tuple[Budget, ...] = (Budget(),)
+
+
+class NodeClassReference(Wire, frozen=True):
+    group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class NodeClaimSpec(Wire, frozen=True):
+    """Also the template's spec. `expireAfter` has a default that the API server fills in on both."""
+
+    node_class_ref: NodeClassReference = NodeClassReference()
+    taints: list[Taint] = []
+    startup_taints: list[Taint] = []
+    expire_after: str = "720h"
+    termination_grace_period: str | None = None
+
+
+class TemplateMeta(Wire, frozen=True):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class NodeClaimTemplate(Wire, frozen=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: NodeClaimSpec = NodeClaimSpec()
+
+
+class NodePoolSpec(Wire, frozen=True):
+    template: NodeClaimTemplate = NodeClaimTemplate()
+    disruption: Disruption = Disruption()
+    replicas: int | None = None
+
+
+class NodePoolStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+
+
+class NodePool(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodePoolSpec = NodePoolSpec()
+    status: NodePoolStatus = NodePoolStatus()
+
+
+class NodeClaimStatus(Wire, frozen=True):
+    node_name: str = ""
+    provider_id: str = msgspec.field(default="", name="providerID")
+    conditions: list[Condition] = []
+    last_pod_event_time: Instant | None = None
+
+
+class NodeClaim(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeClaimSpec = NodeClaimSpec()
+    status: NodeClaimStatus = NodeClaimStatus()
+
+
+class KWOKNodeClassSpec(Wire, frozen=True):
+    node_registration_delay: str | None = None
+
+
+class KWOKNodeClassStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+
+
+class KWOKNodeClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
+    status: KWOKNodeClassStatus = KWOKNodeClassStatus()
+
+
+class PodTemplate(Wire, frozen=True):
+    """The pod template inside a workload."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class WorkloadSpec(Wire, frozen=True):
+    template: PodTemplate = PodTemplate()
+    replicas: int | None = None
+    completions: int | None = None
+    parallelism: int | None = None
+
+
+class Workload(Wire, frozen=True):
+    """Deployment, StatefulSet, DaemonSet, ReplicaSet or Job."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class CronJobSpec(Wire, frozen=True):
+    job_template: Workload = Workload()
+
+
+class CronJob(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
