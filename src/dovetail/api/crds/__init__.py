@@ -1,0 +1,26 @@
+"""The CustomResourceDefinitions of NodePool, NodeClaim and KWOKNodeClass, as text and as documents."""
+
+from importlib.resources import files
+from typing import Any, Final
+
+import yaml
+
+FILES: Final = (
+    "karpenter.sh_nodepools.yaml",
+    "karpenter.sh_nodeclaims.yaml",
+    "karpenter.kwok.sh_kwoknodeclasses.yaml",
+)
+
+
+def crd_text() -> str:
+    """All definitions as one YAML stream, comments included, ready for `kubectl apply -f -`."""
+    return "---\n".join(_read(file) for file in FILES)
+
+
+def load_crds() -> list[dict[str, Any]]:
+    """All definitions as new documents, in the order of `FILES`."""
+    return [yaml.load(_read(file), Loader=yaml.CSafeLoader) for file in FILES]
+
+
+def _read(file: str) -> str:
+    return files(__name__).joinpath(file).read_text(encoding="utf-8")
