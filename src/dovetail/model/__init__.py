@@ -1,0 +1,1 @@
+"""The cluster as compact records and the snapshot that decisions read."""

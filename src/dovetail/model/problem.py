@@ -1,0 +1,25 @@
+"""What is wrong or surprising about an object, said so that its owner can mend it."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Severity(StrEnum):
+    """How bad a problem is."""
+
+    ERROR = "error"  # it will not do what is written, or the API refuses it
+    WARNING = "warning"  # it works, but hardly as meant
+    INFO = "info"  # worth knowing
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One finding: where it is, what is wrong, and what to write instead."""
+
+    severity: Severity
+    rule: str
+    object: str
+    field: str
+    message: str
+    remedy: str = ""
+    file: str = ""

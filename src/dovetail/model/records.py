@@ -1,0 +1,319 @@
+"""Compact records of the objects that decisions read: 100,000 pods must fit in little memory.
+
+Only what a rule asks for is kept; equal label sets are shared. Text with a grammar is read here once where a
+bad value has one safe meaning (an unreadable duration is no duration), and kept as text where a rule decides.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import IntFlag
+from types import MappingProxyType
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.values.duration import DurationError, parse_nillable, parse_simple
+from dovetail.values.selector import Selector, SelectorError, make_selector
+
+# What the API server fills in where a pod says nothing.
+DEFAULT_GRACE_SECONDS = 30
+
+_POD_ANNOTATIONS = (
+    names.DO_NOT_DISRUPT,
+    names.DISRUPTION_SCHEDULE,
+    names.DISRUPTION_SCHEDULE_DURATION,
+    names.DISRUPTION_BLOCK_SCHEDULE,
+    names.DISRUPTION_BLOCK_DURATION,
+    names.POD_DELETION_COST,
+)
+_NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Owner(IntFlag):
+    """Which of the controllers that matter to disruption own a pod."""
+
+    NONE = 0
+    DAEMONSET = 1
+    STATEFULSET = 2
+    NODE = 4  # a static pod's mirror
+
+
+_OWNERS = {
+    ("apps/v1", "DaemonSet"): Owner.DAEMONSET,
+    ("apps/v1", "StatefulSet"): Owner.STATEFULSET,
+    ("v1", "Node"): Owner.NODE,
+}
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """Base of all records. They hold no cycles, so the garbage collector need not look at them."""
+
+
+class PodRecord(Record, frozen=True):
+    namespace: str
+    name: str
+    uid: str
+    node_name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    created_at: datetime | None
+    deleted_at: datetime | None
+    phase: str
+    ready: bool | None
+    owner: Owner
+    grace_seconds: int
+    priority: int
+    tolerates_disrupted: bool
+
+    @property
+    def object(self) -> str:
+        return f"Pod/{self.namespace}/{self.name}"
+
+    @property
+    def terminal(self) -> bool:
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def active(self) -> bool:
+        """Neither finished nor on its way out; only active pods protect anything (R4)."""
+        return self.deleted_at is None and not self.terminal
+
+    @property
+    def reschedulable(self) -> bool:
+        """It needs a place elsewhere when its node goes (02 §4.1)."""
+        if self.owner & (Owner.DAEMONSET | Owner.NODE):
+            return False
+        returns = bool(self.owner & Owner.STATEFULSET) and self.deleted_at is not None  # under the same name
+        return self.active or returns
+
+    @property
+    def eviction_cost(self) -> float:
+        """02 §6: 1, moved by deletion cost and priority, within ±10. Unreadable costs count 0."""
+        text = self.annotations.get(names.POD_DELETION_COST, "0")
+        deletion_cost = float(text) if _NUMBER.fullmatch(text) else 0.0
+        return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + self.priority / 2**25))
+
+
+class NodeRecord(Record, frozen=True):
+    name: str
+    uid: str
+    pool: str
+    provider_id: str
+    created_at: datetime | None
+    deleted_at: datetime | None
+    do_not_disrupt: str | None
+    registered: bool
+    initialized: bool
+    ready: bool
+    taints: tuple[tuple[str, str], ...]
+
+    @property
+    def object(self) -> str:
+        return f"Node/{self.name}"
+
+
+class ClaimRecord(Record, frozen=True):
+    name: str
+    uid: str
+    pool: str
+    provider_id: str
+    created_at: datetime | None
+    deleted_at: datetime | None
+    expire_after_ns: int | None
+    grace_period_ns: int | None
+    termination_timestamp: str | None
+    last_pod_event_at: datetime | None
+    conditions: Mapping[str, objects.Condition]
+
+    @property
+    def object(self) -> str:
+        return f"NodeClaim/{self.name}"
+
+    def is_true(self, condition: names.Condition) -> bool:
+        found = self.conditions.get(condition)
+        return found is not None and found.status == "True"
+
+    def true_since(self, condition: names.Condition) -> datetime | None:
+        found = self.conditions.get(condition)
+        return _utc(found.last_transition_time) if found is not None and found.status == "True" else None
+
+
+class PoolRecord(Record, frozen=True):
+    name: str
+    uid: str
+    deleted_at: datetime | None
+    consolidate_after_ns: int | None
+    consolidation_policy: str
+    graceful_expire_after_ns: int | None
+    replicas: int | None
+    grace_period_ns: int | None
+    budgets: tuple[objects.Budget, ...]
+
+    @property
+    def object(self) -> str:
+        return f"NodePool/{self.name}"
+
+
+class PdbRecord(Record, frozen=True):
+    namespace: str
+    name: str
+    selector: Selector | None
+    selector_problem: str | None
+    min_available: int | str | None
+    max_unavailable: int | str | None
+    always_allow: bool
+    disruptions_allowed: int | None
+    expected_pods: int | None
+
+    @property
+    def object(self) -> str:
+        return f"PodDisruptionBudget/{self.namespace}/{self.name}"
+
+
+class Recorder:
+    """Turns wire structs into records and shares what is equal between them."""
+
+    def __init__(self) -> None:
+        self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._texts: dict[str, str] = {}
+
+    def pod(self, pod: objects.Pod) -> PodRecord:
+        meta, spec = pod.metadata, pod.spec
+        owner = Owner.NONE
+        for reference in meta.owner_references:
+            owner |= _OWNERS.get((reference.api_version, reference.kind), Owner.NONE)
+        grace = spec.termination_grace_period_seconds
+        return PodRecord(
+            namespace=self._text(meta.namespace or "default"),
+            name=meta.name,
+            uid=meta.uid,
+            node_name=self._text(spec.node_name),
+            labels=self._shared(meta.labels),
+            annotations=self._shared(
+                {key: meta.annotations[key] for key in _POD_ANNOTATIONS if key in meta.annotations}
+            ),
+            created_at=_utc(meta.creation_timestamp),
+            deleted_at=_utc(meta.deletion_timestamp),
+            phase=self._text(pod.status.phase),
+            ready=_condition(pod.status.conditions, "Ready"),
+            owner=owner,
+            grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else max(0, grace),
+            priority=spec.priority or 0,
+            tolerates_disrupted=any(_tolerates_disrupted(toleration) for toleration in spec.tolerations),
+        )
+
+    def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
+        if not labels:
+            return _NONE
+        return self._labels.setdefault(tuple(sorted(labels.items())), labels)
+
+    def _text(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
+
+
+def node_record(node: objects.Node) -> NodeRecord:
+    meta = node.metadata
+    return NodeRecord(
+        name=meta.name,
+        uid=meta.uid,
+        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        provider_id=node.spec.provider_id,
+        created_at=_utc(meta.creation_timestamp),
+        deleted_at=_utc(meta.deletion_timestamp),
+        do_not_disrupt=meta.annotations.get(names.DO_NOT_DISRUPT),
+        registered=meta.labels.get(names.REGISTERED_LABEL) == "true",
+        initialized=meta.labels.get(names.INITIALIZED_LABEL) == "true",
+        ready=_condition(node.status.conditions, "Ready") is True,
+        taints=tuple((taint.key, taint.effect) for taint in node.spec.taints),
+    )
+
+
+def claim_record(claim: objects.NodeClaim) -> ClaimRecord:
+    meta, status = claim.metadata, claim.status
+    return ClaimRecord(
+        name=meta.name,
+        uid=meta.uid,
+        pool=meta.labels.get(names.NODEPOOL_LABEL, ""),
+        provider_id=status.provider_id,
+        created_at=_utc(meta.creation_timestamp),
+        deleted_at=_utc(meta.deletion_timestamp),
+        expire_after_ns=_nillable(claim.spec.expire_after),
+        grace_period_ns=_simple(claim.spec.termination_grace_period),
+        termination_timestamp=meta.annotations.get(names.TERMINATION_TIMESTAMP),
+        last_pod_event_at=_utc(status.last_pod_event_time),
+        conditions={condition.type: condition for condition in status.conditions},
+    )
+
+
+def pool_record(pool: objects.NodePool) -> PoolRecord:
+    disruption = pool.spec.disruption
+    return PoolRecord(
+        name=pool.metadata.name,
+        uid=pool.metadata.uid,
+        deleted_at=_utc(pool.metadata.deletion_timestamp),
+        consolidate_after_ns=_nillable(disruption.consolidate_after),
+        consolidation_policy=disruption.consolidation_policy,
+        graceful_expire_after_ns=_nillable(disruption.graceful_expire_after),
+        replicas=pool.spec.replicas,
+        grace_period_ns=_simple(pool.spec.template.spec.termination_grace_period),
+        budgets=disruption.budgets,
+    )
+
+
+def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
+    spec = pdb.spec
+    selector, problem = None, None
+    if spec.selector is not None:
+        expressions = [(entry.key, entry.operator, entry.values) for entry in spec.selector.match_expressions]
+        try:
+            selector = make_selector(spec.selector.match_labels, expressions)
+        except SelectorError as error:
+            problem = str(error)
+    return PdbRecord(
+        namespace=pdb.metadata.namespace or "default",
+        name=pdb.metadata.name,
+        selector=selector,
+        selector_problem=problem,
+        min_available=spec.min_available,
+        max_unavailable=spec.max_unavailable,
+        always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        disruptions_allowed=pdb.status.disruptions_allowed,
+        expected_pods=pdb.status.expected_pods,
+    )
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return at if at is None or at.tzinfo is UTC else at.astimezone(UTC)
+
+
+def _condition(conditions: list[objects.Condition], wanted: str) -> bool | None:
+    for condition in conditions:
+        if condition.type == wanted:
+            return {"True": True, "False": False}.get(condition.status)
+    return None
+
+
+def _tolerates_disrupted(toleration: objects.Toleration) -> bool:
+    if toleration.effect not in {"", names.Effect.NO_SCHEDULE}:
+        return False
+    if toleration.operator == "Exists":
+        return toleration.key in {"", names.DISRUPTED_TAINT}
+    return toleration.operator in {"", "Equal"} and toleration.key == names.DISRUPTED_TAINT and not toleration.value
+
+
+def _nillable(text: str) -> int | None:
+    """An unreadable duration disables: nothing is expired or consolidated by a mistake; `lint` says so."""
+    try:
+        return parse_nillable(text)
+    except DurationError:
+        return None
+
+
+def _simple(text: str | None) -> int | None:
+    """An unreadable grace period is none: nothing is forced by a mistake; `lint` says so."""
+    try:
+        return None if text is None else parse_simple(text)
+    except DurationError:
+        return None

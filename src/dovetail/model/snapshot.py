@@ -1,0 +1,112 @@
+"""One consistent picture of the cluster: which NodeClaim, Node and pods belong together."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
+
+R = TypeVar("R", NodeRecord, ClaimRecord)
+
+
+class ClusterNode(Record, frozen=True):
+    """A NodeClaim and its Node, either of which may be missing, with the pods bound to the Node."""
+
+    claim: ClaimRecord | None
+    node: NodeRecord | None
+    pods: tuple[PodRecord, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.node.name if self.node is not None else self.claim.name if self.claim is not None else ""
+
+    @property
+    def object(self) -> str:
+        return self.node.object if self.node is not None else self.claim.object if self.claim is not None else ""
+
+    @property
+    def pool(self) -> str:
+        """The claim speaks until the node is registered, then the node does (02 §1)."""
+        if self.node is not None and (self.node.registered or self.claim is None):
+            return self.node.pool
+        return self.claim.pool if self.claim is not None else ""
+
+    @property
+    def deleting(self) -> bool:
+        return any(part is not None and part.deleted_at is not None for part in (self.claim, self.node))
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What decisions read. Everything is sorted by name, so that the same input gives the same answer."""
+
+    nodes: tuple[ClusterNode, ...] = ()
+    pods: tuple[PodRecord, ...] = ()
+    pools: dict[str, PoolRecord] = {}
+    pdbs: tuple[PdbRecord, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def take_snapshot(
+    *,
+    pods: Iterable[PodRecord] = (),
+    nodes: Iterable[NodeRecord] = (),
+    claims: Iterable[ClaimRecord] = (),
+    pools: Iterable[PoolRecord] = (),
+    pdbs: Iterable[PdbRecord] = (),
+) -> Snapshot:
+    """Join the records. NodeClaim and Node meet by provider ID, never by name, and never by an empty one (01 §1)."""
+    all_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+    pods_on: dict[str, list[PodRecord]] = defaultdict(list)
+    for pod in all_pods:
+        if pod.node_name:
+            pods_on[pod.node_name].append(pod)
+
+    problems: list[Problem] = []
+    sorted_nodes = sorted(nodes, key=lambda node: node.name)
+    sorted_claims = sorted(claims, key=lambda claim: claim.name)
+    nodes_of = _by_provider_id(sorted_nodes, problems, "Nodes", "spec.providerID")
+    claims_of = _by_provider_id(sorted_claims, problems, "NodeClaims", "status.providerID")
+    joined = {provider_id: claims_of[provider_id] for provider_id in nodes_of.keys() & claims_of.keys()}
+
+    members = [
+        ClusterNode(claim=joined.get(_key(node, nodes_of)), node=node, pods=tuple(pods_on.get(node.name, ())))
+        for node in sorted_nodes
+    ]
+    members += [ClusterNode(claim=claim, node=None) for claim in sorted_claims if _key(claim, claims_of) not in joined]
+    return Snapshot(
+        nodes=tuple(sorted(members, key=lambda member: member.name)),
+        pods=all_pods,
+        pools={pool.name: pool for pool in sorted(pools, key=lambda pool: pool.name)},
+        pdbs=tuple(sorted(pdbs, key=lambda pdb: (pdb.namespace, pdb.name))),
+        problems=tuple(problems),
+    )
+
+
+def _by_provider_id(records: list[R], problems: list[Problem], plural: str, field: str) -> dict[str, R]:
+    """Only unambiguous provider IDs: two objects that claim one instance cannot both be right."""
+    groups: dict[str, list[R]] = defaultdict(list)
+    for record in records:
+        if record.provider_id:
+            groups[record.provider_id].append(record)
+    for provider_id, group in groups.items():
+        if len(group) == 1:
+            continue
+        problems.extend(
+            Problem(
+                severity=Severity.WARNING,
+                rule="DuplicateProviderID",
+                object=record.object,
+                field=field,
+                message=f"{len(group)} {plural} have the provider ID {provider_id}; none of them is matched",
+                remedy="delete the one whose instance is gone",
+            )
+            for record in group
+        )
+    return {provider_id: group[0] for provider_id, group in groups.items() if len(group) == 1}
+
+
+def _key(record: R, unambiguous: dict[str, R]) -> str:
+    return record.provider_id if unambiguous.get(record.provider_id) is record else ""

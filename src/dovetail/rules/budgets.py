@@ -1,0 +1,308 @@
+"""How many more nodes of one pool may be disrupted for one reason, and until when is that so (R25–R30)?"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.states import IN_DISRUPTION, State, state_of
+from dovetail.values.cron import CronError, parse_cron
+from dovetail.values.duration import DurationError, parse_budget_duration, shown
+from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
+from dovetail.values.window import Window
+
+# The reasons a budget can name (R28); the others are forceful and ask no budget.
+BUDGETED = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
+UNLIMITED = 2**31 - 1
+_NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
+_BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
+
+
+class Reading(StrEnum):
+    """Whether a budget without reasons holds only for reasons that no active budget names, or for all (R25)."""
+
+    SEED = "seed"
+    UPSTREAM = "upstream"
+
+
+class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One budget, read. A budget with a fault is always active and allows nothing (R29)."""
+
+    index: int
+    count: int = 0
+    percent: int | None = None
+    reasons: tuple[Reason, ...] = ()  # empty: the default budget
+    active: Instants
+    window: Window | None = None
+    fault: str | None = None
+    field: str = ""
+
+    def limit(self, nodes: int) -> int:
+        """R27: percentages round up."""
+        return self.count if self.percent is None else -(-nodes * self.percent // 100)
+
+
+def read_budgets(budgets: Iterable[objects.Budget]) -> tuple[BudgetRule, ...]:
+    """The pool's budgets; what cannot be read blocks (fail-closed), the others stand."""
+    return tuple(_read_budget(index, budget) for index, budget in enumerate(budgets))
+
+
+def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
+    reasons = tuple(dict.fromkeys(_BY_NAME[name] for name in budget.reasons if name in _BY_NAME))
+    unknown = next((name for name in budget.reasons if name not in _BY_NAME), None)
+    count, percent, fault, field = 0, None, None, ""
+    window: Window | None = None
+    found = _NODES.fullmatch(str(budget.nodes))
+    if found is None:
+        fault, field = f"nodes {shown(str(budget.nodes))} is neither a count nor a percentage up to 100%", "nodes"
+    elif found[1] is not None:
+        percent = int(found[1])
+    else:
+        digits = found[2].lstrip("0") or "0"
+        count = int(digits) if len(digits) <= 10 else UNLIMITED
+    if unknown is not None:
+        known = ", ".join(reason.value for reason in BUDGETED)
+        fault, field = f"{shown(unknown)} is not a reason: want {known}", "reasons"
+    if (budget.schedule is None) != (budget.duration is None):
+        fault, field = "schedule and duration go together, and one is missing", "schedule"
+    elif budget.schedule is not None and budget.duration is not None:
+        try:
+            window = Window([(parse_cron(budget.schedule), parse_budget_duration(budget.duration))])
+        except CronError as error:
+            fault, field = str(error), "schedule"
+        except DurationError as error:
+            fault, field = str(error), "duration"
+    if fault is not None:
+        return BudgetRule(index=index, reasons=reasons, active=ALWAYS, fault=fault, field=field)
+    active = ALWAYS if window is None else window.instants
+    return BudgetRule(index=index, count=count, percent=percent, reasons=reasons, active=active, window=window)
+
+
+# -- the limit --------------------------------------------------------------------------------------------------------
+
+
+def limit_at(
+    budgets: Sequence[BudgetRule], reason: Reason, now: datetime, nodes: int, reading: Reading = Reading.SEED
+) -> tuple[int, int | None]:
+    """R25: the least of the active budgets that apply, and which one it is; else unlimited, the pool's node count."""
+    named, default = _applicable(budgets, reason, reading)
+    for group in (named, default):
+        active = [(budget.limit(nodes), budget.index) for budget in group if budget.active.contains(now)]
+        if active:
+            return min(active)
+    return nodes, None
+
+
+def limit_below(
+    budgets: Sequence[BudgetRule], reason: Reason, value: int, nodes: int, reading: Reading = Reading.SEED
+) -> Instants:
+    """When the limit for the reason is below the value: the same rule as `limit_at`, said for all time."""
+    named, default = _applicable(budgets, reason, reading)
+    any_named, any_default = _any_active(named), _any_active(default)
+    return any_of(
+        [
+            _any_active(budget for budget in named if budget.limit(nodes) < value),
+            all_of([complement(any_named), _any_active(budget for budget in default if budget.limit(nodes) < value)]),
+            all_of([complement(any_named), complement(any_default), ALWAYS if nodes < value else NEVER]),
+        ]
+    )
+
+
+def _applicable(
+    budgets: Sequence[BudgetRule], reason: Reason, reading: Reading
+) -> tuple[list[BudgetRule], list[BudgetRule]]:
+    """The budgets that name the reason, and those that stand in where none of these is active."""
+    if reading is Reading.UPSTREAM:
+        if any(budget.fault for budget in budgets):  # there, one bad budget stops the whole pool (02 §5.2)
+            return [budget for budget in budgets if budget.fault], []
+        return [budget for budget in budgets if not budget.reasons or reason in budget.reasons], []
+    # R29: an unreadable budget that names no reason stands against every reason.
+    return (
+        [budget for budget in budgets if reason in budget.reasons or (budget.fault and not budget.reasons)],
+        [budget for budget in budgets if not budget.reasons and not budget.fault],
+    )
+
+
+def _any_active(budgets: Iterable[BudgetRule]) -> Instants:
+    return any_of([budget.active for budget in budgets])
+
+
+def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -> Instants:
+    """When the two readings of R25 give different limits: a default budget that is lower than the reason's own."""
+    named, default = _applicable([budget for budget in budgets if budget.fault is None], reason, Reading.SEED)
+    return any_of(
+        [
+            all_of(
+                [
+                    budget.active,
+                    _any_active(named),
+                    complement(_any_active(other for other in named if other.limit(nodes) <= budget.limit(nodes))),
+                ]
+            )
+            for budget in default
+        ]
+    )
+
+
+# -- what uses it up --------------------------------------------------------------------------------------------------
+
+
+class Consumer(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that holds a slot of its pool's budgets, and why."""
+
+    node: str
+    state: State
+    unhealthy: bool
+
+
+class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """R26–R27: the pool's initialized nodes, and those of them that use up its budgets."""
+
+    nodes: int
+    consumers: tuple[Consumer, ...] = ()
+
+    @property
+    def disrupting(self) -> int:
+        return sum(not consumer.unhealthy for consumer in self.consumers)
+
+    @property
+    def unhealthy(self) -> int:
+        return sum(consumer.unhealthy for consumer in self.consumers)
+
+
+def is_initialized(member: ClusterNode) -> bool:
+    """By the Node's label; where the Node is gone already, by the claim's condition."""
+    if member.node is not None:
+        return member.node.initialized
+    return member.claim is not None and member.claim.is_true(Condition.INITIALIZED)
+
+
+def pool_counts(members: Iterable[ClusterNode]) -> PoolCounts:
+    """Count the nodes of one pool."""
+    nodes, consumers = 0, []
+    for member in members:
+        if not is_initialized(member):
+            continue
+        nodes += 1
+        state = state_of(member)
+        if state in IN_DISRUPTION:
+            consumers.append(Consumer(node=member.name, state=state, unhealthy=False))
+        elif member.node is not None and not member.node.ready:
+            consumers.append(Consumer(node=member.name, state=state, unhealthy=True))
+    return PoolCounts(nodes=nodes, consumers=tuple(consumers))
+
+
+# -- what is left -----------------------------------------------------------------------------------------------------
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool's budgets allow for one reason."""
+
+    reason: Reason
+    limit: int
+    binding: int | None  # index of the budget that binds; None: unlimited
+    allowed: int
+    until: datetime | None  # when a budget window next changes the limit
+    when: Instants  # when at least one disruption is allowed
+
+
+def allowance(
+    budgets: Sequence[BudgetRule],
+    *,
+    reason: Reason,
+    now: datetime,
+    counts: PoolCounts,
+    reading: Reading = Reading.SEED,
+) -> Allowance:
+    """Seed 004, second equation: the reason's limit less everything unhealthy or disrupting (R26)."""
+    limit, binding = limit_at(budgets, reason, now, counts.nodes, reading)
+    busy = len(counts.consumers)
+    below = [limit_below(budgets, reason, value, counts.nodes, reading) for value in (limit, limit + 1, busy + 1)]
+    unchanged = all_of([complement(below[0]), below[1]])
+    return Allowance(
+        reason=reason,
+        limit=limit,
+        binding=binding,
+        allowed=max(0, limit - busy),
+        until=unchanged.until(now),
+        when=complement(below[2]),
+    )
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def budget_problems(
+    object_: str,
+    budgets: Sequence[BudgetRule],
+    *,
+    graceful_expiry: bool,
+    now: datetime,
+    node_counts: Iterable[int],
+) -> list[Problem]:
+    """What the pool's owner must know: unreadable budgets (R29), budgets without effect (R28), two readings (R25)."""
+    problems = [
+        _problem(
+            EventReason.INVALID_BUDGET,
+            object_,
+            f"spec.disruption.budgets[{budget.index}].{budget.field}",
+            f"{budget.fault}; this budget counts as 0 for {_named(budget.reasons)}",
+            "correct it; until then nothing is disrupted for these reasons",
+            severity=Severity.ERROR,
+        )
+        for budget in budgets
+        if budget.fault is not None
+    ]
+    problems += [
+        _problem(
+            EventReason.BUDGET_WITHOUT_EFFECT,
+            object_,
+            f"spec.disruption.budgets[{budget.index}].reasons",
+            "Expired has no effect: expireAfter is forceful and asks no budget",
+            "set spec.disruption.gracefulExpireAfter to let nodes expire under budgets, or drop the reason",
+        )
+        for budget in budgets
+        if Reason.EXPIRED in budget.reasons and not graceful_expiry
+    ]
+    differing = _first_difference(budgets, now, node_counts)
+    if differing is not None:
+        reason, nodes, at = differing
+        ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in Reading)
+        problems.append(
+            _problem(
+                EventReason.BUDGET_READING_DIFFERS,
+                object_,
+                "spec.disruption.budgets",
+                f"with {nodes} nodes the limit for {reason.value} is {ours} here but {theirs} in Karpenter, "
+                "which applies a budget without reasons to every reason",
+                "give every budget its reasons, or run with --budget-reading=upstream",
+            )
+        )
+    return problems
+
+
+def _first_difference(
+    budgets: Sequence[BudgetRule], now: datetime, node_counts: Iterable[int]
+) -> tuple[Reason, int, datetime] | None:
+    for nodes in node_counts:
+        for reason in BUDGETED:
+            at = readings_differ(budgets, reason, nodes).first(now)
+            if at is not None:
+                return reason, nodes, at
+    return None
+
+
+def _named(reasons: Sequence[Reason]) -> str:
+    return ", ".join(reason.value for reason in reasons) or "every reason"
+
+
+def _problem(
+    rule: str, object_: str, field: str, message: str, remedy: str, *, severity: Severity = Severity.WARNING
+) -> Problem:
+    return Problem(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)

@@ -1,0 +1,74 @@
+"""When does a node expire, when must its drain be over, and when is each of its pods deleted for that (R15–R20)?"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
+from dovetail.values.duration import add
+from dovetail.values.timestamp import TimeError, parse_time
+
+# A pod object must not vanish before its process (R17).
+LEAST_GRACE_SECONDS = 1
+
+
+def expires_at(claim: ClaimRecord) -> datetime | None:
+    """R19: from here on the claim is deleted, whatever budgets say. None: never, or not created yet."""
+    if claim.created_at is None or claim.expire_after_ns is None:
+        return None
+    return add(claim.created_at, claim.expire_after_ns)
+
+
+def gracefully_expires_at(claim: ClaimRecord, pool: PoolRecord | None) -> datetime | None:
+    """R20: from here on the claim is a candidate with reason Expired, under budgets."""
+    if claim.created_at is None or pool is None or pool.graceful_expire_after_ns is None:
+        return None
+    return add(claim.created_at, pool.graceful_expire_after_ns)
+
+
+def node_deadline(claim: ClaimRecord) -> datetime | None:
+    """R15: when a drain that has begun is forced to its end.
+
+    The recorded timestamp stands over the computed one; one that cannot be read forces nothing (03 §10.13).
+    """
+    if claim.deleted_at is None:
+        return None
+    if claim.termination_timestamp is not None:
+        try:
+            return parse_time(claim.termination_timestamp)
+        except TimeError:
+            return None
+    return None if claim.grace_period_ns is None else add(claim.deleted_at, claim.grace_period_ns)
+
+
+class ForcedDeletion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """When a pod that is still there is deleted for its node's deadline, and the grace it then gets."""
+
+    pod: PodRecord
+    at: datetime
+    grace_seconds: int
+
+
+def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> ForcedDeletion | None:
+    """R17: at the deadline less the pod's own grace, or at once if that has passed.
+
+    None for a pod that will be gone by the deadline anyway. A pod already terminating is deleted again only if
+    its grace would outlive the node.
+    """
+    if pod.terminal:
+        return None
+    if pod.deleted_at is not None:
+        if pod.deleted_at <= deadline:
+            return None
+        return ForcedDeletion(pod=pod, at=now, grace_seconds=deletion_grace_seconds(pod, deadline, now))
+    try:
+        at = max(now, deadline - timedelta(seconds=pod.grace_seconds))
+    except OverflowError:  # a grace of centuries: the time has passed
+        at = now
+    return ForcedDeletion(pod=pod, at=at, grace_seconds=deletion_grace_seconds(pod, deadline, at))
+
+
+def deletion_grace_seconds(pod: PodRecord, deadline: datetime, at: datetime) -> int:
+    """R17: the pod's own grace, cut to the whole seconds left, but never nothing."""
+    left = (deadline - at) // timedelta(seconds=1)
+    return max(LEAST_GRACE_SECONDS, min(left, pod.grace_seconds))

@@ -1,0 +1,217 @@
+"""May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+import msgspec
+
+from dovetail.api.names import Condition, ConsolidationPolicy, Reason
+from dovetail.model.records import PoolRecord
+from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.budgets import Allowance, is_initialized
+from dovetail.rules.deadlines import expires_at, gracefully_expires_at
+from dovetail.rules.protection import node_do_not_disrupt
+from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
+from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
+from dovetail.values.duration import add, short_duration
+from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, since
+from dovetail.values.timestamp import format_time
+
+CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
+_FORCEFUL = "expiration is forceful and does not ask"
+
+
+class PodsStanding(msgspec.Struct, frozen=True):
+    """What the pods of a node say together: when all allow, and the verdicts that block now."""
+
+    when: Instants
+    blockers: tuple[Verdict, ...]
+    pods: int
+
+
+class ReasonVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one node and one reason."""
+
+    reason: Reason
+    wanted: bool
+    allowed: bool
+    until: datetime | None
+    when: Instants
+    verdicts: tuple[Verdict, ...]
+
+
+def pods_standing(verdicts: Sequence[Verdict], pods: int) -> PodsStanding:
+    """From every verdict of every pod on the node."""
+    blockers = tuple(verdict for verdict in verdicts if not verdict.allowed)
+    return PodsStanding(together(verdicts), blockers, pods)
+
+
+def judge_reason(
+    member: ClusterNode,
+    pool: PoolRecord | None,
+    reason: Reason,
+    now: datetime,
+    *,
+    pods: PodsStanding,
+    allowance: Allowance | None,
+) -> ReasonVerdict:
+    """Every node-level rule for the reason, in the order of the Rule enum."""
+    forced = when_forced(member, pool, reason)
+    if forced.contains(now):
+        verdicts = _forceful(member)
+        when = together(verdicts)
+    else:
+        verdicts = [
+            *standing_rules(member, pool, reason, now),
+            *([consolidate_after(member, pool, now)] if reason in CONSOLIDATION else []),
+            pods_rule(member, reason, pods, now),
+            budget_rule(member, reason, allowance, now),
+        ]
+        when = any_of([together(verdicts), all_of([forced, together(_forceful(member))])])
+    return ReasonVerdict(
+        reason=reason,
+        wanted=is_wanted(member, pool, reason, now),
+        allowed=when.contains(now),
+        until=when.until(now),
+        when=when,
+        verdicts=tuple(verdicts),
+    )
+
+
+def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:
+    """R19–R20: expiration asks nobody, unless the pool lets nodes expire gracefully and the hard limit is ahead."""
+    if reason is not Reason.EXPIRED:
+        return NEVER
+    if pool is None or pool.graceful_expire_after_ns is None:
+        return ALWAYS
+    at = None if member.claim is None else expires_at(member.claim)
+    return NEVER if at is None else since(at)
+
+
+def when_free(member: ClusterNode, pool: PoolRecord | None, pods: PodsStanding, now: datetime) -> Instants:
+    """When no pod-level and no node-level rule blocks a graceful disruption; budgets are the pool's matter.
+
+    `consolidateAfter` is not part of it: it holds back consolidation only, and drift may act before.
+    """
+    strict = judge(Rule.PODS, member.object, pods.when, now, allowed="", blocked="")
+    return together([*standing_rules(member, pool, Reason.DRIFTED, now), strict])
+
+
+def is_empty(member: ClusterNode) -> bool:
+    """02 §3: pods whose cost of moving is not positive do not make a node non-empty."""
+    return not any(pod.reschedulable and pod.eviction_cost > 0 for pod in member.pods)
+
+
+def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> bool:
+    """Whether the node has the reason now, as far as objects tell."""
+    claim = member.claim
+    if claim is None or member.node is None:
+        return False
+    drifted = claim.is_true(Condition.DRIFTED)
+    expirations = (expires_at(claim), gracefully_expires_at(claim, pool))
+    expired = claim.is_true(Condition.EXPIRED) or any(at is not None and now >= at for at in expirations)
+    if reason is Reason.EMPTY:
+        return is_initialized(member) and is_empty(member)
+    if reason is Reason.DRIFTED:
+        return drifted
+    if reason is Reason.EXPIRED:
+        return expired
+    if reason is Reason.UNDERUTILIZED:
+        # The candidate taint says that some graceful reason stands (R22); the others show themselves.
+        return is_tainted_candidate(member) and not (drifted or expired or is_empty(member))
+    return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
+
+
+# -- the rules --------------------------------------------------------------------------------------------------------
+
+
+def standing_rules(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> list[Verdict]:
+    """What the node itself must satisfy for any graceful reason."""
+    return [
+        node_do_not_disrupt(member.node, now)
+        if member.node is not None
+        else allow(Rule.NODE_DO_NOT_DISRUPT, member.object, "no Node"),
+        _initialized(member),
+        _deleting(member),
+        _nodepool(member, pool, reason),
+    ]
+
+
+def _initialized(member: ClusterNode) -> Verdict:
+    if member.node is None:
+        return refuse(Rule.INITIALIZED, member.object, "the NodeClaim has no Node")
+    if not is_initialized(member):
+        return refuse(Rule.INITIALIZED, member.object, "the node is not initialized yet")
+    return allow(Rule.INITIALIZED, member.object, "initialized")
+
+
+def _deleting(member: ClusterNode, states: Collection[State] = IN_DISRUPTION) -> Verdict:
+    state = state_of(member)
+    if state in states:
+        return refuse(Rule.DELETING, member.object, f"already on its way out: {state} {MEANING[state]}")
+    return allow(Rule.DELETING, member.object, "not being deleted")
+
+
+def _nodepool(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Verdict:
+    rule = Rule.NODEPOOL
+    if not member.pool:
+        return refuse(rule, member.object, "not managed: it has no karpenter.sh/nodepool label")
+    if member.claim is None:
+        return refuse(rule, member.object, "no NodeClaim has its provider ID")
+    if pool is None:
+        return refuse(rule, member.object, f"NodePool {member.pool} was not found")
+    if reason in CONSOLIDATION and pool.replicas is not None:
+        return refuse(
+            rule, member.object, f"NodePool {pool.name} has a fixed number of replicas and never consolidates"
+        )
+    if reason is Reason.UNDERUTILIZED and pool.consolidation_policy == ConsolidationPolicy.WHEN_EMPTY:
+        return refuse(rule, member.object, f"NodePool {pool.name} consolidates only when empty")
+    return allow(rule, member.object, f"NodePool {pool.name}")
+
+
+def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetime) -> Verdict:
+    """02 §10: quiet for consolidateAfter since the last pod came or went, or since it was initialized."""
+    rule, claim = Rule.CONSOLIDATE_AFTER, member.claim
+    if pool is None or claim is None:
+        return refuse(rule, member.object, "no NodePool and NodeClaim to tell")
+    if pool.consolidate_after_ns is None:
+        return refuse(rule, member.object, f"NodePool {pool.name} never consolidates (consolidateAfter: Never)")
+    quiet_since = claim.last_pod_event_at or claim.true_since(Condition.INITIALIZED)
+    if quiet_since is None:
+        return refuse(rule, member.object, "the NodeClaim does not say since when it is initialized")
+    from_at = add(quiet_since, pool.consolidate_after_ns)
+    if from_at is None:
+        return refuse(rule, member.object, "consolidateAfter ends beyond the calendar")
+    span = short_duration(pool.consolidate_after_ns)
+    message = f"consolidateAfter {span} since pods last changed {format_time(quiet_since)}"
+    return judge(
+        rule, member.object, since(from_at), now, allowed=f"{message} has passed", blocked=f"{message} is not over"
+    )
+
+
+def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: datetime) -> Verdict:
+    """R16: drift and graceful expiry may start with protected pods if the drain has a limit; consolidation never."""
+    protected = len({verdict.object for verdict in pods.blockers})
+    message = f"{protected} of its {pods.pods} pods {'is' if protected == 1 else 'are'} protected"
+    grace_ns = member.claim.grace_period_ns if member.claim is not None else None
+    if reason not in CONSOLIDATION and grace_ns is not None:
+        limit = f"the drain is limited by terminationGracePeriod {short_duration(grace_ns)}"
+        return allow(Rule.PODS, member.object, f"{message}, but {limit}", pods.blockers)
+    return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
+
+
+def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None, now: datetime) -> Verdict:
+    """R25–R26, as far as the pool's counts stay as they are."""
+    if allowance is None:
+        return refuse(Rule.BUDGET, member.object, "no NodePool, so no budget")
+    by = "" if allowance.binding is None else f" by budgets[{allowance.binding}]"
+    message = f"{allowance.allowed} of {allowance.limit} left for {reason.value}{by}"
+    return judge(Rule.BUDGET, member.object, allowance.when, now, allowed=message, blocked=message)
+
+
+def _forceful(member: ClusterNode) -> list[Verdict]:
+    ignored = (Rule.NODE_DO_NOT_DISRUPT, Rule.INITIALIZED, Rule.NODEPOOL, Rule.BUDGET)
+    verdicts = {rule: allow(rule, member.object, _FORCEFUL) for rule in ignored}
+    verdicts[Rule.DELETING] = _deleting(member, IN_DISRUPTION - {State.DISRUPTING})
+    verdicts[Rule.PODS] = allow(Rule.PODS, member.object, "protections hold while draining, until the node's deadline")
+    return [verdicts[rule] for rule in Rule if rule in verdicts]

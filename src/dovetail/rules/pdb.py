@@ -1,0 +1,114 @@
+"""Do the PodDisruptionBudgets allow this pod to be evicted, and could they ever (02 §4.4)?"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.rules.verdict import Rule, Verdict, allow, refuse
+
+_PERCENT = re.compile(r"[0-9]{1,9}%")
+
+
+def scaled(value: int | str, total: int) -> int | None:
+    """A count or a percentage of the total, rounded up as the API machinery does; None if it is neither."""
+    if isinstance(value, int):
+        return value
+    return -(-int(value[:-1]) * total // 100) if _PERCENT.fullmatch(value) else None
+
+
+def desired_healthy(pdb: PdbRecord, expected: int) -> int | None:
+    """How many of the expected pods must stay healthy; None if the budget's spec cannot be read."""
+    if pdb.max_unavailable is not None:
+        unavailable = scaled(pdb.max_unavailable, expected)
+        return None if unavailable is None else max(0, expected - unavailable)
+    return None if pdb.min_available is None else scaled(pdb.min_available, expected)
+
+
+def disruptions_allowed(pdb: PdbRecord, *, expected: int, healthy: int) -> int:
+    """The arithmetic of the disruption controller. A budget that cannot be read allows nothing."""
+    desired = desired_healthy(pdb, expected)
+    return 0 if desired is None or expected <= 0 else max(0, healthy - desired)
+
+
+def never_allows(pdb: PdbRecord, expected: int | None) -> str | None:
+    """Why no eviction can ever be allowed even if every pod is healthy, or None. `expected` None: unknown."""
+    if pdb.max_unavailable is not None:
+        value = pdb.max_unavailable
+        if scaled(value, 100) is None:
+            return f"maxUnavailable {value!r} is neither a number nor a percentage"
+        return f"maxUnavailable is {value}" if scaled(value, 100) == 0 else None
+    if pdb.min_available is None:
+        return "it sets neither minAvailable nor maxUnavailable"
+    if isinstance(pdb.min_available, str):
+        if scaled(pdb.min_available, 100) is None:
+            return f"minAvailable {pdb.min_available!r} is neither a number nor a percentage"
+        if int(pdb.min_available[:-1]) >= 100:
+            return f"minAvailable is {pdb.min_available}"
+    desired = None if expected is None else desired_healthy(pdb, expected)
+    if expected and desired is not None and desired >= expected:
+        return f"minAvailable {pdb.min_available} leaves none of {expected} to spare"
+    return None
+
+
+class PdbIndex:
+    """The PDBs of a cluster, with what each allows now."""
+
+    def __init__(self, pdbs: Iterable[PdbRecord], pods: Iterable[PodRecord]) -> None:
+        self._by_namespace: dict[str, list[PdbRecord]] = defaultdict(list)
+        for pdb in pdbs:
+            if pdb.selector is not None:  # without a selector it matches nothing
+                self._by_namespace[pdb.namespace].append(pdb)
+        # Records share equal label sets, so one answer serves all pods of a workload.
+        self._matches: dict[tuple[str, int], tuple[Mapping[str, str], tuple[PdbRecord, ...]]] = {}
+        self._expected: dict[str, int] = defaultdict(int)
+        self._healthy: dict[str, int] = defaultdict(int)
+        for pod in pods:
+            for pdb in self.matching(pod):
+                if pod.active:
+                    self._expected[pdb.object] += 1
+                    self._healthy[pdb.object] += pod.ready is True
+
+    def matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
+        """The PDBs that select the pod."""
+        candidates = self._by_namespace.get(pod.namespace)
+        if candidates is None:
+            return ()
+        key = (pod.namespace, id(pod.labels))
+        known = self._matches.get(key)
+        if known is None:
+            found = tuple(pdb for pdb in candidates if pdb.selector is not None and pdb.selector.matches(pod.labels))
+            known = self._matches[key] = (pod.labels, found)  # holds the labels, so that their identity stays theirs
+        return known[1]
+
+    def expected(self, pdb: PdbRecord) -> int:
+        """How many pods the budget is about: by its status, else by the pods we see."""
+        return self._expected[pdb.object] if pdb.expected_pods is None else pdb.expected_pods
+
+    def allowed(self, pdb: PdbRecord) -> int:
+        """How many evictions the budget allows now: by its status, else computed (a file not yet applied)."""
+        if pdb.disruptions_allowed is not None:
+            return pdb.disruptions_allowed
+        return disruptions_allowed(pdb, expected=self.expected(pdb), healthy=self._healthy[pdb.object])
+
+    def verdict(self, pod: PodRecord) -> Verdict:
+        """02 §4.4. What the API server would refuse to evict, for a reason that time does not mend."""
+        rule, matching = Rule.POD_DISRUPTION_BUDGET, self.matching(pod)
+        if not matching:
+            return allow(rule, pod.object, "no PodDisruptionBudget selects it")
+        if not pod.active:
+            return allow(rule, pod.object, "the pod is finished or terminating")
+        if pod.tolerates_disrupted or pod.owner & Owner.NODE:
+            return allow(rule, pod.object, "the pod is never evicted: it is a mirror pod or tolerates the taint")
+        if len(matching) > 1:
+            named = ", ".join(pdb.name for pdb in matching)
+            return refuse(rule, pod.object, f"{len(matching)} PodDisruptionBudgets select it, at most one may: {named}")
+        pdb = matching[0]
+        if pdb.always_allow and pod.ready is False:
+            return allow(rule, pod.object, f"{pdb.name} always allows evicting pods that are not ready")
+        allowed = self.allowed(pdb)
+        if allowed > 0:
+            return allow(rule, pod.object, f"{pdb.name} allows {allowed} more")
+        never = never_allows(pdb, self.expected(pdb))
+        why = f"{pdb.name} can never allow it: {never}" if never else f"{pdb.name} allows no disruption now"
+        return refuse(rule, pod.object, why)

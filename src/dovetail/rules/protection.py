@@ -1,0 +1,308 @@
+"""May this pod be disrupted, by its own annotations: do-not-disrupt (R2–R6) and its schedules (R7–R14)?"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from dovetail.api import names
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
+from dovetail.values.cron import Cron, CronError, parse_cron
+from dovetail.values.duration import (
+    DAY,
+    HOUR,
+    MICROSECOND,
+    MINUTE,
+    DurationError,
+    add,
+    parse_duration,
+    short_duration,
+    shown,
+)
+from dovetail.values.instants import complement, since
+from dovetail.values.timestamp import format_time
+from dovetail.values.window import Window
+
+SEPARATOR = ";"
+MAX_EXPRESSIONS = 64
+MAX_TEXT = 64 * 1024
+DEFAULT_DURATION = HOUR
+SHORTEST, LONGEST = MINUTE, 7 * DAY
+# Longer texts are read afresh each time: a cache must not hold megabytes of somebody's mistake.
+_MAX_CACHED = 1024
+_GONE = "the pod is finished or terminating"
+
+
+class Fault(NamedTuple):
+    """A bad annotation: which one, what is wrong, and what to write instead."""
+
+    rule: str
+    annotation: str
+    message: str
+    remedy: str
+
+
+# -- do-not-disrupt ---------------------------------------------------------------------------------------------------
+
+
+class DoNotDisrupt(NamedTuple):
+    """What a do-not-disrupt value means: protected for good, for a span from creation, or not at all."""
+
+    protects: bool
+    span_ns: int | None
+    fault: Fault | None = None
+
+
+def read_do_not_disrupt(value: str) -> DoNotDisrupt:
+    """The pod table of R2–R4: a value that cannot be understood protects for good (fail-safe, seed 000)."""
+    return _read_do_not_disrupt(value) if len(value) <= _MAX_CACHED else _read_do_not_disrupt.__wrapped__(value)
+
+
+@lru_cache(maxsize=4096)
+def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
+    if value == "true":
+        return DoNotDisrupt(protects=True, span_ns=None)
+    if value == "false":
+        return DoNotDisrupt(protects=False, span_ns=None)
+    try:
+        span_ns = parse_duration(value)
+        if span_ns > 0:
+            return DoNotDisrupt(protects=True, span_ns=span_ns)
+        wrong = f"{shown(value)} is not a positive duration"
+    except DurationError as error:
+        wrong = str(error)
+    fault = Fault(
+        names.EventReason.INVALID_DO_NOT_DISRUPT,
+        names.DO_NOT_DISRUPT,
+        f"{wrong}; the pod is protected indefinitely",
+        'write "true", "false" or a positive Go duration such as "4h"',
+    )
+    return DoNotDisrupt(protects=True, span_ns=None, fault=fault)
+
+
+def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
+    """R2–R4: protected for good, or until creation plus the span."""
+    rule, value = Rule.DO_NOT_DISRUPT, pod.annotations.get(names.DO_NOT_DISRUPT)
+    if value is None:
+        return allow(rule, pod.object, "not annotated")
+    if not pod.active:
+        return allow(rule, pod.object, _GONE)
+    meaning = read_do_not_disrupt(value)
+    if meaning.fault is not None:
+        return refuse(rule, pod.object, meaning.fault.message)
+    if not meaning.protects:
+        return allow(rule, pod.object, 'annotated "false"')
+    if meaning.span_ns is None:
+        return refuse(rule, pod.object, "protected until the annotation is removed")
+    return _protected_for(rule, pod.object, meaning.span_ns, pod.created_at, now)
+
+
+def node_do_not_disrupt(node: NodeRecord, now: datetime) -> Verdict:
+    """R6: on a Node only "true" and positive durations count; anything else blocks nothing."""
+    rule, value = Rule.NODE_DO_NOT_DISRUPT, node.do_not_disrupt
+    if value is None:
+        return allow(rule, node.object, "not annotated")
+    meaning = read_do_not_disrupt(value)
+    if meaning.fault is not None or not meaning.protects:
+        return allow(rule, node.object, f"{shown(value)} on a Node blocks nothing")
+    if meaning.span_ns is None:
+        return refuse(rule, node.object, "protected until the annotation is removed")
+    return _protected_for(rule, node.object, meaning.span_ns, node.created_at, now)
+
+
+def _protected_for(rule: Rule, object_: str, span_ns: int, created_at: datetime | None, now: datetime) -> Verdict:
+    span = short_duration(span_ns)
+    if created_at is None:
+        return refuse(rule, object_, f"protected for {span} from its creation, which is still to come")
+    ends_at = add(created_at, span_ns)
+    if ends_at is None:
+        return refuse(rule, object_, f"protected for {span} from its creation, beyond the end of the calendar")
+    return judge(
+        rule,
+        object_,
+        since(ends_at),
+        now,
+        allowed=f"its protection of {span} from creation ended {format_time(ends_at)}",
+        blocked=f"protected for {span} from creation, until {format_time(ends_at)}",
+    )
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+class Kind(Enum):
+    """The two schedules of R7: when a pod can be disrupted, and when it cannot."""
+
+    ALLOW = (names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION)
+    BLOCK = (names.DISRUPTION_BLOCK_SCHEDULE, names.DISRUPTION_BLOCK_DURATION)
+
+
+class Schedule(NamedTuple):
+    """A pod's windows (None: no schedule is in force) and what was wrong with their text."""
+
+    window: Window | None
+    expressions: tuple[tuple[Cron, int], ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def read_schedule(kind: Kind, annotations: Mapping[str, str]) -> Schedule:
+    """The windows of this kind in a pod's annotations, by R8–R11."""
+
+    schedule, duration = (annotations.get(key) for key in kind.value)
+    if schedule is None and duration is None:
+        return _NO_SCHEDULE
+    if len(schedule or "") + len(duration or "") > _MAX_CACHED:
+        return _read_schedule.__wrapped__(kind, schedule, duration)
+    return _read_schedule(kind, schedule, duration)
+
+
+_NO_SCHEDULE = Schedule(window=None)
+
+
+@lru_cache(maxsize=4096)
+def _read_schedule(kind: Kind, schedule: str | None, duration: str | None) -> Schedule:
+    if not schedule:
+        ignored = _fault(kind.value[1], "a duration without a schedule is ignored", f"add {kind.value[0]}")
+        return Schedule(window=None, faults=(ignored,) if duration else ())
+    texts = schedule.split(SEPARATOR, MAX_EXPRESSIONS)
+    if len(schedule) > MAX_TEXT or len(texts) > MAX_EXPRESSIONS:
+        most = f"{MAX_TEXT // 1024} KiB" if len(schedule) > MAX_TEXT else f"{MAX_EXPRESSIONS} expressions"
+        return Schedule(window=None, faults=(_no_schedule_left(kind, f"the schedule has more than {most}"),))
+    durations, faults = _durations(kind, duration, len(texts))
+    expressions: list[tuple[Cron, int]] = []
+    for text, span_ns in zip(texts, durations, strict=True):
+        try:
+            expressions.append((parse_cron(text.strip()), span_ns))
+        except CronError as error:
+            dropped = f"{error}; this expression is dropped" if len(texts) > 1 else str(error)
+            faults.append(_fault(kind.value[0], dropped, _CRON_REMEDY))
+    if not expressions:
+        faults.append(_no_schedule_left(kind, "no valid expression is left"))
+        return Schedule(window=None, faults=tuple(faults))
+    return Schedule(Window(expressions), tuple(expressions), tuple(faults))
+
+
+_CRON_REMEDY = "write five cron fields, optionally after CRON_TZ=Area/City, such as 0 2 * * 6"
+_DURATION_REMEDY = "write a Go duration from 1m to 168h, or one for each expression separated by ;"
+
+
+def _durations(kind: Kind, text: str | None, count: int) -> tuple[list[int], list[Fault]]:
+    """R11: a bad duration is 1h, but a block window is only ever shortened to 7 days: protection must not shrink."""
+    if not text:
+        return [DEFAULT_DURATION] * count, []
+    parts = text.split(SEPARATOR, MAX_EXPRESSIONS)
+    if len(text) > MAX_TEXT or len(parts) not in {1, count}:
+        wrong = f"{len(parts)} durations for {count} expressions; each counts as 1h"
+        return [DEFAULT_DURATION] * count, [_fault(kind.value[1], wrong, _DURATION_REMEDY)]
+    spans, faults = [], []
+    for part in parts:
+        span_ns, wrong = _duration(kind, part.strip())
+        spans.append(span_ns)
+        if wrong:
+            faults.append(_fault(kind.value[1], wrong, _DURATION_REMEDY))
+    return spans * count if len(parts) == 1 else spans, faults
+
+
+def _duration(kind: Kind, text: str) -> tuple[int, str]:
+    try:
+        span_ns = parse_duration(text)
+    except DurationError as error:
+        return DEFAULT_DURATION, f"{error}; it counts as 1h"
+    if span_ns > LONGEST and kind is Kind.BLOCK:
+        return LONGEST, f"{shown(text)} is longer than 7 days; it counts as 7 days"
+    if not SHORTEST <= span_ns <= LONGEST:
+        return DEFAULT_DURATION, f"{shown(text)} is not between 1 minute and 7 days; it counts as 1h"
+    return span_ns, ""
+
+
+def _fault(annotation: str, message: str, remedy: str) -> Fault:
+    return Fault(names.EventReason.INVALID_DISRUPTION_SCHEDULE, annotation, message, remedy)
+
+
+def _no_schedule_left(kind: Kind, wrong: str) -> Fault:
+    outcome = "the pod can be disrupted at any time" if kind is Kind.ALLOW else "it blocks nothing"
+    return _fault(kind.value[0], f"{wrong}; {outcome}", _CRON_REMEDY)
+
+
+def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
+    """R7–R11: outside its windows the pod is protected."""
+    rule = Rule.DISRUPTION_SCHEDULE
+    schedule = read_schedule(Kind.ALLOW, pod.annotations)
+    if schedule.window is None:
+        return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else "no schedule")
+    if not pod.active:
+        return allow(rule, pod.object, _GONE)
+    opening = schedule.window.at(now)
+    if opening.open:
+        message = f"inside its disruption window{_until(opening.until)}"
+    elif opening.opens_at is None:
+        message = "outside its disruption window, which never opens"
+    else:
+        span = _run_length(schedule.window, opening.opens_at)
+        message = f"outside its disruption window; next opens {format_time(opening.opens_at)}{span}"
+    return judge(rule, pod.object, schedule.window.instants, now, allowed=message, blocked=message)
+
+
+def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
+    """R7, option B: inside its block windows the pod is protected."""
+    rule = Rule.DISRUPTION_BLOCK_SCHEDULE
+    schedule = read_schedule(Kind.BLOCK, pod.annotations)
+    if schedule.window is None:
+        return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else "no block schedule")
+    if not pod.active:
+        return allow(rule, pod.object, _GONE)
+    opening = schedule.window.at(now)
+    if opening.open:
+        message = f"inside its block window{_until(opening.until) or ', which never ends'}"
+    elif opening.opens_at is None:
+        message = "outside its block window, which never begins"
+    else:
+        span = _run_length(schedule.window, opening.opens_at)
+        message = f"outside its block window; next begins {format_time(opening.opens_at)}{span}"
+    return judge(rule, pod.object, complement(schedule.window.instants), now, allowed=message, blocked=message)
+
+
+def _until(at: datetime | None) -> str:
+    return "" if at is None else f", until {format_time(at)}"
+
+
+def _run_length(window: Window, opens_at: datetime) -> str:
+    closes_at = window.at(opens_at).until
+    if closes_at is None:
+        return ""
+    microseconds = round((closes_at - opens_at).total_seconds() * 1_000_000)
+    return f" for {short_duration(microseconds * MICROSECOND)}"
+
+
+# -- all three --------------------------------------------------------------------------------------------------------
+
+
+def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, Verdict, Verdict]:
+    """Every verdict of the pod's own annotations, in the order of R5."""
+    return do_not_disrupt(pod, now), disruption_schedule(pod, now), disruption_block_schedule(pod, now)
+
+
+def annotation_faults(annotations: Mapping[str, str]) -> list[Fault]:
+    """What is wrong with a pod's (or pod template's) annotations."""
+    value = annotations.get(names.DO_NOT_DISRUPT)
+    fault = read_do_not_disrupt(value).fault if value is not None else None
+    schedules = (read_schedule(kind, annotations) for kind in Kind)
+    return [*([fault] if fault else []), *(found for schedule in schedules for found in schedule.faults)]
+
+
+def pod_problems(pod: PodRecord) -> list[Problem]:
+    """The same as problems of this pod."""
+    return [
+        Problem(
+            severity=Severity.WARNING,
+            rule=fault.rule,
+            object=pod.object,
+            field=f"metadata.annotations[{fault.annotation}]",
+            message=fault.message,
+            remedy=fault.remedy,
+        )
+        for fault in annotation_faults(pod.annotations)
+    ]

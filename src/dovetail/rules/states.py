@@ -1,0 +1,54 @@
+"""Where does a node stand between steady and gone? The states S1–S6 of seed 003, read off objects alone (R21, R24)."""
+
+from enum import StrEnum
+
+from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Condition, Effect
+from dovetail.model.snapshot import ClusterNode
+
+
+class State(StrEnum):
+    """S1–S3 can go back; S4 is the point of no return."""
+
+    STEADY = "S1"
+    CANDIDATE = "S2"
+    DISRUPTING = "S3"
+    DRAINING = "S4"
+    TERMINATING = "S5"
+    CLEANUP = "S6"
+
+
+MEANING = {
+    State.STEADY: "steady",
+    State.CANDIDATE: "candidate",
+    State.DISRUPTING: "disrupting",
+    State.DRAINING: "draining",
+    State.TERMINATING: "instance terminating",
+    State.CLEANUP: "cleanup",
+}
+
+# These hold a slot of every budget (R26).
+IN_DISRUPTION = frozenset({State.DISRUPTING, State.DRAINING, State.TERMINATING, State.CLEANUP})
+
+
+def state_of(member: ClusterNode) -> State:
+    """The furthest state whose marks are all there."""
+    claim, node = member.claim, member.node
+    if claim is not None and claim.is_true(Condition.INSTANCE_TERMINATING):
+        if node is not None:
+            return State.TERMINATING
+        if member.deleting:
+            return State.CLEANUP
+    if member.deleting:
+        return State.DRAINING
+    if claim is None or node is None or not (node.registered or claim.is_true(Condition.REGISTERED)):
+        return State.STEADY  # new or never registered: nothing to give up yet (R21)
+    if claim.is_true(Condition.DISRUPTION_REASON) and (DISRUPTED_TAINT, Effect.NO_SCHEDULE) in node.taints:
+        return State.DISRUPTING
+    if claim.is_true(Condition.DRIFTED) or claim.is_true(Condition.EXPIRED) or is_tainted_candidate(member):
+        return State.CANDIDATE
+    return State.STEADY
+
+
+def is_tainted_candidate(member: ClusterNode) -> bool:
+    """R22: the taint stands for a reason that holds but has not been acted on."""
+    return member.node is not None and (CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE) in member.node.taints

@@ -1,0 +1,80 @@
+"""The answer of one rule for one object at one instant, and until when it holds (R1).
+
+A rule does not merely answer for now: it names the set of instants at which it allows. Answer, `until`, groups
+of rules, budgets and forecasts are all read off such sets, so no rule is written twice.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of
+
+
+class Rule(StrEnum):
+    """The rules, in the order in which they are evaluated (R5, 02 §3)."""
+
+    DO_NOT_DISRUPT = "do-not-disrupt"
+    DISRUPTION_SCHEDULE = "disruption-schedule"
+    DISRUPTION_BLOCK_SCHEDULE = "disruption-block-schedule"
+    POD_DISRUPTION_BUDGET = "pod-disruption-budget"
+
+    NODE_DO_NOT_DISRUPT = "node-do-not-disrupt"
+    INITIALIZED = "initialized"
+    DELETING = "deleting"
+    NODEPOOL = "nodepool"
+    CONSOLIDATE_AFTER = "consolidate-after"
+    PODS = "pods"
+    BUDGET = "budget"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Whether the rule allows a disruption now, until when time alone keeps it so (None: for good), and why."""
+
+    rule: Rule
+    object: str
+    allowed: bool
+    until: datetime | None
+    message: str
+    when: Instants
+    blockers: tuple["Verdict", ...] = ()
+
+
+def judge(
+    rule: Rule,
+    object_: str,
+    when: Instants,
+    now: datetime,
+    *,
+    allowed: str,
+    blocked: str,
+    blockers: tuple[Verdict, ...] = (),
+) -> Verdict:
+    """The verdict of a rule that allows at the instants `when`."""
+    holds = when.contains(now)
+    return Verdict(
+        rule=rule,
+        object=object_,
+        allowed=holds,
+        until=when.until(now),
+        message=allowed if holds else blocked,
+        when=when,
+        blockers=blockers,
+    )
+
+
+def allow(rule: Rule, object_: str, message: str, blockers: tuple[Verdict, ...] = ()) -> Verdict:
+    """A verdict that only an edit can turn into a refusal."""
+    return Verdict(rule=rule, object=object_, allowed=True, until=None, message=message, when=ALWAYS, blockers=blockers)
+
+
+def refuse(rule: Rule, object_: str, message: str) -> Verdict:
+    """A verdict that only an edit can turn into a permission."""
+    return Verdict(rule=rule, object=object_, allowed=False, until=None, message=message, when=NEVER)
+
+
+def together(verdicts: Iterable[Verdict]) -> Instants:
+    """When all of these allow."""
+    return all_of([verdict.when for verdict in verdicts])
