@@ -1,0 +1,1 @@
+"""Figures, not verdicts: times, memory and growth, printed as tables by `make bench`."""

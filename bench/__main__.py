@@ -1,0 +1,115 @@
+"""`make bench`: how long, how much memory, and how both grow with the size."""
+
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.cluster import PODS_PER_NODE
+from dovetail.values.cron import parse_cron
+from dovetail.values.duration import parse_duration
+from dovetail.values.window import Window
+
+_AT = "2026-03-06T16:20:00Z"
+
+
+class Figure(NamedTuple):
+    """One run of the program in a process of its own."""
+
+    seconds: float
+    peak_mb: float
+
+
+def main() -> None:
+    """Print every table."""
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    print_startup()
+    print_explain("json", [500, 1_500, 5_000])
+    print_explain("yaml", [50, 150, 500])
+    print_windows()
+
+
+def run(*arguments: str) -> Figure:
+    """Run `dovetail` and measure it."""
+    started = time.perf_counter()
+    with Path(os.devnull).open("wb") as nowhere:
+        process = subprocess.Popen([sys.executable, "-m", "dovetail", *arguments], stdout=nowhere)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"dovetail {' '.join(arguments)} ended with {process.returncode}")
+    return Figure(time.perf_counter() - started, usage.ru_maxrss / 1024)
+
+
+def print_startup() -> None:
+    """The price of asking for help."""
+    best = min(run("--help").seconds for _ in range(5))
+    print(f"dovetail --help: {best:.2f} s\n")
+
+
+def print_explain(form: str, sizes: list[int]) -> None:
+    """Explain a whole dump from a file, as JSON."""
+    print(f"explain -o json of a {form.upper()} dump")
+    print(f"{'nodes':>8} {'pods':>8} {'file':>8} {'time':>8} {'growth':>7} {'memory':>8} {'growth':>7}")
+    before: tuple[int, Figure] | None = None
+    with tempfile.TemporaryDirectory() as folder:
+        for nodes in sizes:
+            file = Path(folder) / f"cluster.{form}"
+            # In a process of its own: a child's peak memory begins with that of the process that starts it.
+            subprocess.run([sys.executable, "-m", "bench.cluster", str(nodes), form, str(file)], check=True)
+            figure = run("explain", "-f", str(file), "--at", _AT, "-o", "json")
+            growth = ["", ""] if before is None else [_exponent(before, nodes, figure, field) for field in (0, 1)]
+            print(
+                f"{nodes:>8} {nodes * PODS_PER_NODE:>8} {file.stat().st_size / 1e6:>5.0f} MB "
+                f"{figure.seconds:>6.2f} s {growth[0]:>7} {figure.peak_mb:>5.0f} MB {growth[1]:>7}"
+            )
+            before = (nodes, figure)
+    print()
+
+
+def _exponent(before: tuple[int, Figure], nodes: int, figure: Figure, field: int) -> str:
+    """The power of the size with which the figure grew: 1 is linear."""
+    return f"{math.log(figure[field] / before[1][field]) / math.log(nodes / before[0]):.2f}"
+
+
+_WINDOWS = {
+    "ordinary": ("0 2 * * 6", "4h"),
+    "never fires": ("0 0 31 2 *", "1h"),
+    "always open": ("* * * * *", "168h"),
+    "leap day, five years without a hit": ("0 0 29 2 *", "1h"),
+    "every minute in a zone with DST": ("CRON_TZ=Europe/Berlin * * * * *", "1h"),
+    "weekdays and weekends": ("* * * * 1-5;* * * * 0,6", "1m"),
+    "halves of the month": ("* * 1-15 * *;* * 16-31 * *", "1m"),
+    "sixty single minutes": (";".join(f"{minute} * * * *" for minute in range(60)), "1m"),
+}
+
+
+def print_windows() -> None:
+    """One question to a window that is parsed already, the first time and again."""
+    at = datetime(2025, 3, 1, 12, tzinfo=UTC)
+    print("Window.at, once parsed, for each expression")
+    print(f"{'':<36} {'expressions':>12} {'first':>10} {'again':>10}")
+    for name, (schedule, duration) in _WINDOWS.items():
+        parts = [(parse_cron(text), parse_duration(duration)) for text in schedule.split(";")]
+        window = Window(parts)
+        first = _microseconds(lambda window=window: window.at(at), 1)  # type: ignore[misc]
+        again = _microseconds(lambda window=window: window.at(at), 1000)  # type: ignore[misc]
+        print(f"{name:<36} {len(parts):>12} {first / len(parts):>7.1f} µs {again / len(parts):>7.1f} µs")
+    print()
+
+
+def _microseconds(action: Callable[[], object], times: int) -> float:
+    started = time.perf_counter()
+    for _ in range(times):
+        action()
+    return (time.perf_counter() - started) / times * 1e6
+
+
+main()

@@ -1,0 +1,55 @@
+"""The `dovetail` program, also installed as `kubectl-dovetail`.
+
+Subcommands are imported when they are called, so that `--help` and shell completion answer at once.
+"""
+
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+
+import click
+
+from dovetail import __version__
+
+# Name, module and the line that `dovetail --help` shows for it.
+_COMMANDS = {
+    "explain": "Say whether pods and nodes may be disrupted now, and if not, why and until when.",
+    "lint": "Find what is wrong or surprising in manifests before they are applied.",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f"dovetail.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dovetail")
+def program() -> None:
+    """Node disruptions that fit around your workloads.
+
+    Reads what `kubectl get … -o yaml` prints and never writes to a cluster.
+    Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input.
+    """
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names in objects and files may hold anything
+    program(prog_name=_program_name())
+
+
+def _program_name() -> str:
+    return "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"

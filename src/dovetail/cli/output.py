@@ -1,0 +1,124 @@
+"""How answers look: tables for people, JSON and YAML for scripts."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, tzinfo
+
+import click
+import msgspec
+import yaml
+
+from dovetail.model.problem import Problem, Severity
+from dovetail.values.timestamp import format_time, parse_time, relative
+
+_BATCH = 1000
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
+
+
+def print_data(data: msgspec.Struct, output: str) -> None:
+    """Print as JSON or YAML."""
+    if output == "json":
+        for part in _json_parts(data):
+            sys.stdout.buffer.write(part)
+        sys.stdout.flush()
+    else:
+        builtins = msgspec.to_builtins(data)
+        yaml.dump(builtins, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
+
+
+def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
+    """The struct as indented JSON, in parts: the text for 100,000 pods need never be in memory at once."""
+    opening = b"{"
+    for field in msgspec.structs.fields(data):
+        yield opening + b"\n  " + msgspec.json.encode(field.encode_name) + b": "
+        opening = b","
+        value = getattr(data, field.name)
+        if not isinstance(value, tuple) or not value:
+            yield msgspec.json.encode(value)
+            continue
+        for start in range(0, len(value), _BATCH):
+            text = msgspec.json.format(msgspec.json.encode(value[start : start + _BATCH]), indent=2)
+            # A newline in JSON text is never part of a string, so that indenting deeper is safe.
+            yield (b"[" if start == 0 else b",") + text[1:-2].replace(b"\n", b"\n  ")
+        yield b"\n  ]"
+    yield b"\n}\n"
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Print for people; colours are left out where the output is no terminal or NO_COLOR is set."""
+    click.echo("\n".join(lines), color=None)
+
+
+def plain(text: str) -> str:
+    """Text from objects, harmless to a terminal: control characters are escaped."""
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    )
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
+    """Columns padded to their widest cell, the first row being the heading. Cells may hold colours."""
+    widths = [max(len(click.unstyle(cell)) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=True)]
+        lines.append((indent + "   ".join(cells)).rstrip())
+    return [click.style(lines[0], bold=True), *lines[1:]]
+
+
+class Times:
+    """Instants for people: in their zone, with the distance from the instant asked about (R33)."""
+
+    def __init__(self, now: datetime, zone: tzinfo) -> None:
+        self.now = now
+        self.zone = zone
+
+    def stamp(self, at: datetime) -> str:
+        """`2026-03-07T02:00:00Z`."""
+        return format_time(at, self.zone)
+
+    def distance(self, at: datetime | None) -> str:
+        """`in 30m`."""
+        return "" if at is None else relative(at, self.now)
+
+    def full(self, at: datetime | None, *, none: str = "") -> str:
+        """`2026-03-07T02:00:00Z (in 30m)`, or `now`."""
+        if at is None:
+            return none
+        return "now" if at == self.now else f"{self.stamp(at)} ({self.distance(at)})"
+
+    def localised(self, text: str) -> str:
+        """The same text with its instants in the zone."""
+        return _STAMP.sub(lambda stamp: format_time(parse_time(stamp[0]), self.zone), text)
+
+
+def problem_lines(problems: Sequence[Problem]) -> list[str]:
+    """Two lines a problem: what is wrong where, and what to write instead."""
+    lines = []
+    for problem in problems:
+        severity = click.style(f"{problem.severity.value:<8}", fg=_COLOURS[problem.severity])
+        place = f"{plain(problem.object)}  {plain(problem.field)}"
+        lines.append(
+            f"{severity}{click.style(place, bold=True)}" + (f"  {plain(problem.file)}" if problem.file else "")
+        )
+        lines.append(f"        {plain(problem.rule)}: {plain(problem.message)}")
+        if problem.remedy:
+            lines.append(f"        → {plain(problem.remedy)}")
+    return lines
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that long work goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
+
+    with Console(stderr=True).status(what):
+        yield
