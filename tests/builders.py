@@ -48,6 +48,10 @@ def conditions(statuses: Mapping[str, str], since: Mapping[str, str] | None = No
     ]
 
 
+def _ready(status: str | None) -> list[objects.ConditionStatus]:
+    return [] if status is None else [objects.ConditionStatus(type="Ready", status=status)]
+
+
 def pod(
     name: str = "web-1",
     *,
@@ -99,7 +103,7 @@ def pod(
                 priority=priority,
                 tolerations=list(tolerations),
             ),
-            status=objects.PodStatus(phase=phase, conditions=conditions({"Ready": ready}) if ready else []),
+            status=objects.PodStatus(phase=phase, conditions=_ready(ready)),
         )
     )
 
@@ -137,7 +141,7 @@ def node(
                 provider_id=f"kwok://{name}" if provider_id is None else provider_id,
                 taints=[objects.Taint(key=key, effect=effect) for key, effect in taints],
             ),
-            status=objects.NodeStatus(conditions=conditions({"Ready": ready}) if ready else []),
+            status=objects.NodeStatus(conditions=_ready(ready)),
         )
     )
 

@@ -43,6 +43,13 @@ class Condition(Wire, frozen=True):
     last_transition_time: Instant | None = None
 
 
+class ConditionStatus(Wire, frozen=True):
+    """A condition of which only the status is asked: there are half a million of them on 100,000 pods."""
+
+    type: str = ""
+    status: str = ""
+
+
 class Taint(Wire, frozen=True):
     key: str = ""
     value: str = ""
@@ -65,7 +72,7 @@ class PodSpec(Wire, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = ""
-    conditions: list[Condition] = []
+    conditions: list[ConditionStatus] = []
 
 
 class Pod(Wire, frozen=True):
@@ -80,7 +87,7 @@ class NodeSpec(Wire, frozen=True):
 
 
 class NodeStatus(Wire, frozen=True):
-    conditions: list[Condition] = []
+    conditions: list[ConditionStatus] = []
 
 
 class Node(Wire, frozen=True):
@@ -139,10 +146,18 @@ class NodeClassReference(Wire, frozen=True):
     name: str = ""
 
 
+class Requirement(Wire, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+    min_values: int | None = None
+
+
 class NodeClaimSpec(Wire, frozen=True):
     """Also the template's spec. `expireAfter` has a default that the API server fills in on both."""
 
     node_class_ref: NodeClassReference = NodeClassReference()
+    requirements: list[Requirement] = []
     taints: list[Taint] = []
     startup_taints: list[Taint] = []
     expire_after: str = "720h"

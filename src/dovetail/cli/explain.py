@@ -1,6 +1,5 @@
 """`dovetail explain`: may it be disrupted now; if not, every rule that blocks it, and until when."""
 
-import gc
 import sys
 from datetime import datetime, tzinfo
 
@@ -8,9 +7,10 @@ import click
 import msgspec
 
 from dovetail.cli.explain_text import explanation_lines
-from dovetail.cli.files import documents_of, fail, one_line_errors
+from dovetail.cli.failing import fail
+from dovetail.cli.files import documents_of, one_line_errors
 from dovetail.cli.options import at_option, files_option, instant_or_now, output_option, zone_option
-from dovetail.cli.output import Times, print_data, print_lines, working
+from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.model.intake import take_in
 from dovetail.rules.budgets import Reading
 from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, explain
@@ -49,8 +49,7 @@ def command(
     Reads a dump of the cluster:
 
     \b
-      kubectl get nodepools,nodeclaims,nodes -o yaml > cluster.yaml
-      kubectl get pods,pdb -A -o yaml >> cluster.yaml   # after a line with ---
+      kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml > cluster.yaml
       dovetail explain -f cluster.yaml
 
     Name objects to ask about these only (pod/shop/cart-0, node/n1, nodeclaim/default-x1, nodepool/default); then the
@@ -59,8 +58,7 @@ def command(
     if not paths:
         fail("no input: give -f FILE, such as what `kubectl get nodepools,nodeclaims,nodes -o yaml` prints")
     at = instant_or_now(at)
-    gc.disable()  # nothing read makes cycles, and looking for them in 100,000 pods takes seconds
-    with one_line_errors(), working("reading and judging …"):
+    with one_line_errors(), working("reading and judging …"), without_cycle_search():
         snapshot, problems = take_in(documents_of(paths))
         explanation = explain(snapshot, at, reading=Reading(budget_reading), problems=problems)
     if objects:

@@ -21,7 +21,8 @@ def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, 
     }
     lines = [f"At {times.stamp(explanation.at)}"]
     if not (explanation.nodes or explanation.pods or explanation.nodepools):
-        lines.append("The input holds no Node, NodeClaim, NodePool or Pod: there is nothing to explain.")
+        lines.append("The input holds no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
+        lines.append("For manifests that are not applied yet, use `dovetail lint`.")
     for title, body in sections.items():
         if body:
             lines += ["", click.style(title, bold=True, underline=True), *body]
@@ -46,7 +47,7 @@ class _Text:
                 [
                     plain(node.name),
                     plain(node.nodepool or "-"),
-                    f"{node.state} {MEANING[State(node.state)]}",
+                    f"{node.state} {MEANING[State(node.state)]}" + (", NotReady" if node.ready is False else ""),
                     str(node.pods),
                     _coloured(free, good=leaving or node.free_at == self.times.now),
                     self.times.full(node.expires_at, none="never"),
@@ -71,7 +72,11 @@ class _Text:
         lines: list[str] = []
         told: set[str] = set()
         for reason in node.reasons:
-            shown = [verdict for verdict in reason.verdicts if self.verbose or not verdict.allowed]
+            shown = [
+                verdict
+                for verdict in reason.verdicts
+                if self.verbose or not verdict.allowed or (reason.wanted and verdict.blockers)
+            ]
             if not shown and not reason.wanted:
                 continue
             lines.append(f"  {self._reason(reason)}")
@@ -146,7 +151,7 @@ class _Text:
                     str(budget.limit) if budget.binding is not None else f"{budget.limit} (all)",
                     str(budget.disrupting),
                     str(budget.unhealthy),
-                    _coloured(str(budget.allowed), good=budget.allowed > 0),
+                    "forceful" if budget.forceful else _coloured(str(budget.allowed), good=budget.allowed > 0),
                     self.times.full(budget.until, none="-"),
                 ]
                 for budget in pool.budgets

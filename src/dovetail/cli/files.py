@@ -4,11 +4,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
-
-import click
 
 from dovetail.api.documents import Document, InputError, read_documents
+from dovetail.cli.failing import fail
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 
@@ -43,9 +41,3 @@ def one_line_errors() -> Iterator[None]:
         yield
     except InputError as error:
         fail(str(error))
-
-
-def fail(line: str) -> NoReturn:
-    """End with exit code 2 and this line on standard error."""
-    click.echo(f"dovetail: {line}", err=True)
-    sys.exit(2)

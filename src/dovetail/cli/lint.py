@@ -7,7 +7,8 @@ from datetime import datetime
 import click
 import msgspec
 
-from dovetail.cli.files import documents_of, fail, one_line_errors
+from dovetail.cli.failing import fail
+from dovetail.cli.files import documents_of, one_line_errors
 from dovetail.cli.options import at_option, files_option, instant_or_now, output_option
 from dovetail.cli.output import print_data, print_lines, problem_lines, working
 from dovetail.model.problem import Problem, Severity
@@ -54,8 +55,13 @@ def command(
         problems = [problem for problem in problems if problem.severity is not Severity.INFO]
     counts = Counter(problem.severity for problem in problems)
     if output == "table":
-        found = ", ".join(f"{counts[severity]} {severity.value}" for severity in Severity if counts[severity])
+        found = ", ".join(_counted(counts[severity], severity) for severity in Severity if counts[severity])
         print_lines([*problem_lines(problems), *([""] if problems else []), found or "nothing found"])
     else:
         print_data(Findings(problems=tuple(problems)), output)
     sys.exit(1 if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]) else 0)
+
+
+def _counted(count: int, severity: Severity) -> str:
+    plural = "" if count == 1 or severity is Severity.INFO else "s"
+    return f"{count} {severity.value}{plural}"

@@ -10,6 +10,7 @@ from io import TextIOWrapper
 import click
 
 from dovetail import __version__
+from dovetail.cli.failing import fail
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
@@ -48,7 +49,16 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names in objects and files may hold anything
-    program(prog_name=_program_name())
+    try:
+        program.main(prog_name=_program_name(), standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
+    except click.UsageError as error:
+        help_ = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
+        fail(error.format_message().rstrip(".") + help_)
+    except click.Abort:  # Ctrl-C
+        sys.exit(130)
 
 
 def _program_name() -> str:

@@ -19,13 +19,15 @@ from dovetail.values.selector import Selector, SelectorError, make_selector
 # What the API server fills in where a pod says nothing.
 DEFAULT_GRACE_SECONDS = 30
 
-_POD_ANNOTATIONS = (
-    names.DO_NOT_DISRUPT,
-    names.DISRUPTION_SCHEDULE,
-    names.DISRUPTION_SCHEDULE_DURATION,
-    names.DISRUPTION_BLOCK_SCHEDULE,
-    names.DISRUPTION_BLOCK_DURATION,
-    names.POD_DELETION_COST,
+_POD_ANNOTATIONS = frozenset(
+    (
+        names.DO_NOT_DISRUPT,
+        names.DISRUPTION_SCHEDULE,
+        names.DISRUPTION_SCHEDULE_DURATION,
+        names.DISRUPTION_BLOCK_SCHEDULE,
+        names.DISRUPTION_BLOCK_DURATION,
+        names.POD_DELETION_COST,
+    )
 )
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -191,9 +193,7 @@ class Recorder:
             uid=meta.uid,
             node_name=self._text(spec.node_name),
             labels=self._shared(meta.labels),
-            annotations=self._shared(
-                {key: meta.annotations[key] for key in _POD_ANNOTATIONS if key in meta.annotations}
-            ),
+            annotations=self._shared({key: text for key, text in meta.annotations.items() if key in _POD_ANNOTATIONS}),
             created_at=_utc(meta.creation_timestamp),
             deleted_at=_utc(meta.deletion_timestamp),
             phase=self._text(pod.status.phase),
@@ -201,13 +201,14 @@ class Recorder:
             owner=owner,
             grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else max(0, grace),
             priority=spec.priority or 0,
-            tolerates_disrupted=any(_tolerates_disrupted(toleration) for toleration in spec.tolerations),
+            tolerates_disrupted=any(map(_tolerates_disrupted, spec.tolerations)),
         )
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
             return _NONE
-        return self._labels.setdefault(tuple(sorted(labels.items())), labels)
+        # The API server prints keys in order; were they not, equal sets would merely not be shared.
+        return self._labels.setdefault(tuple(labels.items()), labels)
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
@@ -288,7 +289,7 @@ def _utc(at: datetime | None) -> datetime | None:
     return at if at is None or at.tzinfo is UTC else at.astimezone(UTC)
 
 
-def _condition(conditions: list[objects.Condition], wanted: str) -> bool | None:
+def _condition(conditions: list[objects.ConditionStatus], wanted: str) -> bool | None:
     for condition in conditions:
         if condition.type == wanted:
             return {"True": True, "False": False}.get(condition.status)

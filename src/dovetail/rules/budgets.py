@@ -27,7 +27,7 @@ _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.valu
 class Reading(StrEnum):
     """Whether a budget without reasons holds only for reasons that no active budget names, or for all (R25)."""
 
-    SEED = "seed"
+    SEED = "by-reason"
     UPSTREAM = "upstream"
 
 
@@ -177,9 +177,9 @@ class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_initialized(member: ClusterNode) -> bool:
-    """By the Node's label; where the Node is gone already, by the claim's condition."""
+    """By the Node's label; where the Node is gone already, by the claim's condition. Unmanaged ones always are."""
     if member.node is not None:
-        return member.node.initialized
+        return member.node.initialized or not (member.pool or member.claim)
     return member.claim is not None and member.claim.is_true(Condition.INITIALIZED)
 
 

@@ -19,6 +19,8 @@ from dovetail.values.timestamp import format_time
 
 CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
 _FORCEFUL = "expiration is forceful and does not ask"
+_NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
+_NO_CLAIM = "no NodeClaim has its provider ID"
 
 
 class PodsStanding(msgspec.Struct, frozen=True):
@@ -155,9 +157,9 @@ def _deleting(member: ClusterNode, states: Collection[State] = IN_DISRUPTION) ->
 def _nodepool(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Verdict:
     rule = Rule.NODEPOOL
     if not member.pool:
-        return refuse(rule, member.object, "not managed: it has no karpenter.sh/nodepool label")
+        return refuse(rule, member.object, _NOT_MANAGED)
     if member.claim is None:
-        return refuse(rule, member.object, "no NodeClaim has its provider ID")
+        return refuse(rule, member.object, _NO_CLAIM)
     if pool is None:
         return refuse(rule, member.object, f"NodePool {member.pool} was not found")
     if reason in CONSOLIDATION and pool.replicas is not None:
@@ -212,6 +214,8 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
 def _forceful(member: ClusterNode) -> list[Verdict]:
     ignored = (Rule.NODE_DO_NOT_DISRUPT, Rule.INITIALIZED, Rule.NODEPOOL, Rule.BUDGET)
     verdicts = {rule: allow(rule, member.object, _FORCEFUL) for rule in ignored}
+    if member.claim is None:
+        verdicts[Rule.NODEPOOL] = refuse(Rule.NODEPOOL, member.object, _NO_CLAIM if member.pool else _NOT_MANAGED)
     verdicts[Rule.DELETING] = _deleting(member, IN_DISRUPTION - {State.DISRUPTING})
     verdicts[Rule.PODS] = allow(Rule.PODS, member.object, "protections hold while draining, until the node's deadline")
     return [verdicts[rule] for rule in Rule if rule in verdicts]

@@ -150,8 +150,9 @@ class Schedule(NamedTuple):
 
 def read_schedule(kind: Kind, annotations: Mapping[str, str]) -> Schedule:
     """The windows of this kind in a pod's annotations, by R8–R11."""
-
-    schedule, duration = (annotations.get(key) for key in kind.value)
+    if not annotations:
+        return _NO_SCHEDULE
+    schedule, duration = annotations.get(kind.value[0]), annotations.get(kind.value[1])
     if schedule is None and duration is None:
         return _NO_SCHEDULE
     if len(schedule or "") + len(duration or "") > _MAX_CACHED:
@@ -177,8 +178,9 @@ def _read_schedule(kind: Kind, schedule: str | None, duration: str | None) -> Sc
         try:
             expressions.append((parse_cron(text.strip()), span_ns))
         except CronError as error:
-            dropped = f"{error}; this expression is dropped" if len(texts) > 1 else str(error)
-            faults.append(_fault(kind.value[0], dropped, _CRON_REMEDY))
+            if len(texts) == 1:
+                return Schedule(window=None, faults=(*faults, _no_schedule_left(kind, str(error))))
+            faults.append(_fault(kind.value[0], f"{error}; this expression is dropped", _CRON_REMEDY))
     if not expressions:
         faults.append(_no_schedule_left(kind, "no valid expression is left"))
         return Schedule(window=None, faults=tuple(faults))

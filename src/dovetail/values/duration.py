@@ -91,21 +91,13 @@ def format_duration(ns: int) -> str:
 
 
 def short_duration(ns: int) -> str:
-    """The duration for people: exact, without zero parts, in days from 48 hours on: 30s, 1h30m, 36h, 3d4h.
-
-    Hours stay hours up to two days because "36h" reads better than "1d12h" next to a configured "24h".
-    """
+    """The duration for people: exact, as it would be written, without zero parts: 30s, 1h30m, 72h."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns < SECOND:
         return sign + _seconds(ns)
-    text = ""
-    for name, unit in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
-        if name == "d" and ns < 2 * DAY:
-            continue
-        count, ns = divmod(ns, unit)
-        if count:
-            text += f"{count}{name}"
-    return sign + text + (_seconds(ns, SECOND) if ns else "")
+    hours, minutes = ns // HOUR, ns % HOUR // MINUTE
+    seconds = _seconds(ns % MINUTE, SECOND) if ns % MINUTE else ""
+    return sign + (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + seconds
 
 
 def add(at: datetime, ns: int) -> datetime | None:

@@ -113,7 +113,7 @@ class _Since(Instants):
         return at >= self.at
 
     def until(self, at: datetime) -> datetime | None:
-        return self.at if at < self.at and self.at - at <= HORIZON else None
+        return self.at if at < self.at else None  # known for ever: no search, so no horizon
 
     def _cells(self, month: _Month, phase: int) -> int:
         minute, rest = divmod(_microseconds(self.at), _MINUTE_US)
@@ -395,7 +395,13 @@ def complement(instants: Instants) -> Instants:
         return NEVER
     if instants is NEVER:
         return ALWAYS
-    return instants.inner if isinstance(instants, _Not) else _Not(instants)
+    return instants.inner if type(instants) is _Not else _complement(instants)
+
+
+@lru_cache(maxsize=4096)
+def _complement(instants: Instants) -> Instants:
+    """One object for one set, so that combinations with it can be shared."""
+    return _Not(instants)
 
 
 def all_of(parts: Iterable[Instants]) -> Instants:
@@ -405,12 +411,12 @@ def all_of(parts: Iterable[Instants]) -> Instants:
     for part in _flat(all, parts):
         if part is NEVER:
             return NEVER
-        if isinstance(part, _Since):
+        # Not isinstance: for an abstract base class that is slow, and this is asked for every pod.
+        if type(part) is _Since:
             latest = part if latest is None or part.at > latest.at else latest
         elif part is not ALWAYS:
             kept[part] = None
-    sets = [*([latest] if latest else []), *kept]
-    return sets[0] if len(sets) == 1 else _Combined(all, sets) if sets else ALWAYS
+    return _combined(all, latest, kept) or ALWAYS
 
 
 def any_of(parts: Iterable[Instants]) -> Instants:
@@ -420,25 +426,56 @@ def any_of(parts: Iterable[Instants]) -> Instants:
     for part in _flat(any, parts):
         if part is ALWAYS:
             return ALWAYS
-        if isinstance(part, _Since):
+        if type(part) is _Since:
             earliest = part if earliest is None or part.at < earliest.at else earliest
         elif part is not NEVER:
             kept[part] = None
     week = 0
     for part in kept:
-        if isinstance(part, Recurring):
+        if type(part) is Recurring:
             week |= part.week() or 0
     if week == _ALL_WEEK:
         return ALWAYS  # R10: the windows leave no gap
-    sets = [*([earliest] if earliest else []), *kept]
-    return sets[0] if len(sets) == 1 else _Combined(any, sets) if sets else NEVER
+    return _combined(any, earliest, kept) or NEVER
+
+
+def _combined(
+    quantifier: Callable[[Iterable[object]], bool], since_: _Since | None, others: Iterable[Instants]
+) -> Instants | None:
+    """What is left after simplifying. The sets that many nodes have in common are one object, and remember for all."""
+    sets = tuple(others)
+    shared = sets[0] if len(sets) == 1 else _shared(quantifier, _Unordered(sets)) if sets else None
+    if since_ is None or shared is None:
+        return since_ or shared
+    return _Combined(quantifier, (since_, shared))
+
+
+class _Unordered:
+    """The same sets in another order mean the same."""
+
+    __slots__ = ("key", "sets")
+
+    def __init__(self, sets: tuple[Instants, ...]) -> None:
+        self.sets = sets
+        self.key = frozenset(sets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unordered) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=4096)
+def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _Unordered) -> Instants:
+    return _Combined(quantifier, parts.sets)
 
 
 def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:
-    """The parts, with those of nested sets of the same kind in their place; these are flat already."""
+    """The parts, with those of nested sets of the same kind in their place."""
     for part in parts:
-        if isinstance(part, _Combined) and part.quantifier is quantifier:
-            yield from part.parts
+        if type(part) is _Combined and part.quantifier is quantifier:
+            yield from _flat(quantifier, part.parts)
         else:
             yield part
 

@@ -44,6 +44,9 @@ def relative(at: datetime, now: datetime) -> str:
     far = abs(ns)
     if far < SECOND:
         return "now"
-    # Days begin at 48 hours, as in short_duration.
-    text = short_duration(far - far % (HOUR if far >= 2 * DAY else MINUTE if far >= HOUR else SECOND))
+    days, rest = divmod(far, DAY)
+    if days < 2:  # "36h" reads better than "1d12h" next to a configured "24h"
+        text = short_duration(far - far % (MINUTE if far >= HOUR else SECOND))
+    else:
+        text = f"{days}d" + (short_duration(rest - rest % HOUR) if rest >= HOUR else "")
     return f"in {text}" if ns > 0 else f"{text} ago"

@@ -76,6 +76,7 @@ class NodeView(View, frozen=True):
     nodepool: str | None
     node_claim: str | None
     state: str
+    ready: bool | None
     pods: int
     reasons: tuple[ReasonView, ...]
     free_at: datetime | None
@@ -99,6 +100,8 @@ class BudgetView(View, frozen=True):
     allowed: int
     until: datetime | None
     binding: int | None
+    forceful: bool
+    """The reason asks no budget (R19), so that these figures have no effect."""
     consumers: tuple[ConsumerView, ...]
 
 
@@ -121,7 +124,7 @@ class Explanation(View, frozen=True):
         return (
             all(pod.allowed for pod in self.pods)
             and all(_node_allowed(node, self.at) for node in self.nodes)
-            and all(budget.allowed > 0 for pool in self.nodepools for budget in pool.budgets)
+            and all(budget.allowed > 0 or budget.forceful for pool in self.nodepools for budget in pool.budgets)
         )
 
 
@@ -149,7 +152,8 @@ def explain(
     found = [*problems, *snapshot.problems]
     for pod in snapshot.pods:
         verdicts = (*protection(pod, at), pdbs.verdict(pod))
-        verdicts_on[pod.node_name].extend(verdicts)
+        # Verdicts that time and protection do not touch say nothing about the node.
+        verdicts_on[pod.node_name].extend([verdict for verdict in verdicts if verdict.when is not ALWAYS])
         pods.append(_pod_view(pod, verdicts, at))
         if pod.annotations:
             found += pod_problems(pod)
@@ -214,7 +218,7 @@ def _pod_view(pod: PodRecord, verdicts: Sequence[Verdict], at: datetime) -> PodV
         name=pod.name,
         node=pod.node_name or None,
         allowed=all(verdict.allowed for verdict in verdicts),
-        until=None if when is ALWAYS else when.until(at),
+        until=when.until(at),
         verdicts=_verdict_views(verdicts),
     )
 
@@ -241,6 +245,7 @@ def _node_view(member: ClusterNode, pool: _Pool | None, standing: PodsStanding, 
         nodepool=member.pool or None,
         node_claim=None if claim is None else claim.name,
         state=state_of(member),
+        ready=None if member.node is None else member.node.ready,
         pods=len(member.pods),
         reasons=tuple(reasons),
         free_at=when_free(member, record, standing, at).first(at),
@@ -276,6 +281,7 @@ def _pool_view(pool: _Pool) -> PoolView:
                 allowed=allowed.allowed,
                 until=allowed.until,
                 binding=allowed.binding,
+                forceful=reason is Reason.EXPIRED and pool.record.graceful_expire_after_ns is None,
                 consumers=consumers,
             )
             for reason, allowed in pool.allowances.items()

@@ -391,6 +391,18 @@ def test_defaults_of_a_nodepool() -> None:
     assert at("NodePool", "status.nodes")["default"] == 0
 
 
+def test_defaults_do_not_depend_on_how_little_is_written() -> None:
+    stored = defaulted(SCHEMAS["NodePool"], nodepool())
+    assert defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {}})) == stored
+    assert defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {"budgets": [{}]}})) == stored
+
+
+def test_limits_of_budgets() -> None:
+    budgets = at("NodePool", "spec.disruption.budgets")
+    assert budgets["maxItems"] == budgets["items"]["properties"]["reasons"]["maxItems"] == 50  # R30, 01 §3.1
+    assert budgets["items"]["required"] == ["nodes"]
+
+
 def test_an_empty_list_of_budgets_stays_empty() -> None:
     stored = defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {"budgets": []}}))
     assert stored["spec"]["disruption"]["budgets"] == []  # R30: unbounded

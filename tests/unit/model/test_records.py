@@ -46,7 +46,7 @@ def test_an_empty_pod_has_the_api_servers_defaults() -> None:
 def test_equal_labels_and_annotations_are_shared() -> None:
     recorder = Recorder()
     one = pod("a", labels={"app": "web", "tier": "x"}, do_not_disrupt="true", recorder=recorder)
-    two = pod("b", labels={"tier": "x", "app": "web"}, do_not_disrupt="true", recorder=recorder)
+    two = pod("b", labels={"app": "web", "tier": "x"}, do_not_disrupt="true", recorder=recorder)
     other = pod("c", labels={"app": "db"}, do_not_disrupt="4h", recorder=recorder)
     assert one.labels is two.labels
     assert one.annotations is two.annotations
@@ -200,9 +200,16 @@ def test_eviction_cost(cost: str | None, priority: int | None, expected: float) 
 
 @pytest.mark.parametrize("cost", [" -1000000000", "-1000000000\n", "-\u0661000000000"])
 def test_eviction_cost_is_not_read_more_laxly_than_go_does(cost: str) -> None:
-    # BUG in src: Python's float takes blanks around a number and any Unicode digits, Go's ParseFloat does not; 02 §6
-    # counts what does not parse as 0.
+    # Python's float takes blanks around a number and any Unicode digits, Go's ParseFloat does not; 02 §6 counts what
+    # does not parse as 0.
     assert pod(deletion_cost=cost).eviction_cost == 1.0
+
+
+def test_readiness_is_found_among_other_conditions() -> None:
+    statuses = {"PodScheduled": "True", "Ready": "False"}
+    found = [objects.ConditionStatus(type=type_, status=status) for type_, status in statuses.items()]
+    assert Recorder().pod(objects.Pod(status=objects.PodStatus(conditions=found))).ready is False
+    assert Recorder().pod(objects.Pod(status=objects.PodStatus(conditions=found[:1]))).ready is None
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -121,8 +121,7 @@ def test_a_pool_without_the_field_has_one_budget_of_ten_percent() -> None:
 
 
 def test_many_leading_zeros_do_not_lift_a_limit() -> None:
-    # BUG in src: a text of more than 10 digits counts as unlimited even if its number is small. The CRD's pattern
-    # accepts it.
+    # The CRD's pattern accepts any number of digits.
     assert limits([budget("0" * 11)]) == same(0)
     assert limits([budget("0" * 11 + "5")]) == same(5)
 
@@ -315,7 +314,7 @@ def test_an_unreadable_budget_with_reasons_allows_nothing_for_these(bad: objects
 
 
 def test_an_unreadable_budget_without_reasons_also_stops_reasons_that_another_budget_names() -> None:
-    # BUG in src: R29 says "active with 0 ... for every reason if it names none"; as a mere default it gives way.
+    # R29: "active with 0 ... for every reason if it names none"; it does not give way as a default does.
     assert limits([budget("lots"), budget("9", ["Drifted"])]) == same(0)
 
 

@@ -362,7 +362,7 @@ def test_protected_pods(reason: Reason, grace_period: str | None, allowed: bool)
     assert [verdict.object for verdict in pods.blockers] == ["Pod/default/guarded"]
     assert pods.message.startswith("1 of its 2 pods is protected")
     if grace_period == "72h" and allowed:
-        assert pods.message.endswith(", but the drain is limited by terminationGracePeriod 3d")
+        assert pods.message.endswith(", but the drain is limited by terminationGracePeriod 72h")
 
 
 def test_the_pools_grace_period_does_not_count_only_the_claims() -> None:
@@ -377,8 +377,7 @@ def test_a_limited_drain_does_not_override_the_other_rules() -> None:
 
 @pytest.mark.parametrize("reason", [DRIFTED, EXPIRED])
 def test_with_a_limited_drain_no_pods_window_is_an_until(reason: Reason) -> None:
-    # BUG in src: while no pod objects, pods_rule answers by the pods' own instants, so that `until` is the closing of
-    # the window; at that instant the answer is the same, by R16.
+    # The closing of the window changes nothing: by R16 the answer is the same after it.
     subject = member(claim(grace_period="72h"), node(), [pod(schedule="0 12 * * *", duration="1h")])
     pool_ = pool(graceful_expire_after="1h")
     closes = at("2026-03-04T13:00:00Z")
@@ -425,8 +424,7 @@ def test_forceful_expiry_ignores_budgets_annotation_and_pods(known: bool) -> Non
 
 
 def test_forceful_expiry_does_not_wait_for_the_replacements_of_another_reason() -> None:
-    # BUG in src: R19 deletes at creation + expireAfter, "waiting for no replacement"; a node that is in S3 for drift at
-    # that instant is not being deleted yet.
+    # R19: "waiting for no replacement"; a node that is in S3 for drift at that instant is not being deleted yet.
     subject = member(claim(expire_after="1h", true=["DisruptionReason", "Drifted"]), node(taints=[DISRUPTED]))
     assert ask(subject, EXPIRED).allowed
 
@@ -442,8 +440,7 @@ def test_graceful_expiry_asks_the_budget_and_the_annotation() -> None:
 
 
 def test_expire_after_stays_the_hard_limit_beside_graceful_expiry() -> None:
-    # BUG in src: R20 says "`expireAfter` stays the hard limit", but with gracefulExpireAfter set a claim that is past
-    # its expireAfter is said to be held back by the budget, while R19 deletes it.
+    # R20: "`expireAfter` stays the hard limit": what held back graceful expiry does not hold back this one (R19).
     subject = member(claim(expire_after="3h", created="2026-03-04T09:00:00Z"), node())
     pool_ = pool(graceful_expire_after="1h")
     before = ask(subject, EXPIRED, NOW - TICK, pool_=pool_, budgets=[budget("0")])
@@ -505,14 +502,14 @@ def test_wanted_expired(expire_after: str, graceful: str, at_: str) -> None:
 
 
 def test_wanted_expired_at_the_hard_limit_although_graceful_expiry_comes_later() -> None:
-    # BUG in src: seed 003 itself writes expireAfter 10d beside gracefulExpireAfter 20d; after ten days it is expired.
+    # Seed 003 itself writes expireAfter 10d beside gracefulExpireAfter 20d; after ten days it is expired.
     subject = member(claim(expire_after="3h", created="2026-03-04T09:00:00Z"), node(), BUSY)
     assert wanted(subject, pool(graceful_expire_after="6h"), NOW) == {"Expired"}
 
 
 @pytest.mark.parametrize("reason", [Reason.UNHEALTHY, Reason.INTERRUPTED])
 def test_the_candidate_taint_says_nothing_of_forceful_reasons(reason: Reason) -> None:
-    # BUG in src (latent: nobody asks yet): what is none of the first three is answered as Underutilized.
+    # The taint stands for graceful reasons only (R22).
     assert not is_wanted(member(claim(), node(taints=[CANDIDATE]), BUSY), pool(), reason, NOW)
 
 

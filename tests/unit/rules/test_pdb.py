@@ -70,8 +70,7 @@ def test_equal_labels_in_two_namespaces_have_two_answers() -> None:
 
 
 def test_a_pod_that_the_index_was_not_made_with_is_matched_by_its_own_labels() -> None:
-    # BUG in src: answers are remembered by id(labels), but nothing keeps the labels of such a pod alive, and the next
-    # pod's labels may get the same id.
+    # Nobody keeps the labels of such a pod alive, so the next pod's may have the same id.
     index, some = PdbIndex([pdb(match=WEB, allowed=0)], []), pod()
     for _ in range(10):
         assert not index.verdict(msgspec.structs.replace(some, labels={"app": "web"})).allowed

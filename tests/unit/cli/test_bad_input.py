@@ -1,0 +1,234 @@
+"""Every file is untrusted: a ruling's behaviour with a problem, or exit 2 with one line, never a traceback."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from tests.unit.cli.running import Outcome, Program
+
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+SCHEDULE = "karpenter.sh/disruption-schedule"
+
+
+def pod(**annotations: object) -> dict[str, Any]:
+    metadata = {"name": "p", "namespace": "n", "creationTimestamp": "2026-03-01T00:00:00Z"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata | {"annotations": annotations}}
+
+
+def explained(dovetail: Program, *objects: object) -> dict[str, Any]:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    outcome = dovetail("explain", "-f", dovetail.file(text), "--at", "2026-03-02T00:00:00Z", "-o", "json")
+    assert (outcome.code, outcome.err) == (0, "")
+    answer: dict[str, Any] = json.loads(outcome.out)
+    return answer
+
+
+def assert_one_line(outcome: Outcome, *parts: str) -> None:
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert "Traceback" not in outcome.err
+    for part in parts:
+        assert part in outcome.err
+
+
+# -- refused with one line --------------------------------------------------------------------------------------------
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+REFUSED = {
+    "yaml syntax": (b"kind: [", ["line"]),
+    "truncated json": (b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"na', ["document 1"]),
+    "duplicate yaml key": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nkind: Node\n", ["kind", "line 4"]),
+    "duplicate json key": (b'{"apiVersion": "v1", "kind": "Pod", "kind": "Node"}', ["kind"]),
+    "yaml bomb": (f"apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\n{BOMB}".encode(), ["document 1"]),
+    "recursive alias": (b"apiVersion: v1\nkind: Pod\nmetadata: &m {name: a, x: *m}\n", ["document 1"]),
+    "python tag": (b"apiVersion: v1\nkind: Pod\nmetadata: !!python/object:os.system {}\n", ["tag"]),
+    "nul": (b"apiVersion: v1\nkind: Pod\x00\n", ["NUL"]),
+    "utf-16": ("apiVersion: v1\nkind: Pod\n".encode("utf-16"), ["UTF-16"]),
+    "not utf-8": (b"apiVersion: v1\nkind: P\xffd\n", ["UTF-8"]),
+    "deep nesting": (b"[" * 100_000, ["deep"]),
+    "deep json": (b'{"apiVersion": "v1", "kind": "Pod", "x": ' + b"[" * 100_000, ["input"]),
+    "no kind": (b"apiVersion: v1\nmetadata: {name: a}\n", ["kind"]),
+    "no apiVersion": (b"kind: Pod\nmetadata: {name: a}\n", ["apiVersion"]),
+    "a list of numbers": (b"[1, 2]", ["document 1"]),
+    "a word": (b"hello", ["document 1"]),
+    "no name": (b"apiVersion: v1\nkind: Pod\n", ["document 1", "metadata.name"]),
+    "metadata is a list": (b"apiVersion: v1\nkind: Pod\nmetadata: []\n", ["document 1", "metadata"]),
+    "labels are a list": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}\n", ["metadata.labels"]),
+    "name is a number": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", ["metadata.name"]),
+    "time is a number": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: 7}\n",
+        ["metadata.creationTimestamp"],
+    ),
+    "time is nonsense": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: yesterday}\n",
+        ["metadata.creationTimestamp"],
+    ),
+    "second document": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: []}\n",
+        ["document 2", "metadata.name"],
+    ),
+    "item of a list": (
+        b'{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": 1}}]}',
+        ["items[0].metadata.name"],
+    ),
+    "budgets are a string": (
+        b"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: none}}\n",
+        ["spec.disruption.budgets"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_explain_refuses_with_one_line(dovetail: Program, name: str) -> None:
+    text, parts = REFUSED[name]
+    assert_one_line(dovetail("explain", "-f", dovetail.file(text)), "input.yaml", *parts)
+
+
+def test_a_missing_file_and_an_empty_directory(dovetail: Program) -> None:
+    assert_one_line(dovetail("explain", "-f", "/no/such/file"), "/no/such/file: No such file")
+    assert_one_line(dovetail("lint", "/no/such/file"), "/no/such/file: No such file")
+    assert_one_line(dovetail("explain", "-f", str(dovetail.folder)), "holds no .yaml")
+    assert_one_line(dovetail("explain", "-f", "a\0b"), "a")
+
+
+# -- understood with a problem ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["4hours", "", "0", "-1h", "٤h", "1d", "x" * 2**20, "9" * 2**20, "9h" * 2**19])
+def test_a_bad_do_not_disrupt_protects_and_is_a_problem(dovetail: Program, value: str) -> None:
+    answer = explained(dovetail, pod(**{DO_NOT_DISRUPT: value}))
+    assert (answer["pods"][0]["allowed"], answer["pods"][0]["until"]) == (False, None)
+    (problem,) = answer["problems"]
+    assert (problem["rule"], problem["object"]) == ("InvalidDoNotDisrupt", "Pod/n/p")
+    assert problem["field"] == f"metadata.annotations[{DO_NOT_DISRUPT}]"
+    assert len(problem["message"]) < 300
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "nonsense",
+        "* * * * * *",
+        "CRON_TZ=Mars/Olympus 0 2 * * 6",
+        "٠ 2 * * *",
+        "0 2 * * 6" + " " * 2**20,
+        ";".join(["0 2 * * 6"] * 10_000),
+        "x" * 2**20,
+        "1" * 2**20 + " * * * *",
+        ";" * 2**20,
+    ],
+)  # fmt: skip
+def test_a_bad_schedule_allows_and_is_a_problem(dovetail: Program, value: str) -> None:
+    answer = explained(dovetail, pod(**{SCHEDULE: value}))
+    assert answer["pods"][0]["allowed"]
+    assert {problem["rule"] for problem in answer["problems"]} == {"InvalidDisruptionSchedule"}
+    assert all(len(problem["message"]) < 300 for problem in answer["problems"])
+
+
+@pytest.mark.parametrize(
+    ("value", "allowed"), [(True, False), (4, False), (["4h"], False), ({"a": 1}, False), (False, True)]
+)
+def test_an_annotation_that_is_no_string_counts_as_its_text(dovetail: Program, value: object, allowed: bool) -> None:
+    answer = explained(dovetail, pod(**{DO_NOT_DISRUPT: value}))
+    assert answer["pods"][0]["allowed"] is allowed
+    assert "NotAString" in {problem["rule"] for problem in answer["problems"]}
+
+
+def test_nulls_are_absent(dovetail: Program) -> None:
+    odd = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": None, "creationTimestamp": None}}
+    answer = explained(dovetail, odd | {"spec": None, "status": {"conditions": None}})
+    assert answer["pods"][0]["allowed"]
+    assert answer["problems"] == []
+
+
+def test_unknown_kinds_are_ignored_and_counted(dovetail: Program) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    stranger = {"apiVersion": "example.com/v1", "kind": "Pod", "metadata": {"name": "not ours"}}
+    answer = explained(dovetail, service, service, stranger)
+    assert [(problem["severity"], problem["object"], problem["message"]) for problem in answer["problems"]] == [
+        ("info", "example.com/v1 Pod", "1 object of a kind that no rule reads"),
+        ("info", "v1 Service", "2 objects of a kind that no rule reads"),
+    ]
+    assert answer["pods"] == []
+
+
+def test_of_two_objects_with_one_name_the_last_counts(dovetail: Program) -> None:
+    answer = explained(dovetail, pod(**{DO_NOT_DISRUPT: "true"}), pod())
+    assert [one["allowed"] for one in answer["pods"]] == [True]
+    assert [(problem["rule"], problem["object"]) for problem in answer["problems"]] == [("DuplicateObject", "Pod/n/p")]
+
+
+def test_missing_timestamps(dovetail: Program) -> None:
+    young = pod(**{DO_NOT_DISRUPT: "4h"})
+    del young["metadata"]["creationTimestamp"]
+    claim = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"}}
+    answer = explained(dovetail, young, claim)
+    assert (answer["pods"][0]["allowed"], answer["pods"][0]["until"]) == (False, None)
+    assert answer["nodes"][0]["expiresAt"] is None
+    assert [problem["rule"] for problem in answer["problems"]] == ["CreationTimestampMissing"]
+
+
+def test_an_old_api_version_is_read_and_told(dovetail: Program) -> None:
+    pool = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodePool", "metadata": {"name": "a"}}
+    answer = explained(dovetail, pool)
+    assert [one["name"] for one in answer["nodepools"]] == ["a"]
+    assert [problem["rule"] for problem in answer["problems"]] == ["OldApiVersion"]
+
+
+# -- the command itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["explain", "--at", "yesterday"], "'yesterday' is not a time"),
+        (["explain", "--tz", "Mars/Olympus"], "unknown time zone"),
+        (["explain", "-o", "xml"], "xml"),
+        (["explain", "--nonsense"], "--nonsense"),
+        (["frobnicate"], "frobnicate"),
+        (["lint"], "no input"),
+    ],
+)
+def test_wrong_usage_is_one_line(dovetail: Program, arguments: list[str], part: str) -> None:
+    assert_one_line(dovetail(*arguments), part)
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    command = [sys.executable, "-m", "dovetail", "explain", "-h"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_help_asks_for_little() -> None:
+    """A measure that the machine's speed does not change: the heavy modules are not even imported."""
+    code = "import sys; sys.argv = ['dovetail', '--help']\nfrom dovetail.cli.main import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"  # noqa: E501
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    ).stdout
+    modules = set(shown.splitlines()[-1].split())
+    assert "click" in modules
+    assert not modules & {"yaml", "rich", "dovetail.rules", "dovetail.views.explain"}
+
+
+def test_hostile_annotations_on_many_pods_take_no_time(dovetail: Program) -> None:
+    """A hang would show; this is no measure of speed."""
+    hostile = ["* * * * *", ";".join(f"{m} * * * *" for m in range(60)), "0 0 31 2 *", "0 0 29 2 *"]
+    pods = []
+    for number in range(400):
+        one = pod(**{SCHEDULE: hostile[number % 4], SCHEDULE + "-duration": f"{number % 100 + 61}s"})
+        one["metadata"]["name"] = f"p{number}"
+        one["spec"] = {"nodeName": f"n{number % 7}"}
+        pods.append(one)
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{n}"}} for n in range(7)]
+    started = time.monotonic()
+    assert len(explained(dovetail, *pods, *nodes)["pods"]) == 400
+    assert time.monotonic() - started < 60

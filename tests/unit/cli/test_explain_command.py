@@ -1,0 +1,237 @@
+"""`dovetail explain`: the contract of the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.unit.cli.running import Program
+
+CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")
+AT = "2026-03-07T01:30:00Z"
+
+TRAINER = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: karpenter.sh/v1
+  kind: NodePool
+  metadata: {name: default}
+  spec: {disruption: {budgets: [{nodes: "2"}]}}
+- apiVersion: karpenter.sh/v1
+  kind: NodeClaim
+  metadata: {name: default-x1, creationTimestamp: "2026-03-01T00:00:00Z", labels: {karpenter.sh/nodepool: default}}
+  spec: {expireAfter: Never}
+  status:
+    providerID: kwok://n1
+    conditions:
+    - {type: Initialized, status: "True", lastTransitionTime: "2026-03-01T00:01:00Z"}
+    - {type: Drifted, status: "True", lastTransitionTime: "2026-03-02T00:01:00Z"}
+- apiVersion: v1
+  kind: Node
+  metadata:
+    name: n1
+    creationTimestamp: "2026-03-01T00:01:00Z"
+    labels: {karpenter.sh/nodepool: default, karpenter.sh/registered: "true", karpenter.sh/initialized: "true"}
+  spec: {providerID: "kwok://n1"}
+  status: {conditions: [{type: Ready, status: "True"}]}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: trainer-0
+    namespace: ml
+    creationTimestamp: "2026-03-05T00:01:00Z"
+    annotations: {karpenter.sh/disruption-schedule: "0 2 * * 6", karpenter.sh/disruption-schedule-duration: "6h"}
+  spec: {nodeName: n1}
+"""
+
+
+def data(dovetail: Program, *arguments: str, text: str = TRAINER) -> dict[str, Any]:
+    outcome = dovetail("explain", "-f", dovetail.file(text), "--at", AT, "-o", "json", *arguments)
+    assert outcome.err == ""
+    answer: dict[str, Any] = json.loads(outcome.out)
+    return answer
+
+
+def test_the_example_of_the_contract(dovetail: Program) -> None:
+    answer = data(dovetail)
+    assert answer["at"] == AT
+    (pod,) = answer["pods"]
+    opens = "2026-03-07T02:00:00Z"
+    assert (pod["namespace"], pod["name"], pod["node"]) == ("ml", "trainer-0", "n1")
+    assert (pod["allowed"], pod["until"]) == (False, opens)
+    assert [verdict["rule"] for verdict in pod["verdicts"]] == [
+        "do-not-disrupt",
+        "disruption-schedule",
+        "disruption-block-schedule",
+        "pod-disruption-budget",
+    ]
+    assert pod["verdicts"][1] == {
+        "rule": "disruption-schedule",
+        "allowed": False,
+        "until": opens,
+        "object": "Pod/ml/trainer-0",
+        "message": f"outside its disruption window; next opens {opens} for 6h",
+    }
+    (node,) = answer["nodes"]
+    assert (node["name"], node["nodepool"], node["nodeClaim"], node["state"]) == ("n1", "default", "default-x1", "S2")
+    assert (node["freeAt"], node["expiresAt"], node["deadline"]) == (opens, None, None)
+    assert [reason["reason"] for reason in node["reasons"]] == ["Empty", "Drifted", "Underutilized", "Expired"]
+    drifted = node["reasons"][1]
+    assert (drifted["wanted"], drifted["allowed"], drifted["until"]) == (True, False, opens)
+    pods = next(verdict for verdict in drifted["verdicts"] if verdict["rule"] == "pods")
+    assert [blocker["object"] for blocker in pods["blockers"]] == ["Pod/ml/trainer-0"]
+    (pool,) = answer["nodepools"]
+    assert pool["budgets"][1] == {
+        "reason": "Drifted",
+        "limit": 2,
+        "disrupting": 0,
+        "unhealthy": 0,
+        "allowed": 2,
+        "until": None,
+        "binding": 0,
+        "forceful": False,
+        "consumers": [],
+    }
+    assert answer["problems"] == []
+
+
+def test_protection_counts_from_creation_not_from_start(dovetail: Program) -> None:
+    pod = """
+        apiVersion: v1
+        kind: Pod
+        metadata:
+          name: ci
+          creationTimestamp: "2026-03-06T22:00:00Z"
+          annotations: {karpenter.sh/do-not-disrupt: "4h"}
+        status: {phase: Running, startTime: "2026-03-06T23:00:00Z"}
+        """
+    assert data(dovetail, text=pod)["pods"][0]["until"] == "2026-03-07T02:00:00Z"
+
+
+def test_yaml_and_json_output_hold_the_same(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    as_json = json.loads(dovetail("explain", "-f", file, "--at", AT, "-o", "json").out)
+    as_yaml = yaml.safe_load(dovetail("explain", "-f", file, "--at", AT, "-o", "yaml").out)
+    assert as_json == as_yaml
+
+
+def test_json_input_says_the_same_as_yaml(dovetail: Program) -> None:
+    as_json = dovetail.file(json.dumps(yaml.safe_load(TRAINER)), "input.json")
+    answer = json.loads(dovetail("explain", "-f", as_json, "--at", AT, "-o", "json").out)
+    assert answer == data(dovetail)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        pytest.param("pod/ml/trainer-0", 1, id="a protected pod"),
+        pytest.param("Pod/ml/trainer-0", 1, id="kind in upper case"),
+        pytest.param("node/n1", 1, id="a blocked node"),
+        pytest.param("nodeclaim/default-x1", 1, id="its claim"),
+        pytest.param("nodepool/default", 0, id="a pool with budget left"),
+    ],
+)
+def test_a_named_object_decides_the_exit_code(dovetail: Program, name: str, code: int) -> None:
+    assert dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT, name).code == code
+
+
+def test_inside_its_window_the_named_pod_is_free(dovetail: Program) -> None:
+    assert (
+        dovetail("explain", "-f", dovetail.file(TRAINER), "--at", "2026-03-07T02:00:00Z", "pod/ml/trainer-0").code == 0
+    )
+
+
+def test_a_whole_dump_ends_with_0_although_pods_are_protected(dovetail: Program) -> None:
+    assert dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT).code == 0
+
+
+def test_the_namespace_of_a_named_pod_can_be_given(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    assert dovetail("explain", "-f", file, "--at", AT, "-n", "ml", "po/trainer-0").code == 1
+    missing = dovetail("explain", "-f", file, "--at", AT, "pod/trainer-0")
+    assert (missing.code, missing.err) == (2, "dovetail: pod/trainer-0: not found in the input\n")
+
+
+def test_only_the_named_objects_are_told(dovetail: Program) -> None:
+    answer = data(dovetail, "node/n1")
+    assert ([node["name"] for node in answer["nodes"]], answer["pods"], answer["nodepools"]) == (["n1"], [], [])
+
+
+@pytest.mark.parametrize("name", ["n1", "service/x", "pod/", "/x"])
+def test_a_name_without_a_known_kind_is_refused(dovetail: Program, name: str) -> None:
+    outcome = dovetail("explain", "-f", dovetail.file(TRAINER), name)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"dovetail: {name}: want KIND/NAME")
+
+
+def test_a_table_tells_people_in_their_zone(dovetail: Program) -> None:
+    outcome = dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT, "--tz", "Europe/Berlin")
+    assert "next opens 2026-03-07T03:00:00+01:00 for 6h (in 30m)" in outcome.out
+    assert "2026-03-07T02:00:00Z" not in outcome.out
+    assert "\x1b" not in outcome.out
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(dovetail: Program) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a\x1b[31mb\r", "annotations": {
+        "karpenter.sh/do-not-disrupt": "\x1b]0;title\x07"}}})  # fmt: skip
+    outcome = dovetail("explain", "-f", dovetail.file(text), "--at", AT)
+    assert outcome.code == 0
+    assert not {"\x1b", "\r", "\x07"} & set(outcome.out)
+    assert r"a\x1b[31mb\r" in outcome.out
+
+
+def test_reading_from_standard_input_a_directory_and_several_files(dovetail: Program) -> None:
+    by_stdin = dovetail("explain", "-f", "-", "--at", AT, "-o", "json", stdin=TRAINER.encode()).out
+    folder = dovetail.folder / "dump"
+    folder.mkdir()
+    parts = yaml.safe_load(TRAINER)["items"]
+    for number, part in enumerate(parts):
+        (folder / f"{number}.{'json' if number % 2 else 'yaml'}").write_text(json.dumps(part))
+    (folder / "notes.txt").write_text("not a manifest: [")
+    by_folder = dovetail("explain", "-f", str(folder), "--at", AT, "-o", "json").out
+    files = [argument for number in range(len(parts)) for argument in ("-f", str(next(folder.glob(f"{number}.*"))))]
+    by_files = dovetail("explain", *files, "--at", AT, "-o", "json").out
+    assert json.loads(by_stdin) == json.loads(by_folder) == json.loads(by_files)
+
+
+def test_the_same_input_gives_the_same_bytes(dovetail: Program) -> None:
+    first, second = (dovetail("explain", "-f", CLUSTER, "--at", AT, "-o", "json").out for _ in range(2))
+    assert first == second
+
+
+def test_quiet_leaves_out_what_is_free_and_verbose_tells_every_rule(dovetail: Program) -> None:
+    quiet, normal, verbose = (
+        dovetail("explain", "-f", CLUSTER, "--at", "2026-03-06T16:20:00Z", *option).out
+        for option in (["-q"], [], ["-v"])
+    )
+    assert "general-4xk9d" not in quiet
+    assert "general-4xk9d" in normal
+    assert "Problems" in normal
+    assert "Problems" not in quiet
+    assert "no PodDisruptionBudget selects it" in verbose
+    assert "no PodDisruptionBudget selects it" not in normal
+
+
+def test_an_input_without_anything_to_explain_says_so(dovetail: Program) -> None:
+    outcome = dovetail("explain", "-f", dovetail.file(""), "--at", AT)
+    assert outcome.code == 0
+    assert "nothing to explain" in outcome.out
+
+
+def test_without_input_one_line_says_what_to_give(dovetail: Program) -> None:
+    outcome = dovetail("explain")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert "-f FILE" in outcome.err
+
+
+def test_the_upstream_reading_of_budgets_can_be_chosen(dovetail: Program) -> None:
+    text = TRAINER.replace('[{nodes: "2"}]', '[{nodes: "2", reasons: [drifted]}, {nodes: "1"}]')
+    limits = {
+        reading: data(dovetail, "--budget-reading", reading, text=text)["nodepools"][0]["budgets"][1]["limit"]
+        for reading in ("by-reason", "upstream")
+    }
+    assert limits == {"by-reason": 2, "upstream": 1}
+    (problem,) = data(dovetail, text=text)["problems"]
+    assert (problem["rule"], problem["object"]) == ("BudgetReadingDiffers", "NodePool/default")
