@@ -134,20 +134,18 @@ def _any_active(budgets: Iterable[BudgetRule]) -> Instants:
 
 
 def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -> Instants:
-    """When the two readings of R25 give different limits: a default budget that is lower than the reason's own."""
+    """When the two readings of R25 give different limits: a default budget that is lower than the reason's own.
+
+    Limits beyond the number of nodes are all the same.
+    """
     named, default = _applicable([budget for budget in budgets if budget.fault is None], reason, Reading.SEED)
-    return any_of(
-        [
-            all_of(
-                [
-                    budget.active,
-                    _any_active(named),
-                    complement(_any_active(other for other in named if other.limit(nodes) <= budget.limit(nodes))),
-                ]
-            )
-            for budget in default
-        ]
-    )
+    differing = []
+    for budget in default:
+        lower = min(budget.limit(nodes), nodes)
+        as_low = [other for other in named if min(other.limit(nodes), nodes) <= lower]
+        if len(as_low) < len(named):
+            differing.append(all_of([budget.active, _any_active(named), complement(_any_active(as_low))]))
+    return any_of(differing)
 
 
 # -- what uses it up --------------------------------------------------------------------------------------------------

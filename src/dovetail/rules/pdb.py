@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from dovetail.model.records import Owner, PdbRecord, PodRecord
 from dovetail.rules.verdict import Rule, Verdict, allow, refuse
+from dovetail.values.duration import shown
 
 _PERCENT = re.compile(r"[0-9]{1,9}%")
 
@@ -36,13 +37,13 @@ def never_allows(pdb: PdbRecord, expected: int | None) -> str | None:
     if pdb.max_unavailable is not None:
         value = pdb.max_unavailable
         if scaled(value, 100) is None:
-            return f"maxUnavailable {value!r} is neither a number nor a percentage"
+            return f"maxUnavailable {shown(str(value))} is neither a number nor a percentage"
         return f"maxUnavailable is {value}" if scaled(value, 100) == 0 else None
     if pdb.min_available is None:
         return "it sets neither minAvailable nor maxUnavailable"
     if isinstance(pdb.min_available, str):
         if scaled(pdb.min_available, 100) is None:
-            return f"minAvailable {pdb.min_available!r} is neither a number nor a percentage"
+            return f"minAvailable {shown(pdb.min_available)} is neither a number nor a percentage"
         if int(pdb.min_available[:-1]) >= 100:
             return f"minAvailable is {pdb.min_available}"
     desired = None if expected is None else desired_healthy(pdb, expected)

@@ -1,0 +1,309 @@
+"""What is wrong or surprising in these manifests, before they are applied? The contract of 09."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from dovetail.api import names, objects
+from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.yaml_events import shorten
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
+from dovetail.values.duration import SECOND, short_duration
+from dovetail.views.lint.pdbs import Workload, pdb_findings
+from dovetail.views.lint.pods import (
+    POD_ANNOTATIONS,
+    coerced_findings,
+    misplaced_findings,
+    node_findings,
+    pod_findings,
+)
+from dovetail.views.lint.pools import INVALID, claim_findings, pool_findings, resource_findings
+from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
+from dovetail.views.lint.workloads import PodSource, builtins, null_annotations, pod_source
+
+T = TypeVar("T")
+
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+_MAX_NAMED = 10
+# Every kind that lint knows, by group and kind, and the version the API serves it in.
+_VERSIONS = {
+    ("", "Pod"): "v1",
+    ("", "PodTemplate"): "v1",
+    ("", "ReplicationController"): "v1",
+    ("", "Node"): "v1",
+    ("apps", "Deployment"): "v1",
+    ("apps", "StatefulSet"): "v1",
+    ("apps", "DaemonSet"): "v1",
+    ("apps", "ReplicaSet"): "v1",
+    ("batch", "Job"): "v1",
+    ("batch", "CronJob"): "v1",
+    ("policy", "PodDisruptionBudget"): "v1",
+    (names.GROUP, names.NODEPOOL_KIND): names.VERSION,
+    (names.GROUP, names.NODECLAIM_KIND): names.VERSION,
+    (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): names.KWOK_VERSION,
+}
+
+
+class _Asked(NamedTuple):
+    """How long a pod asks for to end, to be compared with the time its node gets."""
+
+    subject: Subject
+    field: str
+    seconds: int
+    node_name: str
+
+
+class _Claim(NamedTuple):
+    """How long the node of a claim may take to drain."""
+
+    subject: Subject
+    node_name: str
+    provider_id: str
+    grace_ns: int | None
+
+
+def lint(documents: Iterable[Document], at: datetime) -> list[Problem]:
+    """All findings, by file, then object, then severity. Reading the documents may raise; judging them never does."""
+    linter = _Linter(at)
+    for place, document in enumerate(documents):
+        linter.read(subject_of(place, document), document)
+    return linter.finish()
+
+
+class _Linter:
+    """Judges each document by itself, and keeps what is to be judged together."""
+
+    def __init__(self, at: datetime) -> None:
+        self._at = at
+        self._found: dict[Subject, list[Problem]] = {}
+        self._seen: dict[tuple[str, str, str, str], Document] = {}
+        self._not_checked: Counter[str] = Counter()
+        self._workloads: list[Workload] = []
+        self._owned_pods: dict[tuple[str, tuple[tuple[str, str], ...]], Workload] = {}
+        self._asked: list[_Asked] = []
+        self._pdbs: list[tuple[Subject, PdbRecord]] = []
+        self._pools: list[tuple[Subject, int]] = []
+        self._claims: list[_Claim] = []
+        self._provider_ids: dict[str, str] = {}  # of Nodes, by name
+
+    def read(self, subject: Subject, document: Document) -> None:
+        """Judge one document."""
+        group, _, version = document.api_version.rpartition("/")
+        wanted = _VERSIONS.get((group, document.kind))
+        if wanted is None:
+            self._not_checked[subject.kind] += 1
+            return
+        found = self._found[subject] = self._identity(subject, document, group)
+        if version != wanted:
+            found.append(_wrong_version(subject, document.api_version, f"{group}/{wanted}".lstrip("/")))
+        match document.kind:
+            case names.NODEPOOL_KIND | names.NODECLAIM_KIND | names.KWOK_NODECLASS_KIND:
+                found += self._resource(subject, document)
+            case "Node":
+                found += self._node(subject, document)
+            case "PodDisruptionBudget":
+                found += self._pdb(subject, document)
+            case _:
+                found += self._pods(subject, document)
+
+    def finish(self) -> list[Problem]:
+        """Judge what is to be judged together, and put everything in order."""
+        for subject, problem in pdb_findings(self._pdbs, self._workloads, list(self._owned_pods.values())):
+            self._found[subject].append(problem)
+        self._compare_graces()
+        files = {file: rank for rank, file in enumerate(dict.fromkeys(subject.file for subject in self._found))}
+        return [
+            problem
+            for subject in sorted(self._found, key=lambda subject: (files[subject.file], subject.place))
+            for problem in sorted(self._found[subject], key=lambda problem: _RANK[problem.severity])
+        ] + self._unknown_kinds()
+
+    # -- any object ---------------------------------------------------------------------------------------------------
+
+    def _identity(self, subject: Subject, document: Document, group: str) -> list[Problem]:
+        if subject.name == NO_NAME:
+            message = "the object has no name: the API server refuses it"
+            return [subject.error("InvalidObject", "metadata.name", message, "add metadata.name")]
+        if subject.generated:
+            return []
+        first = self._seen.setdefault((group, document.kind, subject.namespace, subject.name), document)
+        if first is document:
+            return []
+        return [
+            subject.warning(
+                "DuplicateObject",
+                "metadata.name",
+                f"the same object stands in {shorten(first.where, 200)} already; the last one applied wins",
+                "remove one of the two, or rename it",
+            )
+        ]
+
+    def _unknown_kinds(self) -> list[Problem]:
+        if not self._not_checked:
+            return []
+        kinds = self._not_checked.most_common()
+        counted = [f"{count} {kind}" for kind, count in kinds[:_MAX_NAMED]]
+        more = [f"and {len(kinds) - _MAX_NAMED} more kinds"] if len(kinds) > _MAX_NAMED else []
+        return [
+            Problem(
+                severity=Severity.INFO,
+                rule="NotChecked",
+                object="",
+                field="kind",
+                message=f"not checked, because lint does not know these kinds: {', '.join(counted + more)}",
+                remedy="nothing to do; lint knows pods, workloads, Nodes, NodePools, NodeClaims, node classes and PDBs",
+            )
+        ]
+
+    # -- pods and workloads -------------------------------------------------------------------------------------------
+
+    def _pods(self, subject: Subject, document: Document) -> list[Problem]:
+        """A pod, or anything with a pod template."""
+        try:
+            source = pod_source(document)
+        except InputError as error:
+            return [_undecodable(subject, document, error)]
+        found = coerced_findings(subject, document)
+        if source.finished:
+            return found  # R4: it protects nothing any more
+        template = source.template
+        found += [
+            subject.error(
+                "NotAString",
+                template.field(key),
+                "the annotation has no value: kubectl refuses the object, the API server reads an empty text",
+                "give it a value in quotes, or remove it",
+            )
+            for key in null_annotations(document, template.path)
+            if key in POD_ANNOTATIONS
+        ]
+        told = {problem.field for problem in found}
+        found += [
+            problem
+            for problem in pod_findings(subject, template, self._at)
+            if problem.field not in told or problem.severity is not Severity.ERROR
+        ]
+        for path, annotations in source.around:
+            found += misplaced_findings(subject, path, annotations, template)
+        self._keep(subject, source)
+        return found
+
+    def _keep(self, subject: Subject, source: PodSource) -> None:
+        self._asked.append(_Asked(subject, source.grace_field, source.grace_seconds, source.spec.node_name))
+        workload = Workload(subject, source.template.labels, source.replicas)
+        if source.owned and subject.kind == "Pod":
+            key = (subject.namespace, tuple(sorted(source.template.labels.items())))
+            before = self._owned_pods.get(key)
+            self._owned_pods[key] = workload if before is None else before.plus_one()
+        elif source.runs and not source.owned:
+            self._workloads.append(workload)
+
+    def _pdb(self, subject: Subject, document: Document) -> list[Problem]:
+        pdb, found = _decoded(subject, document, objects.PodDisruptionBudget)
+        if pdb is not None:
+            self._pdbs.append((subject, pdb_record(pdb)))
+        return found
+
+    # -- nodes and what makes them ------------------------------------------------------------------------------------
+
+    def _node(self, subject: Subject, document: Document) -> list[Problem]:
+        node, found = _decoded(subject, document, objects.Node)
+        if node is None:
+            return found
+        if node.spec.provider_id:
+            self._provider_ids[node.metadata.name] = node.spec.provider_id
+        return found + node_findings(subject, "metadata", node.metadata.annotations)
+
+    def _resource(self, subject: Subject, document: Document) -> list[Problem]:
+        """One of our own kinds: first what the API server would say, then what the rules do."""
+        value = builtins(document)
+        found = resource_findings(subject, value) if isinstance(value, dict) else []
+        refused = any(problem.severity is Severity.ERROR for problem in found)
+        try:
+            found += self._meaning(subject, document)
+        except InputError as error:
+            if not refused:  # else it was told better
+                found.append(_undecodable(subject, document, error))
+        own = coerced_findings(subject, document)
+        found += [problem for problem in own if problem.field.startswith("metadata")]  # the schema has told the others
+        budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
+        return [
+            problem
+            for problem in found
+            if problem.rule != INVALID or not any(_within(problem.field, budget) for budget in budgets)
+        ]
+
+    def _meaning(self, subject: Subject, document: Document) -> list[Problem]:
+        if subject.kind == names.NODEPOOL_KIND:
+            pool = decode(document, objects.NodePool)
+            grace_ns = pool_record(pool).grace_period_ns
+            if grace_ns:  # 0s is a finding of its own
+                self._pools.append((subject, grace_ns))
+            return pool_findings(subject, pool, self._at)
+        if subject.kind == names.NODECLAIM_KIND:
+            claim = decode(document, objects.NodeClaim)
+            grace_ns = claim_record(claim).grace_period_ns
+            self._claims.append(_Claim(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
+            return claim_findings(subject, claim)
+        decode(document, objects.KWOKNodeClass)
+        return []
+
+    def _compare_graces(self) -> None:
+        """Seed 002: a pod that asks for as long as its node gets is deleted as soon as the drain begins (R17)."""
+        by_node = {claim.node_name: claim for claim in self._claims if claim.node_name}
+        by_provider_id = {claim.provider_id: claim for claim in self._claims if claim.provider_id}
+        for asked in self._asked:
+            limits = self._pools
+            if asked.node_name:
+                provider_id = self._provider_ids.get(asked.node_name, "")
+                claim = by_node.get(asked.node_name) or by_provider_id.get(provider_id)
+                limits = [(claim.subject, claim.grace_ns)] if claim is not None and claim.grace_ns else []
+            short = [(holder, grace_ns) for holder, grace_ns in limits if asked.seconds * SECOND >= grace_ns]
+            if short:
+                self._found[asked.subject].append(_too_long(asked, short))
+
+
+def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Problem]]:
+    """The object, or why there is none; and its labels and annotations that are no strings."""
+    try:
+        decoded = decode(document, type_)
+    except InputError as error:
+        return None, [_undecodable(subject, document, error)]
+    return decoded, coerced_findings(subject, document)
+
+
+def _undecodable(subject: Subject, document: Document, error: InputError) -> Problem:
+    field = shorten((error.field or "").removeprefix(document.path).removeprefix("."), 300)
+    return subject.error(
+        "InvalidObject",
+        field,
+        f"{shorten(error.message, 300)}; the rest of the object is not checked",
+        f"correct {field}" if field else "correct the object",
+    )
+
+
+def _wrong_version(subject: Subject, version: str, wanted: str) -> Problem:
+    remedy = f"write apiVersion: {wanted}"
+    if version == f"{names.GROUP}/v1beta1":
+        message = f"{version} is an old version that is not served; what follows reads the object as {wanted}"
+        return subject.warning("OldApiVersion", "apiVersion", message, remedy)
+    message = f"no API server has {subject.kind} in version {shorten(version, 100)}: it refuses the object"
+    return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
+
+
+def _within(field: str, above: str) -> bool:
+    return field == above or field.startswith((f"{above}[", f"{above}."))
+
+
+def _too_long(asked: _Asked, short: list[tuple[Subject, int]]) -> Problem:
+    named = ", ".join(f"{holder.object} ({short_duration(grace_ns)})" for holder, grace_ns in short[:_MAX_NAMED])
+    least = min(grace_ns for _, grace_ns in short)
+    return asked.subject.warning(
+        "GraceExceedsNode",
+        asked.field,
+        f"the pod asks for {short_duration(asked.seconds * SECOND)} to end, at least the terminationGracePeriod of "
+        f"{named}: there it is deleted as soon as its node begins to drain, whatever protects it",
+        f"ask for less than {short_duration(least)}, or raise terminationGracePeriod above what the pod needs",
+    )

@@ -1,0 +1,357 @@
+"""Do a NodePool's disruption budgets limit what they seem to limit (R25–R30)?"""
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from datetime import datetime
+
+from dovetail.api import objects
+from dovetail.api.names import EventReason, Reason
+from dovetail.model.problem import Problem
+from dovetail.rules.budgets import BUDGETED, BudgetRule, budget_problems, limit_at, limit_below, read_budgets
+from dovetail.values.cron import Cron, CronError, parse_cron
+from dovetail.values.duration import MINUTE, DurationError, parse_budget_duration, short_duration, shown
+from dovetail.values.instants import ALWAYS, all_of, complement
+from dovetail.values.window import Window
+from dovetail.views.lint.subject import Subject, replaced
+from dovetail.views.lint.words import closest, nearest_cron, nearest_duration
+
+BUDGETS = "spec.disruption.budgets"
+# Where percentages round differently, and up to the largest pools we know of. The greatest first: the first one that
+# shows a difference is named, and a limit of 5 for 1 node would look odd.
+NODE_COUNTS = (5000, 1000, 500, 200, 100, 50, 20, *range(10, 0, -1))
+# A pool so large that only a budget of 100%, or none at all, does not limit it.
+_HUGE = 1_000_000
+_WEEK = 7 * 24 * 60  # minutes
+_DAY = 24 * 60
+# What seed 004 and older documents call the reasons.
+_FORMER_REASONS = {
+    "drift": "Drifted",
+    "expiration": "Expired",
+    "expire": "Expired",
+    "emptiness": "Empty",
+    "consolidation": "Underutilized",
+    "consolidatable": "Underutilized",
+    "underutilised": "Underutilized",
+}
+
+
+def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> list[Problem]:
+    """Everything about the pool's budgets; `graceful`: its nodes expire gracefully, so budgets count for that too."""
+    written = pool.spec.disruption.budgets
+    if not written:
+        return [
+            subject.warning(
+                "UnboundedBudgets",
+                BUDGETS,
+                "an empty list of budgets sets no limit: all nodes may be disrupted at once",
+                'leave the field out for the default of 10%, or write - nodes: "10%"',
+            )
+        ]
+    budgets = read_budgets(written[:50])  # more are refused by the CRD
+    problems = budget_problems(
+        subject.object, budgets, graceful_expiry=graceful, now=at, node_counts=_node_counts(budgets)
+    )
+    found = [
+        replaced(
+            problem,
+            subject,
+            remedy=_remedy(budgets, written, problem) if problem.rule == EventReason.INVALID_BUDGET else "",
+        )
+        for problem in problems
+    ]
+    sound = [budget for budget in budgets if budget.fault is None]
+    reasons = [reason for reason in BUDGETED if graceful or reason is not Reason.EXPIRED]
+    found += [problem for budget in sound for problem in _schedule(subject, budget)]
+    windows, told, dealt = _false_windows(subject, sound, reasons, at)
+    found += windows
+    found += _blocked(subject, sound, reasons, told, at)
+    return found + [problem for problem in _shadowed(subject, sound) if problem.field not in _places(dealt)]
+
+
+def _places(indexes: Iterable[int]) -> set[str]:
+    return {f"{BUDGETS}[{index}]" for index in indexes}
+
+
+def _node_counts(budgets: Sequence[BudgetRule]) -> list[int]:
+    """The node counts at which the two readings of R25 can differ, one for each order of the limits.
+
+    They can only where a budget without reasons allows less than one with, and not merely more than there are nodes.
+    Equal orders have equal answers, and each answer is a search over years.
+    """
+    kept: dict[tuple[int, ...], int] = {}
+    for nodes in NODE_COUNTS:
+        limits = [min(budget.limit(nodes), nodes) for budget in budgets]
+        named = [limit for budget, limit in zip(budgets, limits, strict=True) if budget.reasons]
+        default = [limit for budget, limit in zip(budgets, limits, strict=True) if not budget.reasons]
+        if named and default and min(default) < max(named):
+            order = sorted(set(limits))
+            kept.setdefault(tuple(order.index(limit) for limit in limits), nodes)
+    return list(kept.values())
+
+
+# -- budgets that cannot be read --------------------------------------------------------------------------------------
+
+
+def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], problem: Problem) -> str:
+    """What to write instead, where the rule can only say that it cannot be read (R29)."""
+    rule = next(budget for budget in budgets if problem.field == f"{BUDGETS}[{budget.index}].{budget.field}")
+    budget = written[rule.index]
+    if rule.field == "nodes":
+        return 'write a count such as "5" or a percentage up to "100%", in quotes'
+    if rule.field == "reasons":
+        return _reasons_remedy(budget.reasons)
+    if rule.field == "duration":
+        return budget_duration_remedy(budget.duration or "")
+    if budget.schedule is None:
+        return 'add a schedule, such as "0 22 * * *", or drop the duration for a budget that is always active'
+    if budget.duration is None:
+        if _is_every_minute(budget.schedule):
+            return f'drop the schedule: a budget without one is always active, as "{budget.schedule}" is meant to be'
+        return "add a duration, such as 8h, or drop the schedule for a budget that is always active"
+    near = nearest_cron(budget.schedule)
+    example = 'such as "0 22 * * *" or "CRON_TZ=Europe/Berlin 0 22 * * 1-5"'
+    return f'write "{near}"' if near else f"write five cron fields, {example}"
+
+
+def budget_duration_remedy(text: str) -> str:
+    """What to write instead of a duration that a budget cannot have: seconds are none of its units."""
+    near = nearest_duration(text) or ""
+    try:
+        parse_budget_duration(near)
+    except DurationError:
+        return "write whole hours and minutes, such as 8h or 1h30m"
+    return f"write {near}"
+
+
+def _is_every_minute(text: str) -> bool:
+    try:
+        return parse_cron(text).minutely
+    except CronError:
+        return False
+
+
+def nearest_reason(name: str) -> str | None:
+    """The reason of R28 that was meant, or None."""
+    return _FORMER_REASONS.get(name.lower()) or closest(name, [reason.value for reason in BUDGETED])
+
+
+def _reasons_remedy(reasons: Sequence[str]) -> str:
+    known = [reason.value for reason in BUDGETED]
+    fixed = []
+    for name in reasons[:10]:
+        near = nearest_reason(name)
+        if near is None:
+            return f"name only {', '.join(known)}"
+        fixed.append(near)
+    return f"write reasons: [{', '.join(dict.fromkeys(fixed))}]"
+
+
+# -- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _schedule(subject: Subject, budget: BudgetRule) -> Iterator[Problem]:
+    """R9, R10: scheduled, but never or always active."""
+    window = budget.window
+    if window is None:
+        return
+    (cron, span_ns), place = window.parts[0], f"{BUDGETS}[{budget.index}]"
+    if window.never and span_ns == 0:
+        yield subject.warning(
+            "ScheduleNeverFires",
+            f"{place}.duration",
+            "a window of no length never opens: this budget limits nothing",
+            "give the window a length, such as 8h",
+        )
+    elif window.never:
+        yield subject.warning(
+            "ScheduleNeverFires",
+            f"{place}.schedule",
+            f"{shown(cron.text)} names a day that does not exist and never fires: this budget limits nothing",
+            "name a day that exists, such as 28 for a day of every month",
+        )
+    elif window.always:
+        yield subject.warning(
+            "ScheduleAlwaysOpen",
+            f"{place}.duration",
+            f"the window of {short_duration(span_ns)} opens again before it closes: this budget is always active",
+            "drop schedule and duration if it is meant to be, or shorten the duration",
+        )
+
+
+# -- windows that do not do what they look like -----------------------------------------------------------------------
+
+_FALSE_WINDOW = "BudgetIsNoAllowWindow"
+
+
+def _false_windows(
+    subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], at: datetime
+) -> tuple[list[Problem], set[Reason], set[int]]:
+    """A budget only ever limits; its window does not say "only then" (seed 001, alternative 1).
+
+    Also the reasons and the indexes of the budgets that the findings have dealt with.
+    """
+    unlimited = {reason: complement(limit_below(budgets, reason, _HUGE, _HUGE)) for reason in reasons}
+    open_ended = [
+        reason for reason in reasons if not _can_block(budgets, reason) and unlimited[reason].first(at) is not None
+    ]
+    found: list[Problem] = []
+    told: set[Reason] = set()
+    dealt: set[int] = set()
+    for budget in budgets:
+        if budget.window is None or budget.window.always or budget.window.never or budget.limit(_HUGE) == 0:
+            continue
+        place = f"{BUDGETS}[{budget.index}]"
+        governed = [reason for reason in budget.reasons or reasons if reason in reasons]
+        blocked, by = _blocked_by(budgets, budget, governed, at)
+        if by is not None:
+            found.append(
+                subject.warning(
+                    _FALSE_WINDOW,
+                    place,
+                    f"this window allows nothing: the least of all active budgets counts, and budgets[{by.index}] "
+                    f"allows none at any time, so no node is ever disrupted for {_named(blocked, reasons)}",
+                    f"write instead of both: {_inverse_words(budget)}",
+                )
+            )
+            told.update(blocked)
+            dealt.update((budget.index, by.index))
+        elif open_ended and any(
+            all_of([unlimited[reason], complement(budget.active)]).first(at) is not None
+            for reason in governed
+            if reason in open_ended
+        ):
+            found.append(
+                subject.warning(
+                    _FALSE_WINDOW,
+                    place,
+                    "outside this window no budget is active, so there is no limit at all: "
+                    "a window does not say that nodes are disrupted only then",
+                    f"if only then is meant, add {_inverse_words(budget)}; else add a budget without a schedule, "
+                    'such as nodes: "10%"',
+                )
+            )
+            open_ended = []  # once for each pool
+    return found, told, dealt
+
+
+def _blocked_by(
+    budgets: Sequence[BudgetRule], budget: BudgetRule, governed: Sequence[Reason], at: datetime
+) -> tuple[list[Reason], BudgetRule | None]:
+    """The reasons that are never allowed although this window is about them, and what stands against it."""
+    for other in budgets:
+        if other.active is ALWAYS and other.limit(_HUGE) == 0 and bool(other.reasons) == bool(budget.reasons):
+            blocked = [
+                reason
+                for reason in governed
+                if (reason in other.reasons or not other.reasons) and _always_blocked(budgets, reason, at)
+            ]
+            if blocked:
+                return blocked, other
+    return [], None
+
+
+def _always_blocked(budgets: Sequence[BudgetRule], reason: Reason, at: datetime) -> bool:
+    nothing = limit_below(budgets, reason, 1, _HUGE)
+    return nothing.contains(at) and nothing.until(at) is None
+
+
+def _can_block(budgets: Sequence[BudgetRule], reason: Reason) -> bool:
+    """Whether some budget blocks the reason at some time: its owner knows how to."""
+    return any(budget.limit(_HUGE) == 0 and (reason in budget.reasons or not budget.reasons) for budget in budgets)
+
+
+def _named(some: Sequence[Reason], reasons: Sequence[Reason]) -> str:
+    return "any reason" if len(some) == len(reasons) else ", ".join(reason.value for reason in some)
+
+
+def _inverse_words(budget: BudgetRule) -> str:
+    inverse = inverse_window(budget.window) if budget.window is not None else None
+    if inverse is None:
+        return 'budgets with nodes: "0" whose windows cover the time outside this one'
+    schedule, duration = inverse
+    named = f", reasons: [{', '.join(reason.value for reason in budget.reasons)}]" if budget.reasons else ""
+    return f'- {{nodes: "0", schedule: "{schedule}", duration: {duration}{named}}}'
+
+
+def inverse_window(window: Window) -> tuple[str, str] | None:
+    """The schedule and duration of the time outside the window, if it opens once a day or once a week."""
+    if len(window.parts) != 1:
+        return None
+    cron, span_ns = window.parts[0]
+    period = _period(cron)
+    if period is None or span_ns % MINUTE or not 0 < span_ns // MINUTE < period:
+        return None
+    minutes = span_ns // MINUTE
+    opens = (cron.week & -cron.week).bit_length() - 1
+    closes = (opens + minutes) % period
+    day, of_day = divmod(closes, _DAY)
+    hour, minute = divmod(of_day, 60)
+    weekday = str(day) if period == _WEEK else "*"
+    zone = "" if cron.zone.key == "UTC" else f"CRON_TZ={cron.zone.key} "
+    return f"{zone}{minute} {hour} * * {weekday}", short_duration((period - minutes) * MINUTE)
+
+
+def _period(cron: Cron) -> int | None:
+    """In minutes: how often it fires, if that is once a day at one time or once a week."""
+    if not cron.weekly:
+        return None
+    hits = cron.week
+    if hits.bit_count() == 1:
+        return _WEEK
+    first = (hits & -hits).bit_length() - 1
+    daily = sum(1 << first + _DAY * day for day in range(7)) if first < _DAY else 0
+    return _DAY if hits == daily else None
+
+
+# -- budgets that block, and budgets that do nothing ------------------------------------------------------------------
+
+
+def _blocked(
+    subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], told: Container[Reason], at: datetime
+) -> list[Problem]:
+    """Reasons for which nothing is allowed, ever, and for which that is not told yet."""
+    stopped = [reason for reason in reasons if reason not in told and _always_blocked(budgets, reason, at)]
+    if not stopped:
+        return []
+    _, by = limit_at(budgets, stopped[0], at, _HUGE)
+    return [
+        subject.warning(
+            "BudgetBlocksForever",
+            BUDGETS if by is None else f"{BUDGETS}[{by}]",
+            f"at no time may a node be disrupted for {_named(stopped, reasons)}: "
+            "only forceful expiration still replaces nodes",
+            'give the block a window, such as schedule: "0 9 * * 1-5" with duration: 8h, or allow at least "1"',
+        )
+    ]
+
+
+def _shadowed(subject: Subject, budgets: Sequence[BudgetRule]) -> list[Problem]:
+    """Budgets that another one, always active with them and never greater, makes pointless."""
+    found = []
+    for budget in budgets:
+        by = next((other for other in budgets if other is not budget and _covers(other, budget)), None)
+        if by is not None:
+            found.append(
+                subject.info(
+                    "BudgetNeverBinding",
+                    f"{BUDGETS}[{budget.index}]",
+                    f"budgets[{by.index}] is active whenever this one is and never allows more: it limits nothing",
+                    f"remove it, or make it stricter than budgets[{by.index}]",
+                )
+            )
+    return found
+
+
+def _covers(other: BudgetRule, budget: BudgetRule) -> bool:
+    if set(other.reasons) != set(budget.reasons) and not (budget.reasons and set(budget.reasons) < set(other.reasons)):
+        return False
+    if other.window is not None and other.active is not budget.active:
+        return False
+    if other.percent is None and budget.percent is None:
+        less, equal = other.count < budget.count, other.count == budget.count
+    elif other.percent is not None and budget.percent is not None:
+        less, equal = other.percent < budget.percent, other.percent == budget.percent
+    else:
+        less, equal = other.limit(_HUGE) == 0, False
+    # Of two that are alike only the later is pointless.
+    alike = equal and other.active is budget.active and set(other.reasons) == set(budget.reasons)
+    return less or (equal and (not alike or other.index < budget.index))

@@ -1,0 +1,143 @@
+"""Can each PodDisruptionBudget ever allow an eviction, and is it the only one for its pods?"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dovetail.api.schema import describe
+from dovetail.model.problem import Problem
+from dovetail.model.records import PdbRecord
+from dovetail.rules.pdb import never_allows, scaled
+from dovetail.values.duration import shown
+from dovetail.views.lint.subject import Subject
+
+
+class Workload(NamedTuple):
+    """Pods that a PDB may select: their labels, and how many there will be (None: that is not known)."""
+
+    subject: Subject
+    labels: Mapping[str, str]
+    replicas: int | None
+
+    def plus_one(self) -> "Workload":
+        return self._replace(replicas=(self.replicas or 0) + 1)
+
+
+def pdb_findings(
+    pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[Workload], owned_pods: Sequence[Workload]
+) -> list[tuple[Subject, Problem]]:
+    """All findings about the PDBs of the input, with the object each is about.
+
+    Pods that something owns count only where what owns them is not in the input.
+    """
+    by_namespace: dict[str, list[Workload]] = defaultdict(list)
+    pods_by_namespace: dict[str, list[Workload]] = defaultdict(list)
+    for all_, indexed in ((workloads, by_namespace), (owned_pods, pods_by_namespace)):
+        for workload in all_:
+            indexed[workload.subject.namespace].append(workload)
+    guarded: dict[Subject, Subject] = {}
+    found: list[tuple[Subject, Problem]] = []
+    for subject, pdb in pdbs:
+        around, pods = by_namespace[pdb.namespace], pods_by_namespace[pdb.namespace]
+        selected = _selected(pdb, around) or _selected(pdb, pods)
+        problems = _spec(subject, pdb) or _never(subject, pdb, selected)
+        problems += _selector(subject, pdb, around or pods, selected)
+        overlap = next((w for w in selected if w.subject in guarded), None)
+        if overlap is not None and guarded[overlap.subject].object != subject.object:  # given twice is told elsewhere
+            problems.append(_overlap(subject, guarded[overlap.subject], overlap))
+        for workload in selected:
+            guarded.setdefault(workload.subject, subject)
+        found += [(subject, problem) for problem in problems]
+    return found
+
+
+def _selected(pdb: PdbRecord, workloads: Sequence[Workload]) -> list[Workload]:
+    return [w for w in workloads if pdb.selector is not None and pdb.selector.matches(w.labels)]
+
+
+def _spec(subject: Subject, pdb: PdbRecord) -> list[Problem]:
+    """What the API server refuses."""
+    found = []
+    values = (("minAvailable", pdb.min_available), ("maxUnavailable", pdb.max_unavailable))
+    if pdb.min_available is not None and pdb.max_unavailable is not None:
+        found.append(
+            subject.error(
+                "InvalidPdb",
+                "spec.maxUnavailable",
+                "minAvailable and maxUnavailable exclude each other: the API server refuses the object",
+                "keep maxUnavailable, which follows the number of replicas, and remove minAvailable",
+            )
+        )
+    for name, value in values:
+        if value is None:
+            continue
+        percent = scaled(value, 100)
+        if percent is None or percent < 0:
+            wrong = f"{describe(value)} is neither a number of 0 or more nor a percentage"
+        elif isinstance(value, str) and percent > 100:
+            wrong = f"{shown(value)} is more than 100%"
+        else:
+            continue
+        found.append(
+            subject.error(
+                "InvalidPdb",
+                f"spec.{name}",
+                f"{wrong}: the API server refuses the object",
+                f'write a number such as 1 or a percentage such as "25%" for {name}',
+            )
+        )
+    return found
+
+
+def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[Workload]) -> list[Problem]:
+    counts = [workload.replicas for workload in selected]
+    known = [count for count in counts if count is not None]
+    expected = sum(known) if counts and len(known) == len(counts) else None
+    why = never_allows(pdb, expected)
+    if why is None:
+        return []
+    name = "minAvailable" if pdb.max_unavailable is None and pdb.min_available is not None else "maxUnavailable"
+    return [
+        subject.warning(
+            "PdbNeverAllows",
+            f"spec.{name}",
+            f"no eviction can ever be allowed, even if every pod is healthy: {why}; "
+            "the nodes of these pods cannot be drained but by force",
+            "write maxUnavailable: 1, and run at least 2 replicas if the service must stay up",
+        )
+    ]
+
+
+def _selector(
+    subject: Subject, pdb: PdbRecord, around: Sequence[Workload], selected: Sequence[Workload]
+) -> list[Problem]:
+    if pdb.selector_problem is not None:
+        return [
+            subject.error(
+                "InvalidSelector",
+                "spec.selector",
+                f"{pdb.selector_problem}: the API server refuses the object",
+                "use In and NotIn with values, Exists and DoesNotExist without",
+            )
+        ]
+    if not around or selected:
+        return []
+    what = "it has no selector" if pdb.selector is None else f"its selector {shown(str(pdb.selector))} matches none"
+    return [
+        subject.info(
+            "PdbMatchesNothing",
+            "spec.selector",
+            f"{what} of the {len(around)} workloads of namespace {pdb.namespace} in this input: it protects nothing",
+            "copy the labels of the pod template into spec.selector.matchLabels",
+        )
+    ]
+
+
+def _overlap(subject: Subject, other: Subject, workload: Workload) -> Problem:
+    return subject.warning(
+        "OverlappingPdbs",
+        "spec.selector",
+        f"{other.object} selects the pods of {workload.subject.object} too: "
+        "the eviction API refuses every eviction of pods with more than one budget",
+        "narrow one selector, or merge the two budgets",
+    )

@@ -1,0 +1,340 @@
+"""Do the annotations of a pod, or of a pod template, do what they seem to say (R2–R12)?"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from dovetail.api import names
+from dovetail.api.documents import Document
+from dovetail.api.schema import describe
+from dovetail.api.yaml_events import join, shorten
+from dovetail.model.problem import Problem
+from dovetail.rules.protection import (
+    SEPARATOR,
+    DoNotDisrupt,
+    Fault,
+    Kind,
+    Schedule,
+    annotation_faults,
+    read_do_not_disrupt,
+    read_schedule,
+)
+from dovetail.values.cron import CronError, parse_cron
+from dovetail.values.duration import short_duration, shown
+from dovetail.values.instants import all_of, complement
+from dovetail.views.lint.subject import Subject
+from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
+
+POD_ANNOTATIONS = (
+    names.DO_NOT_DISRUPT,
+    names.DISRUPTION_SCHEDULE,
+    names.DISRUPTION_SCHEDULE_DURATION,
+    names.DISRUPTION_BLOCK_SCHEDULE,
+    names.DISRUPTION_BLOCK_DURATION,
+)
+_SHORT = {key.partition("/")[2]: key for key in POD_ANNOTATIONS}
+# Names from earlier days, from proposals that came to nothing, and by false analogy; likeness would not lead there.
+_FORMER = {
+    "do-not-evict": names.DO_NOT_DISRUPT,
+    "do-not-consolidate": names.DO_NOT_DISRUPT,
+    "do-not-disrupt-grace-period": names.DO_NOT_DISRUPT,
+    "disruption-block-schedule-duration": names.DISRUPTION_BLOCK_DURATION,
+}
+_MAX_KEYS = 20
+_MAX_FAULTS = 3
+_WINDOW_EXAMPLE = f'{names.DISRUPTION_SCHEDULE}: "0 2 * * 6"'
+
+
+class Template(NamedTuple):
+    """A pod or pod template as lint sees it: where its metadata stands in the object, and what is in it."""
+
+    path: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    def field(self, key: str) -> str:
+        return annotation_field(self.path, key)
+
+
+def annotation_field(path: str, key: str) -> str:
+    return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
+
+
+def pod_findings(subject: Subject, template: Template, at: datetime) -> list[Problem]:
+    """Everything about the annotations of one pod or pod template."""
+    annotations = template.annotations
+    found = _misnamed(subject, template)
+    if not any(key in annotations for key in POD_ANNOTATIONS):
+        return found
+    value = annotations.get(names.DO_NOT_DISRUPT)
+    meaning = read_do_not_disrupt(value) if value is not None else None
+    schedules = {kind: read_schedule(kind, annotations) for kind in Kind}
+    found += _faults(subject, template)
+    found += _do_not_disrupt(subject, template, meaning, schedules.values())
+    for kind, schedule in schedules.items():
+        found += _windows(subject, template, kind, schedule, at)
+    return found + _never_together(subject, template, schedules, at)
+
+
+# -- values that are not understood -----------------------------------------------------------------------------------
+
+
+def _faults(subject: Subject, template: Template) -> list[Problem]:
+    """What the runtime would warn of, one finding for each annotation."""
+    grouped: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+    for fault in annotation_faults(template.annotations):
+        grouped[fault.rule, fault.annotation].append(fault)
+    return [
+        subject.error(rule, template.field(key), _joined(faults), _fault_remedy(faults[0], template.annotations))
+        for (rule, key), faults in grouped.items()
+    ]
+
+
+def _joined(faults: list[Fault]) -> str:
+    # The last one may say what becomes of the pod.
+    kept = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
+    more = [f"and {len(faults) - len(kept)} more"] if len(faults) > len(kept) else []
+    return "; ".join([fault.message for fault in kept] + more)
+
+
+def _fault_remedy(fault: Fault, annotations: Mapping[str, str]) -> str:
+    text = annotations.get(fault.annotation, "")
+    if fault.annotation == names.DO_NOT_DISRUPT:
+        return do_not_disrupt_remedy(text)
+    near: str | None = None
+    if len(text) <= 4096:
+        parts = [part.strip() for part in text.split(SEPARATOR)]
+        if fault.annotation in {kind.value[0] for kind in Kind}:
+            near = next((nearest_cron(part) for part in parts if not _is_cron(part)), None)
+        elif len(parts) == 1 and nearest_duration(text) != text:
+            near = nearest_duration(text)
+    return f'write "{near}"; in general, {fault.remedy}' if near else fault.remedy
+
+
+def _is_cron(text: str) -> bool:
+    try:
+        parse_cron(text)
+    except CronError:
+        return False
+    return True
+
+
+def do_not_disrupt_remedy(text: str) -> str:
+    """What to write instead of a value that is neither true, false nor a positive duration."""
+    near = nearest_do_not_disrupt(text)
+    if near is None:
+        return 'write "true", "false" or a positive Go duration such as "4h"'
+    if near == "false":
+        return 'remove the annotation if the pod needs no protection, or give a positive duration such as "4h"'
+    if near == "true":
+        return 'write "true", in lower case and in quotes'
+    return f'write "{near}"'
+
+
+def coerced_findings(subject: Subject, document: Document) -> list[Problem]:
+    """Labels and annotations that are no strings: the API server refuses the object."""
+    return [
+        subject.error(
+            "NotAString",
+            field,
+            f"the value is {describe(value)} and not a string: the API server refuses the object",
+            _quoted(field, value),
+        )
+        for field, value in document.coerced[:_MAX_KEYS]
+    ]
+
+
+def _quoted(field: str, value: object) -> str:
+    text = describe(value)
+    if field.endswith(f"[{names.DO_NOT_DISRUPT}]") and read_do_not_disrupt(text).fault is not None:
+        return do_not_disrupt_remedy(text)
+    return "write a string" if isinstance(value, dict | list) else f'quote it: "{text}"'
+
+
+# -- do-not-disrupt ---------------------------------------------------------------------------------------------------
+
+
+def _do_not_disrupt(
+    subject: Subject, template: Template, meaning: DoNotDisrupt | None, schedules: Iterable[Schedule]
+) -> list[Problem]:
+    if meaning is None:
+        return []
+    field = template.field(names.DO_NOT_DISRUPT)
+    if not meaning.protects:
+        return [
+            subject.info(
+                "NotProtected", field, '"false" protects nothing, the same as no annotation', "leave it out, or keep it"
+            )
+        ]
+    found = []
+    scheduled = any(schedule.window is not None for schedule in schedules)
+    on_every_node = subject.kind == "DaemonSet"
+    if on_every_node:
+        found.append(
+            subject.warning(
+                "DaemonSetBlocksNodes",
+                field,
+                "pods of a DaemonSet protect like any others: this blocks the disruption of every node they run on",
+                "remove the annotation; a DaemonSet's pods need no protection from their node's replacement",
+            )
+        )
+    if scheduled and meaning.fault is None:
+        found.append(_beside_schedule(subject, field, meaning))
+    elif meaning.span_ns is None and meaning.fault is None and not on_every_node:
+        found.append(
+            subject.info(
+                "IndefiniteProtection",
+                field,
+                "the pod blocks every graceful disruption of its node for as long as it lives",
+                f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}',
+            )
+        )
+    return found
+
+
+def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Problem:
+    """R12; seed 001: use one or the other."""
+    rule = "DoNotDisruptWithSchedule"
+    if meaning.span_ns is None:
+        return subject.warning(
+            rule,
+            field,
+            "do-not-disrupt wins over any schedule: the pod is never disrupted and its schedule is pointless",
+            "use one or the other: remove do-not-disrupt to let the schedule govern",
+        )
+    return subject.info(
+        rule,
+        field,
+        f"do-not-disrupt wins for the pod's first {short_duration(meaning.span_ns)}; the schedule governs afterwards",
+        "use one or the other, unless this is meant",
+    )
+
+
+def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+    """R6: on a Node only "true" and positive durations block; also for what becomes a Node's annotations."""
+    value = annotations.get(names.DO_NOT_DISRUPT)
+    if value is None or read_do_not_disrupt(value).fault is None:
+        return []
+    return [
+        subject.error(
+            names.EventReason.INVALID_DO_NOT_DISRUPT,
+            annotation_field(path, names.DO_NOT_DISRUPT),
+            f'{shown(value)} on a Node blocks nothing: only "true" and a positive duration do, unlike on a pod',
+            do_not_disrupt_remedy(value),
+        )
+    ]
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+def _windows(subject: Subject, template: Template, kind: Kind, schedule: Schedule, at: datetime) -> list[Problem]:
+    """R9 and R10: windows that never open, or never close."""
+    window = schedule.window
+    if window is None:
+        return []
+    field, allows = template.field(kind.value[0]), kind is Kind.ALLOW
+    silent = [cron.text for cron, _ in schedule.expressions if cron.never]
+    if silent:
+        if not window.never:
+            outcome = "the other expressions stand"
+        elif allows:
+            outcome = "its window never opens, so the pod is protected for good"
+        else:
+            outcome = "it never blocks anything"
+        return [
+            subject.warning(
+                "ScheduleNeverFires",
+                field,
+                f"{shown(silent[0])} names a day that does not exist and never fires; {outcome}",
+                "name a day that exists, such as 28 for a day of every month, or remove the expression",
+            )
+        ]
+    if not (window.instants.contains(at) and window.instants.until(at) is None):
+        return []
+    outcome = "the schedule has no effect: the pod can be disrupted at any time"
+    if not allows:
+        outcome = "the pod is protected for good"
+    return [
+        subject.warning(
+            "ScheduleAlwaysOpen",
+            field,
+            f"the window opens again before it closes; {outcome}",
+            f'shorten {kind.value[1]}, or let the schedule fire less often, such as "0 2 * * 6" with "4h"',
+        )
+    ]
+
+
+def _never_together(
+    subject: Subject, template: Template, schedules: Mapping[Kind, Schedule], at: datetime
+) -> list[Problem]:
+    """R7: a pod with both schedules must satisfy both."""
+    allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
+    if allow is None or block is None:
+        return []
+    if allow.instants.first(at) is None or complement(block.instants).first(at) is None:
+        return []  # said already, of the one that is to blame
+    if all_of([allow.instants, complement(block.instants)]).first(at) is not None:
+        return []
+    return [
+        subject.warning(
+            "SchedulesNeverAllow",
+            template.field(names.DISRUPTION_BLOCK_SCHEDULE),
+            "the block windows cover every allow window, so the pod is never free to be disrupted",
+            f"remove one of the two: {names.DISRUPTION_SCHEDULE} alone already blocks outside its windows",
+        )
+    ]
+
+
+# -- annotations that are not where they belong -----------------------------------------------------------------------
+
+
+def _misnamed(subject: Subject, template: Template) -> list[Problem]:
+    """Keys that look like ours and are not; nothing reads them."""
+    found = []
+    for key in template.annotations:
+        domain, slash, name = key.rpartition("/")
+        if key in POD_ANNOTATIONS or not (domain == names.GROUP or name in _SHORT):
+            continue
+        meant = _SHORT.get(name) or _FORMER.get(name) or _SHORT.get(closest(name, _SHORT, 0.8) or "")
+        if meant is None:
+            continue
+        value = template.annotations[key]
+        remedy = f"write {meant}" if slash else f"write {meant}, with its domain"
+        if name == "do-not-disrupt-grace-period":
+            remedy = f'write the time as the value: {meant}: "{nearest_duration(value) or "4h"}"'
+        found.append(
+            subject.warning(
+                "UnknownAnnotation", template.field(key), f"nothing reads {shorten(key, 120)}: it has no effect", remedy
+            )
+        )
+        if len(found) == _MAX_KEYS:
+            break
+    found += [
+        subject.warning(
+            "AnnotationAsLabel",
+            f"{join(template.path, 'labels')}[{key}]",
+            f"{key} is read as an annotation; as a label it has no effect",
+            f"move it to {join(template.path, 'annotations')}",
+        )
+        for key in POD_ANNOTATIONS
+        if key in template.labels and key not in template.annotations
+    ]
+    return found
+
+
+def misplaced_findings(
+    subject: Subject, path: str, annotations: Mapping[str, str], template: Template
+) -> list[Problem]:
+    """Pod annotations on the workload itself: they never reach its pods."""
+    return [
+        subject.warning(
+            "AnnotationNotOnPods",
+            annotation_field(path, key),
+            f"{key} is read on pods; on the {subject.kind} itself it has no effect",
+            f"move it to {join(template.path, 'annotations')}",
+        )
+        for key in POD_ANNOTATIONS
+        if key in annotations and key not in template.annotations
+    ]

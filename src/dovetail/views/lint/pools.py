@@ -1,0 +1,388 @@
+"""Would the API server take this NodePool, NodeClaim or KWOKNodeClass, and will it do what it seems to say?"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from dovetail.api import names, objects
+from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, describe, violations
+from dovetail.api.yaml_events import join
+from dovetail.model.problem import Problem
+from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration, shown
+from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
+from dovetail.views.lint.pods import annotation_field, node_findings
+from dovetail.views.lint.subject import Subject
+from dovetail.views.lint.words import closest, nearest_duration
+
+INVALID, UNKNOWN = "InvalidField", "UnknownField"
+_TEMPLATE = "spec.template.spec"
+_DURATIONS = (
+    "expireAfter",
+    "consolidateAfter",
+    "gracefulExpireAfter",
+    "terminationGracePeriod",
+    "nodeRegistrationDelay",
+)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_KARPENTER_DOMAIN = re.compile(r"[^/]*karpenter[.]sh/")
+_KWOK_DOMAIN = re.compile(r"[^/]*karpenter[.]kwok[.]sh/")
+_KWOK_LABELS = frozenset(
+    {
+        names.KWOK_NODECLASS_LABEL,
+        names.KWOK_INSTANCE_CPU_LABEL,
+        names.KWOK_INSTANCE_MEMORY_LABEL,
+        names.KWOK_INSTANCE_FAMILY_LABEL,
+        names.KWOK_INSTANCE_SIZE_LABEL,
+    }
+)
+# Fields that have moved, or that people look for elsewhere, by kind and path.
+_MOVED = {
+    ("NodePool", "spec.disruption.expireAfter"): "move it to spec.template.spec.expireAfter",
+    ("NodePool", "spec.disruption.terminationGracePeriod"): "move it to spec.template.spec.terminationGracePeriod",
+    ("NodePool", "spec.template.terminationGracePeriod"): "move it to spec.template.spec.terminationGracePeriod",
+    ("NodePool", "spec.terminationGracePeriod"): "move it to spec.template.spec.terminationGracePeriod",
+    ("NodePool", "spec.expireAfter"): "move it to spec.template.spec.expireAfter",
+    ("NodePool", "spec.budgets"): "move it to spec.disruption.budgets",
+    ("NodePool", "spec.template.spec.nodeClassRef.apiVersion"): "write group, without the version",
+    ("NodeClaim", "spec.nodeClassRef.apiVersion"): "write group, without the version",
+    ("NodePool", "spec.template.spec.kubelet"): "move it to the node class",
+    ("NodeClaim", "spec.kubelet"): "move it to the node class",
+    ("NodePool", "spec.template.spec.gracefulExpireAfter"): "move it to spec.disruption.gracefulExpireAfter",
+    ("NodePool", "spec.disruption.defaults"): "write spec.disruption.budgets, without reasons",
+    ("NodePool", "spec.disruption.consolidation"): "write consolidationPolicy and consolidateAfter in spec.disruption",
+    ("NodePool", "spec.disruption.drift"): "write spec.disruption.budgets with reasons: [Drifted]",
+    ("NodePool", "spec.disruption.empty"): "write spec.disruption.budgets with reasons: [Empty]",
+    ("NodePool", "spec.disruption.underutilized"): "write spec.disruption.budgets with reasons: [Underutilized]",
+}
+
+
+def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Problem]:
+    """What the API server would refuse or drop of one of our kinds: the schema, and its CEL rules by hand."""
+    schema = crd_schema(subject.kind)
+    if schema is None:
+        return []
+    stored = defaulted(value, schema)
+    found = [_violation(subject, schema, value, violation) for violation in violations(stored, schema)]
+    refused = {problem.field for problem in found}
+    spec = _mapping(stored.get("spec"))
+    claim, path = (spec, "spec") if subject.kind == names.NODECLAIM_KIND else (_template_spec(spec), _TEMPLATE)
+    if subject.kind == names.NODEPOOL_KIND:
+        found += _pool_rules(subject, spec)
+        found += _labels(subject, spec)
+    if subject.kind in (names.NODEPOOL_KIND, names.NODECLAIM_KIND):
+        found += _requirements(subject, claim, path)
+        found += _node_class(subject, claim, path)
+    found += [problem for problem in _long_durations(subject, spec, claim, path) if problem.field not in refused]
+    return found
+
+
+# -- the schema -------------------------------------------------------------------------------------------------------
+
+
+def _violation(subject: Subject, schema: Schema, value: object, violation: Violation) -> Problem:
+    field = violation.field or "(the whole object)"
+    if violation.unknown:
+        return subject.warning(
+            UNKNOWN,
+            field,
+            "the kind has no such field: it is dropped by the API server",
+            _unknown_remedy(subject.kind, schema, field),
+        )
+    return subject.error(
+        INVALID, field, f"{violation.message}; the API server refuses the object", _remedy(schema, value, violation)
+    )
+
+
+def _unknown_remedy(kind: str, schema: Schema, field: str) -> str:
+    moved = _MOVED.get((kind, field))
+    if moved:
+        return moved
+    parent, _, name = field.rpartition(".")
+    if name == "reason" and parent.startswith(BUDGETS):
+        return "write reasons, a list such as [Drifted]"
+    siblings = _schema_at(schema, parent).get("properties", {})
+    near = closest(name, siblings)
+    return f"write {near}" if near else f"remove it; known here are {', '.join(siblings) or 'no fields'}"
+
+
+def _remedy(schema: Schema, value: object, violation: Violation) -> str:
+    field = violation.field
+    wanted, (found, name) = _schema_at(schema, field), _value_at(value, field)
+    if violation.message == "is required":
+        return f"add {field}"
+    if wanted.get("type") == "string" and isinstance(found, int | float) and not isinstance(found, bool):
+        return f'quote it: "{found}"' if abs(found) < 2**63 else "write a string"
+    if wanted.get("type") == "array" and isinstance(found, str):
+        return f"write a list: [{found[:40]}]"
+    if isinstance(found, str) and "enum" in wanted:
+        near = nearest_reason(found) if name == "reasons" else closest(found, map(str, wanted["enum"]), 0.5)
+        return f"write {near}" if near else f"write one of {', '.join(map(str, wanted['enum']))}"
+    if isinstance(found, str) and name == "duration":
+        return budget_duration_remedy(found)
+    if isinstance(found, str) and name in _DURATIONS:
+        near = "Never" if found.lower() == "never" and "Never" in wanted.get("pattern", "") else nearest_duration(found)
+        return f"write {near}" if near else "write whole numbers with units h, m or s, such as 1h30m"
+    if isinstance(found, str) and wanted.get("type") == "integer" and found.isascii() and found.isdigit():
+        return f"write {found[:20]}, without quotes"
+    example = wanted.get("default")
+    return f"write a valid value, such as {example}" if isinstance(example, str) else "correct or remove the field"
+
+
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+
+
+def _schema_at(schema: Schema, field: str) -> Schema:
+    """The schema of a field, as far as the schema goes."""
+    for match in _STEP.finditer(field):
+        if match[2] is not None and "items" in schema:
+            schema = schema["items"]
+            continue
+        name = match[1] if match[1] is not None else match[2]
+        inner = schema.get("properties", {}).get(name)
+        if inner is None:
+            others = schema.get("additionalProperties")
+            inner = others if isinstance(others, Mapping) else {}
+        schema = inner
+    return schema
+
+
+def _value_at(value: object, field: str) -> tuple[object, str]:
+    """The value of a field, or None, and the field's own name."""
+    name = ""
+    for match in _STEP.finditer(field):
+        if match[1] is not None:
+            name = match[1]
+            value = value.get(name) if isinstance(value, Mapping) else None
+        elif isinstance(value, list):
+            index = int(match[2]) if match[2].isascii() and match[2].isdigit() and len(match[2]) < 10 else len(value)
+            value = value[index] if index < len(value) else None
+        else:
+            value = value.get(match[2]) if isinstance(value, Mapping) else None
+    return value, name
+
+
+# -- CEL rules, by hand -----------------------------------------------------------------------------------------------
+
+
+def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
+    if spec.get("replicas") is None:
+        return
+    if spec.get("weight") is not None:
+        yield _refused(subject, "spec.weight", "a pool with replicas may have no weight", "remove weight, or replicas")
+    if set(_mapping(spec.get("limits"))) - {names.NODES_RESOURCE}:
+        yield _refused(
+            subject,
+            "spec.limits",
+            "a pool with replicas may have no limits but limits.nodes",
+            "keep only limits.nodes, or remove replicas",
+        )
+
+
+def _labels(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
+    labels = _mapping(_mapping(_mapping(spec.get("template")).get("metadata")).get("labels"))
+    for key in list(labels)[:100]:
+        wrong = _restricted(key, nodepool_allowed=False)
+        if wrong and _KWOK_DOMAIN.match(key) is None:  # 01 §4.1: kwok's domain is restricted in requirements only
+            field = f"spec.template.metadata.labels[{key}]"
+            yield _refused(subject, field, f"{wrong} be set", "remove the label, or use a domain of your own")
+
+
+def _restricted(key: str, *, nodepool_allowed: bool) -> str | None:
+    """01 §4.1."""
+    if key == names.HOSTNAME_LABEL:
+        return f"{key} is every node's own and may not"
+    if key == names.NODEPOOL_LABEL:
+        return None if nodepool_allowed else f"{key} is set by the controller and may not"
+    if _KARPENTER_DOMAIN.match(key) and key != names.CAPACITY_TYPE_LABEL:
+        return f"{shown(key)}: of the label domain karpenter.sh only karpenter.sh/capacity-type may"
+    if _KWOK_DOMAIN.match(key) and key not in _KWOK_LABELS:
+        return f"{shown(key)}: of the label domain karpenter.kwok.sh only kwoknodeclass and instance-* may"
+    return None
+
+
+def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    requirements = claim.get("requirements")
+    for index, entry in enumerate(requirements[:100] if isinstance(requirements, list) else ()):
+        requirement = _mapping(entry)
+        field = f"{path}.requirements[{index}]"
+        key, operator, values = (requirement.get(name) for name in ("key", "operator", "values"))
+        if isinstance(key, str):
+            wrong = _restricted(key, nodepool_allowed=subject.kind == names.NODECLAIM_KIND)
+            if wrong:
+                yield _refused(subject, f"{field}.key", f"{wrong} be required", "remove the requirement")
+        count = len(values) if isinstance(values, list) else 0
+        least = requirement.get("minValues")
+        if operator == "In" and count == 0:
+            yield _refused(subject, f"{field}.values", "operator In needs at least one value", "add a value")
+        elif operator == "In" and isinstance(least, int) and count < least:
+            message = f"operator In with minValues {describe(least)} needs at least as many values, not {count}"
+            yield _refused(subject, f"{field}.minValues", message, f"add values, or lower minValues to {count}")
+        elif operator in ("Gt", "Lt", "Gte", "Lte") and not (count == 1 and _is_whole(values)):
+            yield _refused(
+                subject,
+                f"{field}.values",
+                f"operator {operator} needs exactly one value, a whole number of 0 or more",
+                'write one number in quotes, such as ["4"]',
+            )
+
+
+def _is_whole(values: object) -> bool:
+    text = values[0] if isinstance(values, list) else None
+    return isinstance(text, str) and bool(_WHOLE.fullmatch(text)) and 0 <= int(text) < 2**63
+
+
+def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
+    reference = _mapping(claim.get("nodeClassRef"))
+    for name in ("group", "kind", "name"):
+        if reference.get(name) == "":
+            yield _refused(subject, f"{path}.nodeClassRef.{name}", "may not be empty", f"name the node class's {name}")
+
+
+def _long_durations(
+    subject: Subject, spec: Mapping[str, Any], claim: Mapping[str, Any], path: str
+) -> Iterator[Problem]:
+    """The patterns let times pass that Go cannot hold."""
+    for above, fields in ((path, claim), ("spec.disruption", _mapping(spec.get("disruption"))), ("spec", spec)):
+        for name in _DURATIONS:
+            text = fields.get(name)
+            if isinstance(text, str):
+                try:
+                    parse_nillable(text)
+                except DurationError as error:
+                    yield _refused(
+                        subject, join(above, name), str(error), "write a shorter time, or Never if it may be"
+                    )
+
+
+def _refused(subject: Subject, field: str, message: str, remedy: str) -> Problem:
+    return subject.error(INVALID, field, f"{message}; the API server refuses the object", remedy)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _template_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(_mapping(spec.get("template")).get("spec"))
+
+
+# -- what is valid, but hardly meant ----------------------------------------------------------------------------------
+
+
+def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> list[Problem]:
+    """The times and budgets of a NodePool."""
+    disruption, template = pool.spec.disruption, pool.spec.template
+    graceful = _nillable(disruption.graceful_expire_after)
+    found = node_findings(subject, "spec.template.metadata", template.metadata.annotations)
+    found += _times(subject, template.spec, _TEMPLATE)
+    found += _expiry(subject, pool, graceful)
+    found += budget_findings(subject, pool, at, graceful=graceful is not None)
+    if names.DO_NOT_DISRUPT in pool.metadata.annotations:
+        found.append(
+            subject.warning(
+                "AnnotationNotOnPods",
+                annotation_field("metadata", names.DO_NOT_DISRUPT),
+                "do-not-disrupt is read on pods and Nodes; on the NodePool itself it has no effect",
+                'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"',
+            )
+        )
+    return found
+
+
+def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Problem]:
+    """The times of a NodeClaim; those of a pool's claims are the pool's matter."""
+    found = node_findings(subject, "metadata", claim.metadata.annotations)
+    return found if claim.metadata.labels.get(names.NODEPOOL_LABEL) else found + _times(subject, claim.spec, "spec")
+
+
+def _times(subject: Subject, spec: objects.NodeClaimSpec, path: str) -> list[Problem]:
+    found = []
+    if _nillable(spec.expire_after) == 0:
+        found.append(
+            subject.error(
+                "ExpiresAtOnce",
+                f"{path}.expireAfter",
+                "nodes expire the moment they are made, so no pod ever stays on one",
+                "write Never to switch expiration off, or a time such as 720h",
+            )
+        )
+    if _simple(spec.termination_grace_period) == 0:
+        found.append(
+            subject.warning(
+                "NoGracefulShutdown",
+                f"{path}.terminationGracePeriod",
+                "0s forces every drain at once: no pod gets its graceful shutdown, and no PodDisruptionBudget counts",
+                "write the longest time a drain may take, such as 24h, or leave it out to wait for ever",
+            )
+        )
+    return found
+
+
+def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> list[Problem]:
+    disruption, spec = pool.spec.disruption, pool.spec.template.spec
+    expires, settles = _nillable(spec.expire_after), _nillable(disruption.consolidate_after)
+    found = []
+    if graceful == 0:
+        found.append(
+            subject.error(
+                "ExpiresAtOnce",
+                "spec.disruption.gracefulExpireAfter",
+                "every node is to be replaced from the moment it is made, for ever",
+                "write Never to switch it off, or a time such as 336h",
+            )
+        )
+    if expires and graceful is not None and graceful >= expires:
+        found.append(
+            subject.warning(
+                "GracefulExpiryTooLate",
+                "spec.disruption.gracefulExpireAfter",
+                f"it never takes effect: expireAfter removes nodes by force after {short_duration(expires)} already",
+                f"make it shorter than {short_duration(expires)}, or set expireAfter: Never",
+            )
+        )
+    if expires and settles is not None and settles >= expires:
+        found.append(
+            subject.warning(
+                "ExpiresBeforeConsolidation",
+                "spec.disruption.consolidateAfter",
+                f"nodes expire after {short_duration(expires)}, before they have been quiet for "
+                f"{short_duration(settles)}: they are never consolidated",
+                f"make it shorter than {short_duration(expires)}, or write Never if that is meant",
+            )
+        )
+    if expires and spec.termination_grace_period is None:
+        found.append(
+            subject.info(
+                "DrainWithoutLimit",
+                f"{_TEMPLATE}.terminationGracePeriod",
+                f"nodes expire after {short_duration(expires)}, but without terminationGracePeriod a drain that a pod "
+                "blocks may last for ever, and holds its budget slot",  # R19
+                "set terminationGracePeriod to the longest time a drain may take, such as 24h",
+            )
+        )
+    policy = disruption.consolidation_policy
+    if disruption.consolidate_after == names.NEVER and policy == names.ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED:
+        found.append(
+            subject.info(
+                "ConsolidationOff",
+                "spec.disruption.consolidateAfter",
+                f"Never switches consolidation off: consolidationPolicy {policy} has no effect",
+                "write a time such as 5m to consolidate, or leave it if that is meant",
+            )
+        )
+    return found
+
+
+def _nillable(text: str) -> int | None:
+    try:
+        return parse_nillable(text)
+    except DurationError:
+        return None  # said already, as a violation of the schema
+
+
+def _simple(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_simple(text)
+    except DurationError:
+        return None
