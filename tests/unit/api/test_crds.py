@@ -3,7 +3,6 @@
 import re
 import types
 from collections.abc import Iterator
-from copy import deepcopy
 from datetime import datetime
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +13,7 @@ from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 from dovetail.api import names, objects
 from dovetail.api.crds import crd_text, load_crds
+from dovetail.api.schema import defaulted, violations
 
 Schema = dict[str, Any]
 
@@ -74,85 +74,9 @@ def at(kind: str, path: str) -> Schema:
     return next(place.schema for place in PLACES if place.path == f"{kind}.{path}")
 
 
-# -- a small checker of values against schemas; paths are written as the API server writes them ------------------------
-
-
-def defaulted(schema: Schema, value: Any) -> Any:
-    """The value as the API server stores it, with defaults filled in from the outside to the inside."""
-    if isinstance(value, dict) and "properties" in schema:
-        value = {**{k: deepcopy(s["default"]) for k, s in schema["properties"].items() if "default" in s}, **value}
-        return {k: defaulted(schema["properties"].get(k, {}), v) for k, v in value.items()}
-    if isinstance(value, list) and "items" in schema:
-        return [defaulted(schema["items"], item) for item in value]
-    return value
-
-
-def has_type(schema: Schema, value: Any) -> bool:
-    expected = (int, str) if schema.get(INT_OR_STRING) else PYTHON_TYPES[schema["type"]]
-    return isinstance(value, expected) and (expected is bool or not isinstance(value, bool))
-
-
-def errors(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """The paths of what is wrong with the value."""
-    if not has_type(schema, value):
-        yield path
-    elif isinstance(value, dict):
-        yield from object_errors(schema, value, path)
-    elif isinstance(value, list):
-        yield from list_errors(schema, value, path)
-    elif not scalar_is_valid(schema, value):
-        yield path
-
-
-def object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator[str]:
-    if len(value) > schema.get("maxProperties", len(value)):
-        yield path
-    if schema == {"type": "object"}:  # metadata, which the API server checks itself
-        return
-    prefix = f"{path}." if path else ""
-    yield from (prefix + name for name in schema.get("required", ()) if name not in value)
-    for name, part in value.items():
-        inner = schema.get("additionalProperties") or schema["properties"].get(name)
-        if inner is None:
-            yield prefix + name
-        else:
-            yield from errors(inner, part, prefix + name)
-
-
-def list_errors(schema: Schema, value: list[Any], path: str) -> Iterator[str]:
-    if len(value) > schema.get("maxItems", len(value)):
-        yield path
-    seen: list[Any] = []
-    for index, item in enumerate(value):
-        yield from errors(schema["items"], item, f"{path}[{index}]")
-        identity = [item.get(key) for key in schema[MAP_KEYS]] if MAP_KEYS in schema else item
-        if schema[LIST_TYPE] != "atomic" and identity in seen:
-            yield f"{path}[{index}]"
-        seen.append(identity)
-
-
-def scalar_is_valid(schema: Schema, value: str | int) -> bool:
-    if "enum" in schema and value not in schema["enum"]:
-        return False
-    if isinstance(value, str):
-        return (
-            schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value))
-            and ("pattern" not in schema or matches(schema["pattern"], value))
-            and (schema.get("format") != "date-time" or is_instant(value))
-        )
-    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
-
-
-def matches(pattern: str, text: str) -> bool:
-    # Go's `$` is the end of the text; Python's would also match before a last newline.
-    return re.search(re.sub(r"\$$", r"\\Z", pattern), text, re.ASCII) is not None
-
-
-def is_instant(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
+def errors(schema: Schema, value: Any) -> list[str]:
+    """The paths of what is wrong with the value, defaults filled in."""
+    return [violation.field for violation in violations(defaulted(value, schema), schema)]
 
 
 # -- the definitions as such -------------------------------------------------------------------------------------------
@@ -331,8 +255,7 @@ def test_lists_say_how_they_merge(place: Place) -> None:
 
 @pytest.mark.parametrize("place", [p for p in PLACES if "default" in p.schema], ids=lambda place: place.path)
 def test_defaults_are_valid(place: Place) -> None:
-    default = defaulted(place.schema, place.schema["default"])
-    assert list(errors(place.schema, default)) == []
+    assert errors(place.schema, place.schema["default"]) == []
 
 
 @pytest.mark.parametrize("place", [p for p in PLACES if "pattern" in p.schema], ids=lambda place: place.path)
@@ -379,7 +302,7 @@ def test_termination_grace_period_warns(path: str) -> None:
 
 
 def test_defaults_of_a_nodepool() -> None:
-    stored = defaulted(SCHEMAS["NodePool"], nodepool())
+    stored = defaulted(nodepool(), SCHEMAS["NodePool"])
     assert stored["spec"]["template"]["spec"]["expireAfter"] == "720h"
     assert stored["spec"]["disruption"] == {
         "consolidateAfter": "0s",
@@ -392,9 +315,9 @@ def test_defaults_of_a_nodepool() -> None:
 
 
 def test_defaults_do_not_depend_on_how_little_is_written() -> None:
-    stored = defaulted(SCHEMAS["NodePool"], nodepool())
-    assert defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {}})) == stored
-    assert defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {"budgets": [{}]}})) == stored
+    stored = defaulted(nodepool(), SCHEMAS["NodePool"])
+    assert defaulted(nodepool({"disruption": {}}), SCHEMAS["NodePool"]) == stored
+    assert defaulted(nodepool({"disruption": {"budgets": [{}]}}), SCHEMAS["NodePool"]) == stored
 
 
 def test_limits_of_budgets() -> None:
@@ -404,16 +327,16 @@ def test_limits_of_budgets() -> None:
 
 
 def test_an_empty_list_of_budgets_stays_empty() -> None:
-    stored = defaulted(SCHEMAS["NodePool"], nodepool({"disruption": {"budgets": []}}))
+    stored = defaulted(nodepool({"disruption": {"budgets": []}}), SCHEMAS["NodePool"])
     assert stored["spec"]["disruption"]["budgets"] == []  # R30: unbounded
 
 
 def test_defaults_of_a_nodeclaim() -> None:
-    assert defaulted(SCHEMAS["NodeClaim"], nodeclaim())["spec"]["expireAfter"] == "720h"
+    assert defaulted(nodeclaim(), SCHEMAS["NodeClaim"])["spec"]["expireAfter"] == "720h"
 
 
 def test_a_kwoknodeclass_starts_out_ready() -> None:
-    assert defaulted(SCHEMAS["KWOKNodeClass"], nodeclass())["status"]["conditions"] == [
+    assert defaulted(nodeclass(), SCHEMAS["KWOKNodeClass"])["status"]["conditions"] == [
         {
             "type": names.Condition.READY,
             "status": "True",
@@ -605,16 +528,15 @@ def test_the_table_is_a_table() -> None:
 def test_objects(case: Case) -> None:
     """What the schema refuses is refused at the right field; what only a CEL rule refuses is in form."""
     schema = SCHEMAS[case.new["kind"]]
-    found = list(errors(schema, defaulted(schema, case.new)))
-    assert found == ([case.error] if case.by == "schema" else [])
+    assert errors(schema, case.new) == ([case.error] if case.by == "schema" else [])
     if case.old is not None:
-        assert list(errors(schema, defaulted(schema, case.old))) == []
+        assert errors(schema, case.old) == []
     if case.by == "cel":
         assert len(rules_saying(case)) == 1
 
 
 def test_a_field_that_is_not_in_the_schema_is_found() -> None:
-    assert list(errors(SCHEMAS["NodePool"], nodepool({"wieght": 5}))) == ["spec.wieght"]
+    assert errors(SCHEMAS["NodePool"], nodepool({"wieght": 5})) == ["spec.wieght"]
 
 
 # -- agreement with the structs ----------------------------------------------------------------------------------------
