@@ -231,44 +231,37 @@ def _no_schedule_left(kind: Kind, wrong: str) -> Fault:
 
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """R7–R11: outside its windows the pod is protected."""
-    rule = Rule.DISRUPTION_SCHEDULE
     schedule = read_schedule(Kind.ALLOW, pod.annotations)
-    if schedule.window is None:
-        return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else "no schedule")
-    if not pod.active:
-        return allow(rule, pod.object, _GONE)
-    opening = schedule.window.at(now)
-    if opening.open:
-        message = f"inside its disruption window{_until(opening.until)}"
-    elif opening.opens_at is None:
-        message = "outside its disruption window, which never opens"
-    else:
-        span = _run_length(schedule.window, opening.opens_at)
-        message = f"outside its disruption window; next opens {format_time(opening.opens_at)}{span}"
-    return judge(rule, pod.object, schedule.window.instants, now, allowed=message, blocked=message)
+    if schedule.window is None or not pod.active:
+        return _not_in_force(Rule.DISRUPTION_SCHEDULE, pod, schedule, "no schedule")
+    message = _opening(schedule.window, now, "disruption window", opens="opens", never_closes="")
+    instants = schedule.window.instants
+    return judge(Rule.DISRUPTION_SCHEDULE, pod.object, instants, now, allowed=message, blocked=message)
 
 
 def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """R7, option B: inside its block windows the pod is protected."""
-    rule = Rule.DISRUPTION_BLOCK_SCHEDULE
     schedule = read_schedule(Kind.BLOCK, pod.annotations)
-    if schedule.window is None:
-        return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else "no block schedule")
-    if not pod.active:
+    if schedule.window is None or not pod.active:
+        return _not_in_force(Rule.DISRUPTION_BLOCK_SCHEDULE, pod, schedule, "no block schedule")
+    message = _opening(schedule.window, now, "block window", opens="begins", never_closes=", which never ends")
+    instants = complement(schedule.window.instants)
+    return judge(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, instants, now, allowed=message, blocked=message)
+
+
+def _not_in_force(rule: Rule, pod: PodRecord, schedule: Schedule, absent: str) -> Verdict:
+    if schedule.window is not None:
         return allow(rule, pod.object, _GONE)
-    opening = schedule.window.at(now)
+    return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else absent)
+
+
+def _opening(window: Window, now: datetime, name: str, *, opens: str, never_closes: str) -> str:
+    opening = window.at(now)
     if opening.open:
-        message = f"inside its block window{_until(opening.until) or ', which never ends'}"
-    elif opening.opens_at is None:
-        message = "outside its block window, which never begins"
-    else:
-        span = _run_length(schedule.window, opening.opens_at)
-        message = f"outside its block window; next begins {format_time(opening.opens_at)}{span}"
-    return judge(rule, pod.object, complement(schedule.window.instants), now, allowed=message, blocked=message)
-
-
-def _until(at: datetime | None) -> str:
-    return "" if at is None else f", until {format_time(at)}"
+        return f"inside its {name}{never_closes if opening.until is None else f', until {format_time(opening.until)}'}"
+    if opening.opens_at is None:
+        return f"outside its {name}, which never {opens}"
+    return f"outside its {name}; next {opens} {format_time(opening.opens_at)}{_run_length(window, opening.opens_at)}"
 
 
 def _run_length(window: Window, opens_at: datetime) -> str:
