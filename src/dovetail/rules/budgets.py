@@ -22,6 +22,17 @@ BUDGETED = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
 UNLIMITED = 2**31 - 1
 _NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
 _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
+# What seed 004 and older documents call the reasons. A budget that uses such a name is refused by the API, but it is
+# plain which reason it must not let through.
+FORMER_NAMES = {
+    "drift": Reason.DRIFTED,
+    "expiration": Reason.EXPIRED,
+    "expire": Reason.EXPIRED,
+    "emptiness": Reason.EMPTY,
+    "consolidation": Reason.UNDERUTILIZED,
+    "consolidatable": Reason.UNDERUTILIZED,
+    "underutilised": Reason.UNDERUTILIZED,
+}
 
 
 class Reading(StrEnum):
@@ -54,8 +65,10 @@ def read_budgets(budgets: Iterable[objects.Budget]) -> tuple[BudgetRule, ...]:
 
 
 def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
-    reasons = tuple(dict.fromkeys(_BY_NAME[name] for name in budget.reasons if name in _BY_NAME))
     unknown = next((name for name in budget.reasons if name not in _BY_NAME), None)
+    meant = [_BY_NAME.get(name.lower()) or FORMER_NAMES.get(name.lower()) for name in budget.reasons]
+    # A name that could mean any reason stands against all of them.
+    reasons = () if None in meant else tuple(dict.fromkeys(filter(None, meant)))
     count, percent, fault, field = 0, None, None, ""
     window: Window | None = None
     found = _NODES.fullmatch(str(budget.nodes))

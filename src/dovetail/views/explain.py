@@ -9,7 +9,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.model.problem import Problem, Severity
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
     BUDGETED,
@@ -257,7 +257,8 @@ def _node_view(member: ClusterNode, pool: _Pool | None, standing: PodsStanding, 
 
 
 def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetime) -> tuple[DeletionView, ...]:
-    found = [forced_deletion(pod, deadline, at) for pod in pods if not pod.tolerates_disrupted]
+    drained = [pod for pod in pods if not (pod.tolerates_disrupted or pod.owner & Owner.NODE)]
+    found = [forced_deletion(pod, deadline, at) for pod in drained]
     return tuple(
         DeletionView(pod=deletion.pod.object, at=deletion.at, grace_seconds=deletion.grace_seconds)
         for deletion in sorted(filter(None, found), key=lambda deletion: (deletion.at, deletion.pod.object))

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 import yaml
-from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 from dovetail.api import names, objects
 from dovetail.api.crds import crd_text, load_crds
 from dovetail.api.schema import defaulted, violations
+from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 Schema = dict[str, Any]
 

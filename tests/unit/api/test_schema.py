@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 from dovetail.api.schema import MAX_VIOLATIONS, Violation, crd_schema, defaulted, describe, matches, violations
+from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 KINDS = ("NodePool", "NodeClaim", "KWOKNodeClass")
 

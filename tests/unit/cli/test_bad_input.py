@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pytest
+
 from tests.unit.cli.running import Outcome, Program
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"

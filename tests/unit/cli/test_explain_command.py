@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from tests.builders import at, claim, node, pdb, pod, pool
 
 from dovetail.api import objects
 from dovetail.api.names import DO_NOT_DISRUPT, POD_DELETION_COST, Condition
@@ -18,6 +17,7 @@ from dovetail.model.records import (
     pool_record,
 )
 from dovetail.values.duration import DAY, HOUR, MINUTE
+from tests.builders import at, claim, node, pdb, pod, pool
 
 # -- pods -------------------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,10 @@
 import itertools
 
 import pytest
-from tests.builders import claim, member, node, pdb, pod, pool
 
 from dovetail.model.records import ClaimRecord, NodeRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
+from tests.builders import claim, member, node, pdb, pod, pool
 
 
 def pairs(snapshot: Snapshot) -> list[tuple[str | None, str | None]]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.builders import at, budget, claim, member, node, pool
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
@@ -25,6 +24,7 @@ from dovetail.rules.budgets import (
     readings_differ,
 )
 from dovetail.rules.states import State
+from tests.builders import at, budget, claim, member, node, pool
 
 EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = BUDGETED
 NOW = "2026-03-04T12:00:00Z"  # a Wednesday
@@ -318,17 +318,27 @@ def test_an_unreadable_budget_without_reasons_also_stops_reasons_that_another_bu
     assert limits([budget("lots"), budget("9", ["Drifted"])]) == same(0)
 
 
-@pytest.mark.parametrize("name", ["drift", "consolidation", "DRIFTED", "", "Unhealthy", "Interrupted"])
-def test_an_unknown_reason_makes_the_budget_unreadable(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "stopped"),
+    [
+        ("drift", ["Empty", "Drifted"]),
+        ("consolidation", ["Empty", "Underutilized"]),
+        ("DRIFTED", ["Empty", "Drifted"]),
+        ("", list(BUDGETED)),
+        ("Unhealthy", list(BUDGETED)),
+        ("Interrupted", list(BUDGETED)),
+    ],
+)
+def test_an_unknown_reason_stops_what_it_may_mean(name: str, stopped: list[str]) -> None:
     [rule] = read_budgets([budget("5", ["Empty", name])])
     assert rule.field == "reasons"
     assert rule.fault is not None
     assert rule.fault.endswith("is not a reason: want Empty, Drifted, Underutilized, Expired")
-    assert limits([budget("5", ["Empty", name])]) == {**same(100), "Empty": 0}
+    assert limits([budget("5", ["Empty", name])]) == {**same(100), **dict.fromkeys(stopped, 0)}
 
 
 def test_only_unknown_reasons_stop_every_reason() -> None:
-    assert limits([budget("5", ["drift"])]) == same(0)
+    assert limits([budget("5", ["whim"])]) == same(0)
 
 
 def test_one_unreadable_budget_leaves_the_others_standing() -> None:
@@ -580,6 +590,12 @@ def test_differing_readings_depend_on_the_node_count() -> None:
     [(rule, _, message)] = problems(budgets, nodes=[10, 8])
     assert rule == "BudgetReadingDiffers"
     assert message.startswith("with 8 nodes the limit for Drifted is 5 here but 4 in Karpenter")
+
+
+def test_limits_beyond_the_number_of_nodes_are_all_the_same() -> None:
+    budgets = [budget("20"), budget("30", ["Drifted"])]
+    assert problems(budgets, nodes=[20]) == []
+    assert [rule for rule, _, _ in problems(budgets, nodes=[21])] == ["BudgetReadingDiffers"]
 
 
 def test_readings_that_differ_only_later_are_pointed_out_now() -> None:

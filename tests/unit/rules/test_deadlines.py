@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from tests.builders import at, claim, pod, pool
 
 from dovetail.model.records import ClaimRecord, PodRecord
 from dovetail.rules.deadlines import (
@@ -13,6 +12,7 @@ from dovetail.rules.deadlines import (
     gracefully_expires_at,
     node_deadline,
 )
+from tests.builders import at, claim, pod, pool
 
 CREATED = "2026-03-01T00:00:00Z"
 DELETED = "2026-03-04T12:00:00Z"

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import pytest
-from tests.builders import at, budget, claim, member, node, pod, pool
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Reason
 from dovetail.api.objects import Budget
@@ -25,6 +24,7 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.protection import protection
 from dovetail.rules.verdict import Rule, Verdict
+from tests.builders import at, budget, claim, member, node, pod, pool
 
 EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = BUDGETED
 GRACEFUL = (EMPTY, DRIFTED, UNDERUTILIZED)

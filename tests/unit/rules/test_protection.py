@@ -4,7 +4,6 @@ from datetime import datetime, timedelta
 from time import process_time
 
 import pytest
-from tests.builders import at, node, pod
 
 from dovetail.api.names import (
     DISRUPTION_BLOCK_DURATION,
@@ -28,6 +27,7 @@ from dovetail.rules.protection import (
 )
 from dovetail.rules.verdict import Rule
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND
+from tests.builders import at, node, pod
 
 TICK = timedelta(microseconds=1)
 MEBIBYTE = 1024 * 1024

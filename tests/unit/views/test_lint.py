@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.problem import Problem, Severity
@@ -18,6 +17,7 @@ from dovetail.values.window import Window
 from dovetail.views.lint import lint
 from dovetail.views.lint.budgets import inverse_window
 from dovetail.views.lint.words import nearest_cron, nearest_do_not_disrupt, nearest_duration
+from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 AT = datetime(2026, 3, 4, 12, tzinfo=UTC)  # a Wednesday
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741

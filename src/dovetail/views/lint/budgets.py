@@ -6,7 +6,15 @@ from datetime import datetime
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.model.problem import Problem
-from dovetail.rules.budgets import BUDGETED, BudgetRule, budget_problems, limit_at, limit_below, read_budgets
+from dovetail.rules.budgets import (
+    BUDGETED,
+    FORMER_NAMES,
+    BudgetRule,
+    budget_problems,
+    limit_at,
+    limit_below,
+    read_budgets,
+)
 from dovetail.values.cron import Cron, CronError, parse_cron
 from dovetail.values.duration import MINUTE, DurationError, parse_budget_duration, short_duration, shown
 from dovetail.values.instants import ALWAYS, all_of, complement
@@ -22,16 +30,6 @@ NODE_COUNTS = (5000, 1000, 500, 200, 100, 50, 20, *range(10, 0, -1))
 _HUGE = 1_000_000
 _WEEK = 7 * 24 * 60  # minutes
 _DAY = 24 * 60
-# What seed 004 and older documents call the reasons.
-_FORMER_REASONS = {
-    "drift": "Drifted",
-    "expiration": "Expired",
-    "expire": "Expired",
-    "emptiness": "Empty",
-    "consolidation": "Underutilized",
-    "consolidatable": "Underutilized",
-    "underutilised": "Underutilized",
-}
 
 
 def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> list[Problem]:
@@ -131,7 +129,7 @@ def _is_every_minute(text: str) -> bool:
 
 def nearest_reason(name: str) -> str | None:
     """The reason of R28 that was meant, or None."""
-    return _FORMER_REASONS.get(name.lower()) or closest(name, [reason.value for reason in BUDGETED])
+    return FORMER_NAMES.get(name.lower()) or closest(name, [reason.value for reason in BUDGETED])
 
 
 def _reasons_remedy(reasons: Sequence[str]) -> str:

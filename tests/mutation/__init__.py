@@ -1,0 +1,1 @@
+"""Break the rules one at a time and see that the tests notice."""
