@@ -28,6 +28,7 @@ class ObjectMeta(Wire, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: Instant | None = None
@@ -245,3 +246,16 @@ class CronJobSpec(Wire, frozen=True):
 class CronJob(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: CronJobSpec = CronJobSpec()
+
+
+class LeaseSpec(Wire, frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: Instant | None = None
+    renew_time: Instant | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()

@@ -1,0 +1,250 @@
+"""What controllers ask of the world outside: the API server, the clock, the cloud, and a place for heavy work.
+
+Behind each protocol stand a real thing and a simulated one; the contract tests hold the two to the same behaviour.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from dovetail.api import names, objects
+
+T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+U = TypeVar("U")
+
+Body = Mapping[str, Any]
+
+
+# -- what is asked for ------------------------------------------------------------------------------------------------
+
+
+class Resource(msgspec.Struct, Generic[T], frozen=True):
+    """A kind of object as the API server serves it, and the struct it is read into."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    struct: type[T]
+    namespaced: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def read_as(self, type_: type[U]) -> "Resource[U]":
+        """The same resource, read into another struct."""
+        return Resource(self.group, self.version, self.plural, self.kind, type_, self.namespaced)
+
+
+PODS = Resource("", "v1", "pods", "Pod", objects.Pod, namespaced=True)
+NODES = Resource("", "v1", "nodes", "Node", objects.Node)
+PDBS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", objects.PodDisruptionBudget, namespaced=True
+)
+NODEPOOLS = Resource(names.GROUP, names.VERSION, names.NODEPOOL_PLURAL, names.NODEPOOL_KIND, objects.NodePool)
+NODECLAIMS = Resource(names.GROUP, names.VERSION, names.NODECLAIM_PLURAL, names.NODECLAIM_KIND, objects.NodeClaim)
+KWOK_NODECLASSES = Resource(
+    names.KWOK_GROUP, names.KWOK_VERSION, names.KWOK_NODECLASS_PLURAL, names.KWOK_NODECLASS_KIND, objects.KWOKNodeClass
+)
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", objects.Lease, namespaced=True)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", dict[str, Any], namespaced=True)
+
+
+class PatchType(StrEnum):
+    """How a patch is meant; the value is its media type."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(StrEnum):
+    """What happens to the objects that a deleted one owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+# -- what comes back --------------------------------------------------------------------------------------------------
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some of the objects of a list; `continue_` asks for the next ones, empty at the end."""
+
+    items: Sequence[T]
+    resource_version: str
+    continue_: str = ""
+    undecodable: int = 0
+
+
+class EventType(StrEnum):
+    """What a watch tells."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
+    """One change; `object` is None for a bookmark, which only moves `resource_version` on.
+
+    An object that cannot be decoded is None too, with `problem` saying why: it is counted, and the watch goes on.
+    """
+
+    type: EventType
+    resource_version: str
+    object: T | None
+    problem: str = ""
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+class ApiError(Exception):
+    """The API server refused, or could not be asked."""
+
+    def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+
+
+class NotFound(ApiError):
+    """There is no such object, or its UID is another."""
+
+
+class Conflict(ApiError):
+    """A precondition does not hold: the object has changed meanwhile, or is another one."""
+
+
+class AlreadyExists(ApiError):
+    """An object of this name is there."""
+
+
+class TooManyRequests(ApiError):
+    """Come back later: the server is busy, or a PodDisruptionBudget does not allow the eviction."""
+
+    def __init__(
+        self, message: str, *, code: int = 429, reason: str = "TooManyRequests", retry_after: float = 0.0
+    ) -> None:
+        super().__init__(message, code=code, reason=reason)
+        self.retry_after = retry_after
+
+
+class Gone(ApiError):
+    """The resource version is too old to go on from; list anew."""
+
+
+class Invalid(ApiError):
+    """The object or the request is not acceptable; repeating it does not help."""
+
+
+class Forbidden(ApiError):
+    """Not allowed, or no longer: the credentials lack the right, or the lease is lost."""
+
+
+class Unavailable(ApiError):
+    """The request has certainly not taken effect: no connection, or the server said so."""
+
+
+class InternalError(ApiError):
+    """The server failed inside (500), as the eviction of a pod with two PodDisruptionBudgets does."""
+
+
+class OutcomeUnknown(ApiError):
+    """The request may or may not have taken effect: look before repeating it."""
+
+
+# -- the ports --------------------------------------------------------------------------------------------------------
+
+
+class KubeApi(Protocol):
+    """The Kubernetes API, as far as we use it. Every call may raise ApiError and its kinds."""
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        continue_: str = "",
+    ) -> Page[T]:
+        """One page; raises Gone if `continue_` has become too old."""
+
+    def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        timeout_seconds: int = 300,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Changes after the version, with bookmarks, until the server ends the watch; raises Gone if it is too old."""
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
+        """The object as it is now."""
+
+    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
+        """Create it; raises AlreadyExists."""
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        type_: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        force: bool = False,
+    ) -> T:
+        """Change it; a `metadata.resourceVersion` or `metadata.uid` in the body is a precondition (Conflict)."""
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> None:
+        """Delete it, with the preconditions given (Conflict)."""
+
+    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        """Evict a pod; raises TooManyRequests if a PDB does not allow it, InternalError if there are several."""
+
+
+class Clock(Protocol):
+    """The time. Only this is asked, so that simulated time can stand in."""
+
+    def now(self) -> datetime:
+        """The instant, in UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class Compute(Protocol):
+    """Where heavy passes run: a worker thread in production, at once in simulation (R45)."""
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """The function's result; it must only read what it was given."""
