@@ -54,7 +54,7 @@ MUTANTS = (
             Edit("api/objects.py", '    phase: str = ""\n', '    phase: str = ""\n    start_time: Instant | None = None\n'),
             Edit(RECORDS, "created_at=_utc(meta.creation_timestamp),\n            deleted_at=_utc(meta.deletion_timestamp),\n            phase", "created_at=_utc(pod.status.start_time or meta.creation_timestamp),\n            deleted_at=_utc(meta.deletion_timestamp),\n            phase"),
         ),
-        _RULES,
+        ("tests/unit/cli/test_explain_command.py",),
     ),
     _rule("an unreadable value does not protect", PROTECTION, "return DoNotDisrupt(protects=True, span_ns=None, fault=fault)", "return DoNotDisrupt(protects=False, span_ns=None)"),
     _rule('"false" protects', PROTECTION, "return DoNotDisrupt(protects=False, span_ns=None)", "return DoNotDisrupt(protects=True, span_ns=None)"),

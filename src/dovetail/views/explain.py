@@ -32,6 +32,9 @@ from dovetail.values.duration import shown
 from dovetail.values.instants import ALWAYS
 from dovetail.values.timestamp import TimeError, parse_time
 
+# Pools grow, and what makes no difference with one node will make one then.
+_GROWN = (10, 100, 1000)
+
 
 class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """Base of what is printed: keys are stable, new ones may be added."""
@@ -166,7 +169,11 @@ def explain(
     for pool in pools.values():
         graceful = pool.record.graceful_expire_after_ns is not None
         found += budget_problems(
-            pool.record.object, pool.budgets, graceful_expiry=graceful, now=at, node_counts=[pool.counts.nodes]
+            pool.record.object,
+            pool.budgets,
+            graceful_expiry=graceful,
+            now=at,
+            node_counts=[pool.counts.nodes, *_GROWN],
         )
     found += [_bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
     return Explanation(
