@@ -46,12 +46,12 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
                 document.file, "is required", document=document.number, line=document.line, field=_field(document)
             )
         key = (wire.metadata.namespace or "default" if kind in _NAMESPACED else "", wire.metadata.name)
-        name = f"{kind}/{'/'.join(filter(None, key))}"
         if document.api_version != _VERSIONS[group]:
-            problems.append(_old_version(name, document, _VERSIONS[group]))
-        problems += [_no_string(name, field, document.file) for field, _ in document.coerced]
+            problems.append(_old_version(_name(kind, key), document, _VERSIONS[group]))
+        if document.coerced:
+            problems += [_no_string(_name(kind, key), field, document.file) for field, _ in document.coerced]
         if key in found[kind]:
-            problems.append(_duplicate(name, document.file))
+            problems.append(_duplicate(_name(kind, key), document.file))
         found[kind][key] = record_of(wire)
     problems += [_ignored(kind, count) for kind, count in sorted(ignored.items())]
     records: dict[str, Any] = {kind: by_key.values() for kind, by_key in found.items()}
@@ -65,6 +65,10 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
         ),
         problems,
     )
+
+
+def _name(kind: str, key: tuple[str, str]) -> str:
+    return "/".join(filter(None, (kind, *key)))
 
 
 def _field(document: Document) -> str:

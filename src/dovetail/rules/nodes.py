@@ -69,7 +69,9 @@ def judge_reason(
             pods_rule(member, reason, pods, now),
             budget_rule(member, reason, allowance, now),
         ]
-        when = any_of([together(verdicts), all_of([forced, together(_forceful(member))])])
+        when = together(verdicts)
+        if forced is not NEVER:
+            when = any_of([when, all_of([forced, together(_forceful(member))])])
     return ReasonVerdict(
         reason=reason,
         wanted=is_wanted(member, pool, reason, now),
