@@ -11,10 +11,10 @@ DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test soak check fmt bench mutate coverage lock clean
+.PHONY: help setup demo test soak check fmt bench mutate coverage cluster-up cluster-down lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 # The stamps make a second run quick: nothing is reinstalled while the locked requirements stay as they are.
 $(RUNTIME): requirements/runtime.txt pyproject.toml
@@ -35,7 +35,8 @@ setup: $(RUNTIME) ## make .venv with the program at .venv/bin/dovetail
 demo: $(RUNTIME) ## explain the example cluster: who blocks which node, and until when
 	$(BIN)/dovetail explain -f examples/cluster.yaml --at 2026-03-06T16:20:00Z
 
-test: $(DEV) ## what every change must pass
+test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
+	@$(BIN)/python -m tests.cluster build > /dev/null
 	$(PYTEST) -n 2 -m "not soak"
 
 soak: $(DEV) ## the long random campaigns
@@ -61,6 +62,12 @@ coverage: $(DEV) ## branch coverage of values and rules
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -m "not soak" tests/unit tests/property
 	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+
+cluster-up: $(RUNTIME) ## start a real control plane to try things on, and print its kubeconfig
+	@$(BIN)/python -m tests.cluster up
+
+cluster-down: $(RUNTIME) ## stop it
+	@$(BIN)/python -m tests.cluster down
 
 lock: $(DEV) ## lock the requirements anew (needs uv on the PATH)
 	cd requirements && for set in runtime dev; do uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$set.in -o $$set.txt; done
