@@ -75,6 +75,14 @@ class Propagation(StrEnum):
 # -- what comes back --------------------------------------------------------------------------------------------------
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """An object that could not be decoded, named as far as that is possible: it must not be taken for a deleted one."""
+
+    problem: str
+    namespace: str = ""
+    name: str = ""
+
+
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """Some of the objects of a list; `continue_` asks for the next ones, empty at the end."""
 
@@ -82,6 +90,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     continue_: str = ""
     undecodable: int = 0
+    unread: Sequence[Unread] = ()  # the undecodable ones that could be named
 
 
 class EventType(StrEnum):
@@ -103,6 +112,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     object: T | None
     problem: str = ""
+    unread: Unread | None = None  # the undecodable object, if it could be named
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

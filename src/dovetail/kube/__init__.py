@@ -1,0 +1,7 @@
+"""The real API server: configuration, credentials and transport behind the port KubeApi. The only sockets."""
+
+from dovetail.kube.client import RealApi, connect
+from dovetail.kube.kubeconfig import KubeConfigError
+from dovetail.kube.retrying import NO_PATIENCE, Patience
+
+__all__ = ["NO_PATIENCE", "KubeConfigError", "Patience", "RealApi", "connect"]

@@ -1,0 +1,242 @@
+"""The Kubernetes API of a real server, as the port KubeApi."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from random import Random
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+import dovetail
+from dovetail.api import names
+from dovetail.kube.access import load
+from dovetail.kube.failures import failure_of_event
+from dovetail.kube.pacing import TokenBucket
+from dovetail.kube.reading import ErrorEvent, Unreadable, read_event, read_object, read_page
+from dovetail.kube.retrying import NO_PATIENCE, Patience
+from dovetail.kube.transport import WATCH_MARGIN_SECONDS, Request, Transport
+from dovetail.ports import (
+    PODS,
+    ApiError,
+    Body,
+    KubeApi,
+    Page,
+    PatchType,
+    Propagation,
+    Resource,
+    Unavailable,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+
+LISTS_TAKE = 3  # times as long as other requests may take; the server itself gives up after a minute
+DEFAULT_PATIENCE = Patience()
+
+
+@asynccontextmanager
+async def connect(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    qps: float | None = 200.0,
+    burst: int = 300,
+    timeout_seconds: float = 30.0,
+    patience: Patience = DEFAULT_PATIENCE,
+    random: Random | None = None,
+) -> AsyncIterator["RealApi"]:
+    """A client for the configured cluster; raises KubeConfigError. Nothing is sent yet.
+
+    `qps=None` sets no limit, as leader election needs. `timeout_seconds` is for one attempt at a request, `patience`
+    bounds the client's own retries.
+    """
+    transport = Transport(
+        await load(kubeconfig, context),
+        reload=lambda: load(kubeconfig, context),
+        user_agent=f"{names.COMPONENT}/{dovetail.__version__}",
+        bucket=None if qps is None else TokenBucket(qps, burst),
+        patience=patience,
+        random=random or Random(),
+    )
+    try:
+        yield RealApi(transport, timeout_seconds=timeout_seconds)
+    finally:
+        await transport.close()
+
+
+class RealApi(KubeApi):
+    """KubeApi over HTTP. An answer that cannot be decoded raises ApiError with the reason `Unreadable`: what was
+    written is written."""
+
+    def __init__(self, transport: Transport, *, timeout_seconds: float) -> None:
+        self._transport = transport
+        self._timeout_seconds = timeout_seconds
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        continue_: str = "",
+    ) -> Page[T]:
+        query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit), "continue": continue_}
+        path = _collection(resource, namespace)
+        data = await self._transport.call(
+            Request(method="GET", path=path, query=_query(query), timeout_seconds=LISTS_TAKE * self._timeout_seconds)
+        )
+        try:
+            return read_page(data, resource)
+        except Unreadable as error:
+            raise ApiError(f"list of {resource.plural} is unreadable: {error}", reason="Unreadable") from None
+
+    async def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        timeout_seconds: int = 300,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "timeoutSeconds": str(timeout_seconds),
+        }
+        request = Request(
+            method="GET",
+            path=_collection(resource, namespace),
+            query=_query(query),
+            timeout_seconds=timeout_seconds + WATCH_MARGIN_SECONDS,
+            begin_seconds=self._timeout_seconds,
+        )
+        async with aclosing(self._transport.lines(request)) as lines:
+            async for line in lines:
+                try:
+                    event = read_event(line, resource)
+                except ErrorEvent as error:
+                    raise failure_of_event(error.status) from None
+                except Unreadable as error:
+                    raise Unavailable(f"watch of {resource.plural} is unreadable: {error}") from None
+                yield event
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
+        return read_object(await self._send("GET", _object(resource, name, namespace)), resource)
+
+    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
+        path = _collection(resource, namespace, complete=True)
+        data = await self._send("POST", path, _typed(resource, body), query={"fieldManager": names.COMPONENT})
+        return read_object(data, resource)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        type_: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        force: bool = False,
+    ) -> T:
+        apply = type_ is PatchType.APPLY
+        assert apply or not force, "only an apply can be forced"
+        data = await self._send(
+            "PATCH",
+            _object(resource, name, namespace, subresource),
+            _typed(resource, body, name) if apply else body,
+            query={"fieldManager": names.COMPONENT, "force": "true" if force else ""},
+            content_type=type_.value,
+        )
+        return read_object(data, resource)
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> None:
+        options = _delete_options(uid, resource_version, grace_seconds, propagation)
+        await self._send("DELETE", _object(resource, name, namespace), options)
+
+    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _delete_options(uid, "", grace_seconds, None),
+        }
+        # Not repeated here: a refusal for a budget waits for that budget (R43), which the caller sees.
+        await self._send("POST", _object(PODS, name, namespace, "eviction"), eviction, patience=NO_PATIENCE)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Body | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+        patience: Patience | None = None,
+    ) -> bytes:
+        request = Request(
+            method=method,
+            path=path,
+            query=_query(query or {}),
+            body=None if body is None else msgspec.json.encode(body),
+            content_type=content_type,
+            timeout_seconds=self._timeout_seconds,
+        )
+        return await self._transport.call(request, patience=patience)
+
+
+def _delete_options(
+    uid: str, resource_version: str, grace_seconds: int | None, propagation: Propagation | None
+) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    if wanted := {key: value for key, value in preconditions.items() if value}:
+        options["preconditions"] = wanted
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation is not None:
+        options["propagationPolicy"] = propagation.value
+    return options
+
+
+def _collection(resource: Resource[Any], namespace: str | None, *, complete: bool = False) -> str:
+    """The path of a kind's objects: of one namespace or of all, unless it must be `complete`."""
+    assert resource.namespaced or namespace is None, f"{resource.plural} have no namespace"
+    assert namespace or not (complete and resource.namespaced), f"{resource.plural} need a namespace"
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}/{resource.version}{inside}/{resource.plural}"
+
+
+def _object(resource: Resource[Any], name: str, namespace: str | None, subresource: str = "") -> str:
+    assert name, "an object is asked for by its name"
+    path = f"{_collection(resource, namespace, complete=True)}/{quote(name, safe='')}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+def _query(parameters: Mapping[str, str]) -> str:
+    return urlencode({key: value for key, value in parameters.items() if value})
+
+
+def _typed(resource: Resource[Any], body: Body, name: str = "") -> Body:
+    """The body with what the server wants in it besides the path."""
+    typed = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+    return typed | {"metadata": {"name": name, **body.get("metadata", {})}} if name else typed

@@ -1,0 +1,112 @@
+"""What does a failed request mean: which error, and has a write perhaps taken effect?"""
+
+import msgspec
+
+from dovetail.kube.reading import Unreadable, read
+from dovetail.ports import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    InternalError,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    TooManyRequests,
+    Unavailable,
+)
+
+LONGEST_RETRY_AFTER_SECONDS = 3600.0
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, frozen=True, rename="camel"):
+    causes: list[_Cause] = []
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Kubernetes' own account of what went wrong."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: _Details = _Details()
+
+    @property
+    def text(self) -> str:
+        """The message, and what the causes add: which PodDisruptionBudget refuses stands only there."""
+        added = [cause.message for cause in self.details.causes if cause.message and cause.message not in self.message]
+        return " ".join([self.message, *added]).strip()
+
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: Invalid,
+    401: Forbidden,
+    403: Forbidden,
+    404: NotFound,
+    405: Invalid,
+    406: Invalid,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    500: InternalError,
+}
+
+
+def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "") -> ApiError:
+    """The error that an answer with this code and body means; `retry_after` is the header's value."""
+    status = read_status(body)
+    message = status.text or f"{code} {_one_line(body)}".strip()
+    if code == 429:
+        wait = max(_seconds(retry_after), float(status.details.retry_after_seconds))
+        reason = status.reason or "TooManyRequests"
+        return TooManyRequests(message, reason=reason, retry_after=min(max(wait, 0.0), LONGEST_RETRY_AFTER_SECONDS))
+    return _kind(code, status, write=write)(message, code=code, reason=status.reason)
+
+
+def failure_of_event(body: bytes) -> ApiError:
+    """The error that the Status in a watch's ERROR event means."""
+    status = read_status(body)
+    return failure_of(status.code or 500, body, write=False)
+
+
+def read_status(body: bytes) -> Status:
+    """The Status in the body; an empty one if it holds something else, as a proxy's page."""
+    try:
+        status = read(body, Status)
+    except Unreadable:
+        return Status()
+    return status if status.kind == "Status" else Status()
+
+
+def _kind(code: int, status: Status, *, write: bool) -> type[ApiError]:
+    if code == 409 and status.reason == "AlreadyExists":
+        return AlreadyExists
+    if code == 422 and any(cause.field == "metadata.uid" for cause in status.details.causes):
+        return Conflict  # a UID in a patch is a precondition; the server puts it as "field is immutable"
+    if code in (502, 503, 504):
+        # A proxy says 502 or 503 too when the connection broke after it had passed the request on. Only the API
+        # server's own 503 says that nothing was done; its 504 says that it stopped waiting.
+        refused = code == 503 and status.kind == "Status"
+        return OutcomeUnknown if write and not refused else Unavailable
+    return _BY_CODE.get(code, ApiError)
+
+
+def _seconds(header: str) -> float:
+    # The other form, a date, is not used by API servers.
+    return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else 0.0
+
+
+def _one_line(body: bytes) -> str:
+    text = " ".join(body[:200].decode(errors="replace").split())
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,144 @@
+"""What does an answer of the API server hold, read as tolerantly as files are?
+
+The fast way decodes a whole list at once. Only if an item refuses is each decoded alone, so that one odd object costs
+its neighbours nothing but a little time.
+"""
+
+from functools import lru_cache
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from dovetail.api.documents import Document, InputError, decode
+from dovetail.ports import ApiError, EventType, Page, Resource, Unread, WatchEvent
+
+T = TypeVar("T")
+
+
+class Unreadable(Exception):
+    """The bytes are not what was asked for; the message is one short line."""
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class _ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """What names an object; of any type, so that one odd field does not hide the others."""
+
+    name: Any = None
+    namespace: Any = None
+    resource_version: Any = None
+
+
+class _Object(msgspec.Struct, frozen=True, gc=False):
+    metadata: _ObjectMeta | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class ErrorEvent(Exception):
+    """A watch told of an error; `status` is its Status object, still in bytes."""
+
+    def __init__(self, status: bytes) -> None:
+        super().__init__("the watch ended with an error")
+        self.status = status
+
+
+# msgspec counts nesting against Python's limit, and says so in Python's way.
+_MALFORMED = (msgspec.MsgspecError, RecursionError)
+_EVENT = msgspec.json.Decoder(_Event)
+_OBJECT = msgspec.json.Decoder(_Object)
+
+
+def read(data: bytes | msgspec.Raw, type_: type[T]) -> T:
+    """The object as `type_`; raises Unreadable."""
+    raw = data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
+    try:
+        return decode(Document("", 1, None, None, "", "", raw), type_)
+    except InputError as error:
+        raise Unreadable(f"{error.field}: {error.message}" if error.field else error.message) from None
+
+
+def read_page(data: bytes, resource: Resource[T]) -> Page[T]:
+    """A page of a list; what cannot be decoded is counted and left out. Raises Unreadable if it is no list at all."""
+    try:
+        whole = _list_decoder(cast(Any, resource.struct)).decode(data)
+        return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
+    except _MALFORMED:
+        return _read_page_by_item(data, resource)
+
+
+def _read_page_by_item(data: bytes, resource: Resource[T]) -> Page[T]:
+    head: _List[msgspec.Raw] = read(data, cast(Any, _List[msgspec.Raw]))
+    items: list[T] = []
+    undecodable = 0
+    unread: list[Unread] = []
+    for raw in head.items or []:
+        try:
+            items.append(read(raw, resource.struct))
+        except Unreadable as error:
+            undecodable += 1
+            if named := _unread(_metadata(raw), str(error)):
+                unread.append(named)
+    return Page(items, head.metadata.resource_version, head.metadata.continue_, undecodable, tuple(unread))
+
+
+def read_event(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
+    """One line of a watch; raises ErrorEvent for an error, Unreadable if the line is no event."""
+    try:
+        event = _EVENT.decode(line)
+    except _MALFORMED as error:
+        raise Unreadable(f"no watch event: {error}") from None
+    if event.type == "ERROR":
+        raise ErrorEvent(bytes(event.object))
+    if event.type not in EventType.__members__:
+        raise Unreadable(f"no watch event: type {event.type[:40]!r}")
+    type_ = EventType(event.type)
+    metadata = _metadata(event.object)
+    version = _text(metadata.resource_version)
+    if type_ is EventType.BOOKMARK:
+        return WatchEvent(type_, version, None)
+    try:
+        return WatchEvent(type_, version, read(event.object, resource.struct))
+    except Unreadable as error:
+        return WatchEvent(type_, version, None, str(error), _unread(metadata, str(error)))
+
+
+def read_object(data: bytes, resource: Resource[T]) -> T:
+    """The object that was asked for or written; raises ApiError if it cannot be decoded."""
+    try:
+        return read(data, resource.struct)
+    except Unreadable as error:
+        raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
+
+
+def _metadata(raw: msgspec.Raw) -> _ObjectMeta:
+    try:
+        return _OBJECT.decode(raw).metadata or _ObjectMeta()
+    except _MALFORMED:
+        return _ObjectMeta()
+
+
+def _unread(metadata: _ObjectMeta, problem: str) -> Unread | None:
+    name = _text(metadata.name)
+    return Unread(problem, _text(metadata.namespace), name) if name else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=64)
+def _list_decoder(struct: Any) -> msgspec.json.Decoder[_List[Any]]:
+    decoder: msgspec.json.Decoder[_List[Any]] = msgspec.json.Decoder(cast(Any, _List[struct]))
+    return decoder

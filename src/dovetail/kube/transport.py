@@ -1,0 +1,257 @@
+"""How does a request get to the API server and its answer back, and what does it mean if it does not?
+
+One question decides most of this: may the request have reached the server? If not, it is Unavailable. If it may, a read
+is Unavailable all the same, but a write is OutcomeUnknown, and only the caller can find out.
+"""
+
+import asyncio
+import math
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from dovetail.kube.access import Access
+from dovetail.kube.failures import failure_of
+from dovetail.kube.kubeconfig import KubeConfigError
+from dovetail.kube.lines import LineSplitter, LineTooLong
+from dovetail.kube.pacing import TokenBucket
+from dovetail.kube.retrying import Patience, wait_before_retry
+from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
+
+CONNECT_SECONDS = 10.0
+CONNECTIONS = 200
+READ_BUFFER_BYTES = 1024 * 1024
+RENEWALS_APART_SECONDS = 5.0
+WATCH_MARGIN_SECONDS = 15.0  # the server ends a watch itself; this is for one that does not
+
+# Raised while a connection is sought: nothing of the request has been sent.
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is sent. `path` and `query` are encoded already."""
+
+    method: str
+    path: str
+    query: str = ""
+    body: bytes | None = None
+    content_type: str = "application/json"
+    timeout_seconds: float
+    begin_seconds: float | None = None
+    """If the answer goes on for long: until when it must have begun."""
+
+    @property
+    def write(self) -> bool:
+        return self.method != "GET"
+
+
+class _Cut(aiohttp.ClientError):
+    """The connection broke once the request may have been sent."""
+
+
+class Transport:
+    """A session with one API server. Close it in the loop it was made in."""
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        reload: Callable[[], Awaitable[Access]],
+        user_agent: str,
+        bucket: TokenBucket | None,
+        patience: Patience,
+        random: Random,
+    ) -> None:
+        self._access = access
+        self._reload = reload
+        self._bucket = bucket
+        self._patience = patience
+        self._random = random
+        self._user_agent = user_agent
+        self._session = self._new_session(access)
+        self._retired: aiohttp.ClientSession | None = None
+        self._renewing = asyncio.Lock()
+        self._renew_at = asyncio.get_running_loop().time() + access.good_for_seconds
+        self._refused_at = -math.inf
+
+    async def close(self) -> None:
+        await self._session.close()
+        if self._retired is not None:
+            await self._retired.close()
+
+    async def call(self, request: Request, *, patience: Patience | None = None) -> bytes:
+        """The answer's body; repeats what can be repeated safely. Raises ApiError."""
+        patience = self._patience if patience is None else patience
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        for attempt in range(1, patience.attempts + 1):
+            try:
+                return await self._attempt(request)
+            except ApiError as error:
+                wait = wait_before_retry(
+                    error,
+                    write=request.write,
+                    attempt=attempt,
+                    spent_seconds=loop.time() - began_at,
+                    chance=self._random.random(),
+                    patience=patience,
+                )
+                if wait is None:
+                    raise
+            await asyncio.sleep(wait)
+        raise AssertionError("unreachable: the last attempt is not repeated")
+
+    async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
+        """The lines of an answer that goes on, until the server ends it; raises ApiError.
+
+        Not repeated: the caller knows which version it has seen.
+        """
+        splitter = LineSplitter()
+        async with self._answer(request) as response:
+            _probe(response)
+            async for chunk in response.content.iter_any():
+                for line in splitter.feed(chunk):
+                    yield line
+            if splitter.partial:
+                raise Unavailable("the watch ended within a line")
+
+    async def _attempt(self, request: Request) -> bytes:
+        async with self._answer(request) as response:
+            return await response.read()
+
+    @asynccontextmanager
+    async def _answer(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer, whose body is still to be read; what fails is raised as ApiError, within the block too."""
+        if self._bucket is not None:
+            await self._bucket.take()
+        try:
+            async with self._authenticated(request) as response:
+                if response.status >= 300:
+                    raise await _refusal(response, request)
+                yield response
+        except _NOT_SENT as error:
+            raise Unavailable(_words(error)) from None
+        except (aiohttp.ClientError, OSError, LineTooLong) as error:  # TimeoutError is an OSError
+            kind = OutcomeUnknown if request.write else Unavailable
+            raise kind(_words(error)) from None
+
+    @asynccontextmanager
+    async def _authenticated(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The answer; if it says that we are not known, once more with the credentials loaded anew."""
+        access = await self._fresh_access()
+        async with self._send(access, request) as response:
+            if response.status != 401:
+                yield response
+                return
+            refusal = await _refusal(response, request)
+        renewed = await self._renewed_access(access, refusal)
+        async with self._send(renewed, request) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _send(self, access: Access, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+        query = f"?{request.query}" if request.query else ""
+        headers = [("User-Agent", self._user_agent), ("Accept", "application/json"), *access.headers]
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+        async with asyncio.timeout(request.begin_seconds):
+            response = await self._session.request(
+                request.method,
+                URL(f"{access.url}{request.path}{query}", encoded=True),
+                headers=headers,
+                data=request.body,
+                proxy=access.proxy,
+                server_hostname=access.server_name,
+                allow_redirects=False,  # our credentials are for this server only
+                timeout=aiohttp.ClientTimeout(
+                    total=request.timeout_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+                ),
+            )
+        async with response:
+            yield response
+
+    # -- credentials --------------------------------------------------------------------------------------------------
+
+    async def _fresh_access(self) -> Access:
+        """The access, loaded anew if its time is over; the old one if that fails, for it may still do."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._renew_at:
+            return self._access
+        async with self._renewing:
+            if loop.time() >= self._renew_at:
+                try:
+                    await self._renew()
+                except KubeConfigError:
+                    self._renew_at = loop.time() + RENEWALS_APART_SECONDS
+        return self._access
+
+    async def _renewed_access(self, refused: Access, refusal: ApiError) -> Access:
+        """Another access than the refused one; raises the refusal if there is none."""
+        async with self._renewing:
+            if self._access is refused:
+                now = asyncio.get_running_loop().time()
+                if now < self._refused_at + RENEWALS_APART_SECONDS:
+                    raise refusal
+                self._refused_at = now
+                try:
+                    await self._renew()
+                except KubeConfigError as error:
+                    raise Forbidden(f"{refusal.message}; {error}", code=refusal.code, reason=refusal.reason) from None
+            return self._access
+
+    async def _renew(self) -> None:
+        access = await self._reload()
+        if access.tls_digest != self._access.tls_digest:
+            # Connections keep the certificate they began with. What still runs on the last session may end there.
+            if self._retired is not None:
+                await self._retired.close()
+            self._retired, self._session = self._session, self._new_session(access)
+        self._access = access
+        self._renew_at = asyncio.get_running_loop().time() + access.good_for_seconds
+
+    def _new_session(self, access: Access) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=access.tls or True, limit=CONNECTIONS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER_BYTES,
+            middlewares=(_sent_once,),
+        )
+
+
+async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Hide broken connections from aiohttp, which would send a DELETE once more unasked."""
+    try:
+        return await handler(request)
+    except _NOT_SENT:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _Cut(_words(error)) from error
+
+
+async def _refusal(response: aiohttp.ClientResponse, request: Request) -> ApiError:
+    try:
+        body = await response.read()
+    except (aiohttp.ClientError, OSError):
+        body = b""  # the code alone says enough
+    return failure_of(response.status, body, write=request.write, retry_after=response.headers.get("Retry-After", ""))
+
+
+def _probe(response: aiohttp.ClientResponse) -> None:
+    """Have the kernel find out within a minute that the other side of a quiet watch is gone."""
+    connection = response.connection
+    sock = connection.transport.get_extra_info("socket") if connection and connection.transport else None
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
