@@ -322,6 +322,7 @@ def _mend(root: object, coerced: list[tuple[str, object]]) -> object:
             new: dict[str, Any] = {name: child for name, child in value.items() if child is not None}
             holder[key] = new
             if key in _STRINGS and path is not None and path[0] is not None and path[0][1] == "metadata":
+                new.update(value)  # here null is a value: Go reads it as an empty string
                 _stringify(new, path, coerced)
             else:
                 pending += [
@@ -351,7 +352,7 @@ def _stringify(strings: dict[str, Any], path: Any, coerced: list[tuple[str, obje
         field = shorten(join(field, step), 300)
     for key in odd:
         coerced.append((f"{field}[{shorten(key, 320)}]", strings[key]))
-        strings[key] = msgspec.json.encode(strings[key]).decode()
+        strings[key] = "" if strings[key] is None else msgspec.json.encode(strings[key]).decode()
 
 
 _TYPES = {

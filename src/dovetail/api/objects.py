@@ -228,8 +228,6 @@ class PodTemplate(Wire, frozen=True):
 class WorkloadSpec(Wire, frozen=True):
     template: PodTemplate = PodTemplate()
     replicas: int | None = None
-    completions: int | None = None
-    parallelism: int | None = None
 
 
 class Workload(Wire, frozen=True):

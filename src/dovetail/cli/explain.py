@@ -56,7 +56,7 @@ def command(
     exit code is 1 if one of them is blocked.
     """
     if not paths:
-        fail("no input: give -f FILE, such as what `kubectl get nodepools,nodeclaims,nodes -o yaml` prints")
+        fail("no input: give -f FILE, such as what `kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml` prints")
     at = instant_or_now(at)
     with one_line_errors(), working("reading and judging …"), without_cycle_search():
         snapshot, problems = take_in(documents_of(paths))
@@ -80,9 +80,10 @@ def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) 
     }
     chosen: dict[int, PodView | NodeView | PoolView] = {}
     for text in objects:
-        found = known.get(_key(text, namespace))
+        key = _key(text, namespace)
+        found = known.get(key)
         if found is None:
-            fail(f"{text}: not found in the input")
+            fail(f"{text}: not found in the input, which holds no {key}")
         chosen[id(found)] = found
     pods = tuple(view for view in chosen.values() if isinstance(view, PodView))
     nodes = tuple(view for view in chosen.values() if isinstance(view, NodeView))

@@ -50,7 +50,7 @@ class _Text:
                     f"{node.state} {MEANING[State(node.state)]}" + (", NotReady" if node.ready is False else ""),
                     str(node.pods),
                     _coloured(free, good=leaving or node.free_at == self.times.now),
-                    self.times.full(node.expires_at, none="never"),
+                    self.times.distance(node.expires_at) or "never",
                     self.times.full(node.deadline, none="-"),
                 ]
             )

@@ -10,7 +10,7 @@ import msgspec
 from dovetail.cli.failing import fail
 from dovetail.cli.files import documents_of, one_line_errors
 from dovetail.cli.options import at_option, files_option, instant_or_now, output_option
-from dovetail.cli.output import print_data, print_lines, problem_lines, working
+from dovetail.cli.output import print_data, print_lines, problem_lines, without_cycle_search, working
 from dovetail.model.problem import Problem, Severity
 from dovetail.views.lint import lint
 
@@ -49,7 +49,7 @@ def command(
     everything = [*arguments, *paths]
     if not everything:
         fail("no input: name files or directories, or - for standard input")
-    with one_line_errors(), working("reading and checking …"):
+    with one_line_errors(), working("reading and checking …"), without_cycle_search():
         problems = lint(documents_of(everything), instant_or_now(at))
     if quiet:
         problems = [problem for problem in problems if problem.severity is not Severity.INFO]

@@ -49,6 +49,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names in objects and files may hold anything
+    if sys.stdout is None:
+        fail("standard output is closed")
     try:
         program.main(prog_name=_program_name(), standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -57,6 +59,8 @@ def main() -> None:
     except click.UsageError as error:
         help_ = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
         fail(error.format_message().rstrip(".") + help_)
+    except OSError as error:  # a full disk, say; click has seen to a reader that left
+        fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     except click.Abort:  # Ctrl-C
         sys.exit(130)
 

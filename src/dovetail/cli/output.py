@@ -1,6 +1,7 @@
 """How answers look: tables for people, JSON and YAML for scripts."""
 
 import gc
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ import msgspec
 import yaml
 
 from dovetail.model.problem import Problem, Severity
-from dovetail.values.timestamp import format_time, parse_time, relative
+from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
 
 _BATCH = 1000
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -26,8 +27,25 @@ def print_data(data: msgspec.Struct, output: str) -> None:
             sys.stdout.buffer.write(part)
         sys.stdout.flush()
     else:
-        builtins = msgspec.to_builtins(data)
-        yaml.dump(builtins, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
+        for text in _yaml_parts(data):
+            sys.stdout.write(text)
+
+
+def _yaml_parts(data: msgspec.Struct) -> Iterator[str]:
+    """The struct as YAML, in parts as below."""
+    for field in msgspec.structs.fields(data):
+        value = getattr(data, field.name)
+        if not isinstance(value, tuple) or not value:
+            yield _yaml({field.encode_name: msgspec.to_builtins(value)})
+            continue
+        yield f"{field.encode_name}:\n"
+        for start in range(0, len(value), _BATCH):
+            yield _yaml(msgspec.to_builtins(value[start : start + _BATCH]))
+
+
+def _yaml(builtins: object) -> str:
+    dumped: str = yaml.dump(builtins, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
+    return dumped
 
 
 def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
@@ -50,7 +68,7 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
 
 def print_lines(lines: Sequence[str]) -> None:
     """Print for people; colours are left out where the output is no terminal or NO_COLOR is set."""
-    click.echo("\n".join(lines), color=None)
+    click.echo("\n".join(lines), color=False if os.environ.get("NO_COLOR") else None)
 
 
 def plain(text: str) -> str:
@@ -94,8 +112,14 @@ class Times:
         return "now" if at == self.now else f"{self.stamp(at)} ({self.distance(at)})"
 
     def localised(self, text: str) -> str:
-        """The same text with its instants in the zone."""
-        return _STAMP.sub(lambda stamp: format_time(parse_time(stamp[0]), self.zone), text)
+        """The same text with its instants in the zone. It may quote what merely looks like an instant."""
+        return _STAMP.sub(lambda stamp: self._localised(stamp[0]), text)
+
+    def _localised(self, stamp: str) -> str:
+        try:
+            return format_time(parse_time(stamp), self.zone)
+        except TimeError:
+            return stamp
 
 
 def problem_lines(problems: Sequence[Problem]) -> list[str]:

@@ -4,8 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
+
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.schema import crd_schema, violations
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Record, Recorder, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
@@ -18,6 +21,16 @@ _GROUPS = {
     names.NODECLAIM_KIND: names.GROUP,
 }
 _NAMESPACED = frozenset({"Pod", "PodDisruptionBudget"})
+# The fields that rules read, by kind.
+_CHECKED = {
+    names.NODEPOOL_KIND: (
+        "spec.disruption",
+        "spec.replicas",
+        "spec.template.spec.expireAfter",
+        "spec.template.spec.terminationGracePeriod",
+    ),
+    names.NODECLAIM_KIND: ("spec.expireAfter", "spec.terminationGracePeriod"),
+}
 _VERSIONS = {"": "v1", "policy": "policy/v1", names.GROUP: names.API_VERSION}
 
 
@@ -52,6 +65,8 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
             problems += [_no_string(_name(kind, key), field, document.file) for field, _ in document.coerced]
         if key in found[kind]:
             problems.append(_duplicate(_name(kind, key), document.file))
+        if kind in _CHECKED:
+            problems += _bad_fields(_name(kind, key), document)
         found[kind][key] = record_of(wire)
     problems += [_ignored(kind, count) for kind, count in sorted(ignored.items())]
     records: dict[str, Any] = {kind: by_key.values() for kind, by_key in found.items()}
@@ -73,6 +88,25 @@ def _name(kind: str, key: tuple[str, str]) -> str:
 
 def _field(document: Document) -> str:
     return f"{document.path}.metadata.name" if document.path else "metadata.name"
+
+
+def _bad_fields(name: str, document: Document) -> Iterable[Problem]:
+    """What the rules read but the API would refuse. Fields that our CRDs do not know are not our matter here."""
+    schema = crd_schema(document.kind)
+    value = document.value if document.raw is None else msgspec.json.decode(document.raw)
+    if schema is None or not isinstance(value, dict):
+        return
+    for violation in violations({"spec": value.get("spec") or {}}, schema):
+        if not violation.unknown and violation.field.startswith(_CHECKED[document.kind]):
+            yield Problem(
+                severity=Severity.ERROR,
+                rule="InvalidField",
+                object=name,
+                field=violation.field,
+                message=f"{violation.message}; the API refuses it, and here it counts as not set or not to be read",
+                remedy="correct it; `dovetail lint` says how",
+                file=document.file,
+            )
 
 
 def _old_version(name: str, document: Document, version: str) -> Problem:

@@ -18,6 +18,8 @@ from dovetail.values.selector import Selector, SelectorError, make_selector
 
 # What the API server fills in where a pod says nothing.
 DEFAULT_GRACE_SECONDS = 30
+# R30. The API refuses more.
+MAX_BUDGETS = 50
 
 _POD_ANNOTATIONS = frozenset(
     (
@@ -259,7 +261,7 @@ def pool_record(pool: objects.NodePool) -> PoolRecord:
         graceful_expire_after_ns=_nillable(disruption.graceful_expire_after),
         replicas=pool.spec.replicas,
         grace_period_ns=_simple(pool.spec.template.spec.termination_grace_period),
-        budgets=disruption.budgets,
+        budgets=disruption.budgets[:MAX_BUDGETS],
     )
 
 
@@ -286,7 +288,12 @@ def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
 
 
 def _utc(at: datetime | None) -> datetime | None:
-    return at if at is None or at.tzinfo is UTC else at.astimezone(UTC)
+    if at is None or at.tzinfo is UTC:
+        return at
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:  # the first or last hours of the calendar, in another zone
+        return at.replace(tzinfo=UTC)
 
 
 def _condition(conditions: list[objects.ConditionStatus], wanted: str) -> bool | None:

@@ -15,6 +15,7 @@ from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
+from dovetail.values.timestamp import format_time
 from dovetail.values.window import Window
 
 # The reasons a budget can name (R28); the others are forceful and ask no budget.
@@ -281,7 +282,8 @@ def budget_problems(
         for budget in budgets
         if Reason.EXPIRED in budget.reasons and not graceful_expiry
     ]
-    differing = _first_difference(budgets, now, node_counts)
+    reasons = [reason for reason in BUDGETED if graceful_expiry or reason is not Reason.EXPIRED]
+    differing = _first_difference(budgets, reasons, now, node_counts)
     if differing is not None:
         reason, nodes, at = differing
         ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in Reading)
@@ -290,7 +292,8 @@ def budget_problems(
                 EventReason.BUDGET_READING_DIFFERS,
                 object_,
                 "spec.disruption.budgets",
-                f"with {nodes} nodes the limit for {reason.value} is {ours} here but {theirs} in Karpenter, "
+                f"with {nodes} nodes the limit for {reason.value} is {ours} here but {theirs} in Karpenter"
+                f"{'' if at == now else f' from {format_time(at)} on'}, "
                 "which applies a budget without reasons to every reason",
                 "give every budget its reasons, or run with --budget-reading=upstream",
             )
@@ -299,10 +302,10 @@ def budget_problems(
 
 
 def _first_difference(
-    budgets: Sequence[BudgetRule], now: datetime, node_counts: Iterable[int]
+    budgets: Sequence[BudgetRule], reasons: Sequence[Reason], now: datetime, node_counts: Iterable[int]
 ) -> tuple[Reason, int, datetime] | None:
     for nodes in node_counts:
-        for reason in BUDGETED:
+        for reason in reasons:
             at = readings_differ(budgets, reason, nodes).first(now)
             if at is not None:
                 return reason, nodes, at

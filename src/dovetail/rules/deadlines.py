@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
+from dovetail.rules.verdict import Verdict, judge
 from dovetail.values.duration import add
-from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.values.instants import ALWAYS, any_of, since
+from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 # A pod object must not vanish before its process (R17).
 LEAST_GRACE_SECONDS = 1
@@ -66,6 +68,15 @@ def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> Forced
     except OverflowError:  # a grace of centuries: the time has passed
         at = now
     return ForcedDeletion(pod=pod, at=at, grace_seconds=deletion_grace_seconds(pod, deadline, at))
+
+
+def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Verdict:
+    """R13, R17: from the instant at which the pod is deleted for its node's deadline, no protection counts."""
+    if verdict.when is ALWAYS:
+        return verdict
+    end = f"{verdict.message}; counts until {format_time(forced.at)}, for the deadline of its node"
+    when = any_of([verdict.when, since(forced.at)])
+    return judge(verdict.rule, verdict.object, when, now, allowed=end, blocked=end)
 
 
 def deletion_grace_seconds(pod: PodRecord, deadline: datetime, at: datetime) -> int:

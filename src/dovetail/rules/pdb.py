@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dovetail.model.records import Owner, PdbRecord, PodRecord
 from dovetail.rules.verdict import Rule, Verdict, allow, refuse
 from dovetail.values.duration import shown
+from dovetail.values.selector import SelectorIndex
 
 _PERCENT = re.compile(r"[0-9]{1,9}%")
 
@@ -56,10 +57,10 @@ class PdbIndex:
     """The PDBs of a cluster, with what each allows now."""
 
     def __init__(self, pdbs: Iterable[PdbRecord], pods: Iterable[PodRecord]) -> None:
-        self._by_namespace: dict[str, list[PdbRecord]] = defaultdict(list)
+        self._by_namespace: dict[str, SelectorIndex[PdbRecord]] = defaultdict(SelectorIndex)
         for pdb in pdbs:
             if pdb.selector is not None:  # without a selector it matches nothing
-                self._by_namespace[pdb.namespace].append(pdb)
+                self._by_namespace[pdb.namespace].add(pdb.selector, pdb)
         # Records share equal label sets, so one answer serves all pods of a workload.
         self._matches: dict[tuple[str, int], tuple[Mapping[str, str], tuple[PdbRecord, ...]]] = {}
         self._expected: dict[str, int] = defaultdict(int)
@@ -78,8 +79,8 @@ class PdbIndex:
         key = (pod.namespace, id(pod.labels))
         known = self._matches.get(key)
         if known is None:
-            found = tuple(pdb for pdb in candidates if pdb.selector is not None and pdb.selector.matches(pod.labels))
-            known = self._matches[key] = (pod.labels, found)  # holds the labels, so that their identity stays theirs
+            # Holds the labels, so that their identity stays theirs.
+            known = self._matches[key] = (pod.labels, candidates.matching(pod.labels))
         return known[1]
 
     def expected(self, pdb: PdbRecord) -> int:

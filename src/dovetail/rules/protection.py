@@ -260,7 +260,7 @@ def _opening(window: Window, now: datetime, name: str, *, opens: str, never_clos
     if opening.open:
         return f"inside its {name}{never_closes if opening.until is None else f', until {format_time(opening.until)}'}"
     if opening.opens_at is None:
-        return f"outside its {name}, which never {opens}"
+        return f"outside its {name}, which never {opens}{'' if window.never else ' within five years'}"
     return f"outside its {name}; next {opens} {format_time(opening.opens_at)}{_run_length(window, opening.opens_at)}"
 
 

@@ -124,9 +124,18 @@ class Cron:
 
     @property
     def week(self) -> int:
-        """The hits of a week on the local clock from Sunday 00:00; meant for `weekly` ones."""
-        weekdays = (1 << 7) - 1 if self._either else self.fields.weekdays
+        """The hits that every week has on the local clock from Sunday 00:00; all of them, if it is `weekly`."""
+        every_day = self.fields.days == (1 << 31) - 1
+        if self.fields.months != (1 << 12) - 1 or not (every_day or self._either):
+            return 0
+        weekdays = (1 << 7) - 1 if every_day and self._either else self.fields.weekdays
         return sum(self._day << DAY * day for day in range(7) if weekdays >> day & 1)
+
+    @property
+    def hourly(self) -> bool:
+        """Whether it fires in every hour of every day."""
+        every_weekday = self._either or self.fields.weekdays == (1 << 7) - 1
+        return self.weekly and self._any_hour and every_weekday
 
     @property
     def minutely(self) -> bool:

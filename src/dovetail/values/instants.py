@@ -7,6 +7,7 @@ a bitset of its cells, sets combine by AND, OR and NOT, and the first change is 
 to try out. Months of the same *shape* have the same bitsets and are looked at once.
 """
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple, final
 
 from dovetail.values.cron import Cron, Shape
+from dovetail.values.zone import spells
 
 HORIZON = timedelta(days=5 * 365 + 2)
 """What does not change within five years is said not to change (R10)."""
@@ -24,9 +26,11 @@ _MICROSECOND = timedelta(microseconds=1)
 _MINUTE_US = 60_000_000
 _SEARCHED_MONTHS = 63  # five years, begun months, and some to spare so that an answer serves for a while
 _KEPT_RUNS = 4
+_FEW = 16
 _STEPS = 8
 _WEEK_MINUTES = 7 * 1440
 _ALL_WEEK = (1 << _WEEK_MINUTES) - 1
+_EPOCH_IN_WEEK = 4 * 1440  # a Thursday
 
 
 class _Month(NamedTuple):
@@ -179,7 +183,8 @@ class _Searched(Instants):
         month = _month(first)
         for index in range(first, min(first + _SEARCHED_MONTHS, 10_000 * 12)):
             month = _month(index)
-            shape = tuple([leaf.shape(month) for leaf in leaves])
+            # With many sets the shapes take longer than they save.
+            shape = tuple([leaf.shape(month) for leaf in leaves]) if len(leaves) <= _FEW else None
             if shape in unchanged:
                 continue
             phases = {0} | regular | {leaf.phase(month) for leaf in leaves if isinstance(leaf, _Since)}
@@ -194,7 +199,7 @@ class _Searched(Instants):
                     changes.append((month.start + cell) * _MINUTE_US + at_phase)
             if changes:
                 return _Run(at, _instant(min(changes)), holds, ends=True)
-            if index > first:
+            if index > first and shape is not None:
                 unchanged.add(shape)
         return _Run(at, _instant((month.start + month.minutes) * _MINUTE_US), holds, ends=False)
 
@@ -230,6 +235,8 @@ class Recurring(_Searched):
         return hit is not None and now < (hit + self._minutes) * _MINUTE_US + self.phase
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        if holds and self._covers_every_gap(at):
+            return _Run(at, min(at, _LAST - HORIZON) + HORIZON, holds=True, ends=False)
         if holds:
             return self._search(at, at, holds=True)
         # What is closed opens at the next hit, were it years away.
@@ -241,8 +248,20 @@ class Recurring(_Searched):
     def _leaves(self) -> Iterable["_Since | Recurring"]:
         return (self,)
 
-    def shape(self, month: _Month) -> tuple[Shape, int]:
-        """What decides the cells of a month: its hits, and how many minutes before it the last hit was."""
+    def shape(self, month: _Month) -> tuple[Hashable, int]:
+        """What decides the cells of a month: where in the week it starts, or its hits and how long ago the last was."""
+        steady = self._start_in_week(month)
+        return self._irregular(month) if steady is None else (month.minutes, steady)
+
+    def _start_in_week(self, month: _Month) -> int | None:
+        """For a month in which every week is like the last: at which minute of the local week it starts."""
+        if not self.cron.weekly:
+            return None
+        # There is a hit every week, and only the latest before the month matters.
+        calm = spells(self.cron.zone, month.start - _WEEK_MINUTES - 1440, month.start + month.minutes)
+        return (month.start + calm[0].offset + _EPOCH_IN_WEEK) % _WEEK_MINUTES if len(calm) == 1 else None
+
+    def _irregular(self, month: _Month) -> tuple[Shape, int]:
         if self._last_shape is not None and self._last_shape[0] is month:
             return self._last_shape[1]
         hit = None if self.never else self.cron.last_hit(month.start - 1)
@@ -256,31 +275,56 @@ class Recurring(_Searched):
         return shape
 
     def _cells(self, month: _Month, phase: int) -> int:
-        hits, ago = self.shape(month)
-        return _open_cells(self.cron, hits, ago, self._minutes + (phase < self.phase)) & month.full
+        minutes = self._minutes + (phase < self.phase)
+        steady = self._start_in_week(month)
+        if steady is not None:
+            return _open_weeks(self.cron, min(minutes, _WEEK_MINUTES)) >> steady & month.full
+        hits, ago = self._irregular(month)
+        return _open_cells(self.cron, hits, ago, minutes) & month.full
 
-    def week(self) -> int | None:
-        """The cells open throughout in every week from Sunday 00:00 UTC, if all weeks are alike."""
-        if not self.cron.weekly or (self.cron.zone.key != "UTC" and not self.cron.minutely):
-            return None
+    def week(self) -> int:
+        """Cells that are open throughout in every week from Sunday 00:00 UTC, whatever a zone does; 0: no telling."""
+        if self.cron.zone.key != "UTC" and not self.cron.minutely:
+            return 0
         return _open_week(self.cron, min(self._minutes, _WEEK_MINUTES))
+
+    def _covers_every_gap(self, at: datetime) -> bool:
+        """Whether each hit of the weeks to come falls into the window before, however the clock is changed."""
+        to_spare = min(self._minutes - self._longest_repeat(at), _WEEK_MINUTES)
+        return to_spare > 0 and _open_week(self.cron, to_spare) == _ALL_WEEK
+
+    def _longest_repeat(self, at: datetime) -> int:
+        """By how many minutes a change of the clock may part two hits, from the last week to the horizon."""
+        now = _microseconds(at) // _MINUTE_US
+        coming = spells(self.cron.zone, now - _WEEK_MINUTES, now + _SEARCHED_MONTHS * 31 * 1440)
+        repeats = [before.offset - after.offset for before, after in itertools.pairwise(coming)]
+        longest = max(repeats, default=0)
+        # R10: an expression for every hour of every day fires in the repeated hour as in any other.
+        return 0 if longest <= 0 or (self.cron.hourly and all(repeat % 60 == 0 for repeat in repeats)) else longest
 
 
 @lru_cache(maxsize=512)  # some 1.3 KB each
 def _open_week(cron: Cron, minutes: int) -> int:
     """The cells of any week within so many minutes of a hit in this or the last week."""
-    cells = _smear(cron.week, minutes)
+    cells = smear(cron.week, minutes)
     return (cells | cells >> _WEEK_MINUTES) & _ALL_WEEK
+
+
+@lru_cache(maxsize=256)  # some 8 KB each
+def _open_weeks(cron: Cron, minutes: int) -> int:
+    """Six such weeks: a month, wherever in a week it starts."""
+    week = _open_week(cron, minutes).to_bytes(_WEEK_MINUTES // 8, "little")
+    return int.from_bytes(week * 6, "little")
 
 
 @lru_cache(maxsize=256)  # some 6 KB each
 def _open_cells(cron: Cron, shape: Shape, ago: int, minutes: int) -> int:
     """The cells within so many minutes of a hit; may reach beyond the stretch."""
     carried = (1 << max(minutes - ago, 0)) - 1
-    return _smear(cron.hits_of(shape), min(minutes, shape.minutes)) | carried
+    return smear(cron.hits_of(shape), min(minutes, shape.minutes)) | carried
 
 
-def _smear(bits: int, width: int) -> int:
+def smear(bits: int, width: int) -> int:
     """Every set bit becomes `width` bits, itself the lowest."""
     if width == 0:
         return 0
@@ -364,7 +408,10 @@ class _Combined(_Searched):
 
     def _cells(self, month: _Month, phase: int) -> int:
         cells = self.parts[0]._cells(month, phase)
+        decided = 0 if self.quantifier is all else month.full
         for part in self.parts[1:]:
+            if cells == decided:
+                break  # the others cannot change it, and there may be thousands
             if self.quantifier is all:
                 cells &= part._cells(month, phase)
             else:
@@ -433,7 +480,7 @@ def any_of(parts: Iterable[Instants]) -> Instants:
     week = 0
     for part in kept:
         if type(part) is Recurring:
-            week |= part.week() or 0
+            week |= part.week()
     if week == _ALL_WEEK:
         return ALWAYS  # R10: the windows leave no gap
     return _combined(any, earliest, kept) or NEVER

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from dovetail.values.duration import shown
+
+T = TypeVar("T")
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
@@ -58,6 +61,32 @@ class Selector:
     def __str__(self) -> str:
         """The form kubectl takes after --selector; empty for the selector that matches everything."""
         return ",".join([*(f"{key}={value}" for key, value in self.labels), *map(str, self.expressions)])
+
+
+class SelectorIndex(Generic[T]):
+    """Which of many selectors match these labels? Without asking each: most name a label with its value."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[tuple[str, str], list[tuple[int, Selector, T]]] = {}
+        self._others: list[tuple[int, Selector, T]] = []
+        self._size = 0
+
+    def add(self, selector: Selector, item: T) -> None:
+        entry = (self._size, selector, item)
+        self._size += 1
+        if selector.labels:
+            self._by_label.setdefault(selector.labels[0], []).append(entry)
+        else:
+            self._others.append(entry)
+
+    def matching(self, labels: Mapping[str, str]) -> tuple[T, ...]:
+        """The items of the matching selectors, in the order in which they were added."""
+        candidates = [*self._others, *(entry for pair in labels.items() for entry in self._by_label.get(pair, ()))]
+        return tuple(item for _, selector, item in sorted(candidates, key=_place) if selector.matches(labels))
+
+
+def _place(entry: tuple[int, Selector, Any]) -> int:
+    return entry[0]
 
 
 def make_selector(

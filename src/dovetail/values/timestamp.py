@@ -34,7 +34,10 @@ def parse_time(text: str) -> datetime:
 
 def format_time(at: datetime, zone: tzinfo = UTC) -> str:
     """RFC 3339 in the zone, with a fraction only if there is one: 2026-03-07T02:00:00Z."""
-    text = at.astimezone(zone).isoformat()
+    try:
+        text = at.astimezone(zone).isoformat()
+    except OverflowError:  # the first or last hours of the calendar have no time in every zone
+        text = at.astimezone(UTC).isoformat()
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 

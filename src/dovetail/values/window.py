@@ -1,11 +1,15 @@
 """Is a schedule's window open, until when, and when does it open next?"""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from dovetail.values.cron import Cron
-from dovetail.values.instants import ALWAYS, HORIZON, NEVER, Instants, any_of, recurring
+from dovetail.values.duration import MINUTE
+from dovetail.values.instants import HORIZON, NEVER, Instants, any_of, recurring, smear
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOOKED_AT = 62 * 24 * 60  # minutes
 
 
 class Opening(NamedTuple):
@@ -29,10 +33,19 @@ class Window:
     def __repr__(self) -> str:
         return f"Window({[(cron.text, duration_ns) for cron, duration_ns in self.parts]})"
 
-    @property
-    def always(self) -> bool:
-        """Whether it is known never to close, as 48h every 24h; for `lint`."""
-        return self.instants is ALWAYS
+    def stays_open(self, at: datetime) -> bool:
+        """Whether it is open and never closes, as 48h every 24h; for `lint`."""
+        return self.instants.contains(at) and self.instants.until(at) is None
+
+    def runs_together(self, at: datetime) -> bool:
+        """Whether some window is still open when its expression fires again, in the next two months; for `lint`."""
+        start = (at - _EPOCH) // timedelta(minutes=1)
+        for cron, duration_ns in self.parts:
+            longest_overlap = (duration_ns - 1) // MINUTE  # in minutes between two hits
+            hits = cron.hits(start, start + _LOOKED_AT)
+            if longest_overlap > 0 and hits & smear(hits << 1, min(longest_overlap, _LOOKED_AT)):
+                return True
+        return False
 
     @property
     def never(self) -> bool:

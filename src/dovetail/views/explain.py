@@ -22,7 +22,7 @@ from dovetail.rules.budgets import (
     pool_counts,
     read_budgets,
 )
-from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline
+from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
 from dovetail.rules.nodes import PodsStanding, judge_reason, pods_standing, when_free
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import pod_problems, protection, read_do_not_disrupt
@@ -153,12 +153,16 @@ def explain(
     verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
     pods: list[PodView] = []
     found = [*problems, *snapshot.problems]
+    deadlines = _deadlines(snapshot)
     for pod in snapshot.pods:
-        verdicts = (*protection(pod, at), pdbs.verdict(pod))
+        verdicts: tuple[Verdict, ...] = (*protection(pod, at), pdbs.verdict(pod))
+        deadline = deadlines.get(pod.node_name)
+        if deadline is not None and (forced := forced_deletion(pod, deadline, at)) is not None:
+            verdicts = tuple(until_forced(verdict, forced, at) for verdict in verdicts)
         # Verdicts that time and protection do not touch say nothing about the node.
         verdicts_on[pod.node_name].extend([verdict for verdict in verdicts if verdict.when is not ALWAYS])
         pods.append(_pod_view(pod, verdicts, at))
-        if pod.annotations:
+        if pod.annotations and pod.active:
             found += pod_problems(pod)
     pools = _pools(snapshot, at, reading)
     nodes = []
@@ -175,6 +179,8 @@ def explain(
             now=at,
             node_counts=[pool.counts.nodes, *_GROWN],
         )
+    if snapshot.nodes and not snapshot.pods:
+        found.append(_NO_PODS)
     found += [_bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
     return Explanation(
         at=at,
@@ -183,6 +189,16 @@ def explain(
         nodepools=tuple(_pool_view(pool) for pool in pools.values()),
         problems=tuple(found),
     )
+
+
+def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
+    """When the drain of each draining node ends by force."""
+    deadlines = {
+        member.node.name: node_deadline(member.claim)
+        for member in snapshot.nodes
+        if member.node is not None and member.claim is not None
+    }
+    return {name: deadline for name, deadline in deadlines.items() if deadline is not None}
 
 
 def _pools(snapshot: Snapshot, at: datetime, reading: Reading) -> dict[str, _Pool]:
@@ -355,6 +371,16 @@ def _node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Prob
             message=f"draining without a limit and waiting for {waits_for}; meanwhile it holds a slot of every budget",
             remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
         )
+
+
+_NO_PODS = Problem(
+    severity=Severity.WARNING,
+    rule="NoPods",
+    object="Pod",
+    field="kind",
+    message="the input holds nodes but no pods, so that nothing protects them here",
+    remedy="put the pods and PodDisruptionBudgets into the dump too: kubectl get pods,pdb -A -o yaml",
+)
 
 
 def _bad_selector(object_: str, problem: str) -> Problem:

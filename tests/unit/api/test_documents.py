@@ -493,10 +493,16 @@ def test_decode_is_typed_and_partial() -> None:
 
 
 def test_null_is_absent() -> None:
-    text = JSON_POD + '"metadata":{"name":"a","labels":null,"annotations":{"x":null}},"spec":{"containers":null}}'
+    text = JSON_POD + '"metadata":{"name":"a","labels":null},"spec":{"containers":null}}'
     for document in both(text):
         assert decode(document, Pod) == Pod(Meta("a"))
         assert document.coerced == ()
+
+
+def test_an_annotation_without_a_value_is_empty_as_in_go() -> None:
+    for document in both(JSON_POD + '"metadata":{"name":"a","annotations":{"x":null}}}'):
+        assert decode(document, Pod) == Pod(Meta("a", annotations={"x": ""}))
+        assert document.coerced == (("metadata.annotations[x]", None),)
 
 
 def test_null_in_a_list_is_not_dropped() -> None:

@@ -182,6 +182,97 @@ def test_an_old_api_version_is_read_and_told(dovetail: Program) -> None:
     assert [problem["rule"] for problem in answer["problems"]] == ["OldApiVersion"]
 
 
+def test_what_looks_like_a_time_in_an_annotation_is_only_text(dovetail: Program) -> None:
+    text = json.dumps(pod(**{DO_NOT_DISRUPT: "2026-13-45T99:99:99Z"}))
+    outcome = dovetail("explain", "-f", dovetail.file(text), "--tz", "Asia/Tokyo")
+    assert outcome.code == 0
+    assert "2026-13-45T99:99:99Z" in outcome.out
+
+
+@pytest.mark.parametrize("created", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_the_ends_of_the_calendar_are_no_error(dovetail: Program, created: str, zone: str) -> None:
+    one = pod(**{DO_NOT_DISRUPT: "4h"})
+    one["metadata"]["creationTimestamp"] = created
+    file = dovetail.file(json.dumps(one))
+    for at in ("0001-01-01T00:00:00Z", "2026-03-06T00:00:00Z", "9999-12-31T23:59:59Z"):
+        assert dovetail("explain", "-v", "-f", file, "--at", at, "--tz", zone).code == 0
+
+
+def test_unreadable_durations_of_pools_and_claims_are_problems(dovetail: Program) -> None:
+    spec = {"disruption": {"consolidateAfter": "1d", "gracefulExpireAfter": "1w", "budgets": [{"nodes": 5}]}}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": spec}
+    claim = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "c"}}
+    claim["spec"] = {"expireAfter": "30 days", "terminationGracePeriod": "1day"}
+    found = {(problem["object"], problem["field"]) for problem in explained(dovetail, pool, claim)["problems"]}
+    assert found >= {
+        ("NodePool/p", "spec.disruption.consolidateAfter"),
+        ("NodePool/p", "spec.disruption.gracefulExpireAfter"),
+        ("NodePool/p", "spec.disruption.budgets[0].nodes"),
+        ("NodeClaim/c", "spec.expireAfter"),
+        ("NodeClaim/c", "spec.terminationGracePeriod"),
+    }
+
+
+def test_more_budgets_than_the_api_takes_are_a_problem_and_no_hang(dovetail: Program) -> None:
+    budgets = [{"nodes": "1", "schedule": f"{n % 60} {n % 24} * * *", "duration": "1h"} for n in range(10_000)]
+    spec = {"disruption": {"budgets": budgets}}
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "p"}, "spec": spec}
+    fields = {problem["field"] for problem in explained(dovetail, pool)["problems"]}
+    assert "spec.disruption.budgets" in fields
+
+
+def test_an_annotation_without_a_value_is_an_empty_one(dovetail: Program) -> None:
+    answer = explained(dovetail, pod(**{DO_NOT_DISRUPT: None}))
+    assert not answer["pods"][0]["allowed"]
+    assert {problem["rule"] for problem in answer["problems"]} == {"NotAString", "InvalidDoNotDisrupt"}
+
+
+def test_a_finished_pod_has_no_problem(dovetail: Program) -> None:
+    answer = explained(dovetail, pod(**{DO_NOT_DISRUPT: "4hours"}) | {"status": {"phase": "Succeeded"}})
+    assert answer["pods"][0]["allowed"]
+    assert answer["problems"] == []
+
+
+def test_nodes_without_pods_are_told_to_be_half_the_truth(dovetail: Program) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    assert [problem["rule"] for problem in explained(dovetail, node)["problems"]] == ["NoPods"]
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_loses_nothing_silently(dovetail: Program) -> None:
+    folder = dovetail.folder / "dump"
+    (folder / "real").mkdir(parents=True)
+    (folder / "UP.YAML").write_text(json.dumps(pod()))
+    (folder / "real" / "b.json").write_text(json.dumps(pod() | {"kind": "Node"}))
+    (folder / "loop").symlink_to(folder)
+    shown = dovetail("explain", "-f", str(folder), "-o", "json")
+    assert shown.code == 0
+    answer = json.loads(shown.out)
+    assert (len(answer["pods"]), len(answer["nodes"])) == (1, 1)
+    (folder / "gone.yaml").symlink_to(folder / "nowhere")
+    assert_one_line(dovetail("explain", "-f", str(folder)), "gone.yaml: No such file")
+    (folder / "gone.yaml").unlink()
+    os.mkfifo(folder / "pipe.yaml")
+    assert_one_line(dovetail("explain", "-f", str(folder)), "pipe.yaml: is not a regular file")
+
+
+def test_names_of_files_need_not_be_text(dovetail: Program) -> None:
+    name = os.fsdecode(os.fsencode(dovetail.folder) + b"/bad\xff.yaml")
+    with open(name, "w") as file:  # noqa: PTH123
+        file.write(json.dumps(pod(**{DO_NOT_DISRUPT: True})))
+    for output in ("json", "yaml", "table"):
+        outcome = dovetail("lint", "-o", output, name)
+        assert outcome.code == 1
+        assert "bad\\" in outcome.out
+
+
+def test_an_empty_name_is_no_directory(dovetail: Program) -> None:
+    assert_one_line(dovetail("lint", ""), "is no file name")
+
+
 # -- the command itself -----------------------------------------------------------------------------------------------
 
 
@@ -207,6 +298,38 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(("redirection", "message"), [("<&-", "standard input is closed"), (">&-", "output is closed")])
+def test_closed_streams_are_one_line(redirection: str, message: str) -> None:
+    command = f"{sys.executable} -m dovetail explain -f - {redirection}"
+    outcome = subprocess.run(command, shell=True, capture_output=True, text=True, input="", check=False)
+    assert outcome.returncode == 2
+    assert message in outcome.stderr
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line() -> None:
+    command = f"echo '{json.dumps(pod())}' | {sys.executable} -m dovetail explain -f - -o json > /dev/full"
+    outcome = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 2
+    assert "No space left" in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({"NO_COLOR": "1"}, False), ({}, True)])
+def test_a_terminal_gets_colours_unless_told_not_to(
+    dovetail: Program, environment: dict[str, str], coloured: bool
+) -> None:
+    file = dovetail.file(json.dumps(pod(**{DO_NOT_DISRUPT: "true"})))
+    reader, terminal = os.openpty()
+    clean = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"}
+    command = [sys.executable, "-m", "dovetail", "explain", "-f", file]
+    subprocess.run(command, stdout=terminal, stderr=subprocess.DEVNULL, env=clean | environment, check=True)
+    os.close(terminal)
+    shown = os.read(reader, 65536)
+    os.close(reader)
+    assert (b"\x1b[" in shown) is coloured
 
 
 def test_help_asks_for_little() -> None:

@@ -152,7 +152,10 @@ def test_the_namespace_of_a_named_pod_can_be_given(dovetail: Program) -> None:
     file = dovetail.file(TRAINER)
     assert dovetail("explain", "-f", file, "--at", AT, "-n", "ml", "po/trainer-0").code == 1
     missing = dovetail("explain", "-f", file, "--at", AT, "pod/trainer-0")
-    assert (missing.code, missing.err) == (2, "dovetail: pod/trainer-0: not found in the input\n")
+    assert (missing.code, missing.err) == (
+        2,
+        "dovetail: pod/trainer-0: not found in the input, which holds no pod/default/trainer-0\n",
+    )
 
 
 def test_only_the_named_objects_are_told(dovetail: Program) -> None:
@@ -236,3 +239,58 @@ def test_the_upstream_reading_of_budgets_can_be_chosen(dovetail: Program) -> Non
     assert limits == {"by-reason": 2, "upstream": 1}
     (problem,) = data(dovetail, text=text)["problems"]
     assert (problem["rule"], problem["object"]) == ("BudgetReadingDiffers", "NodePool/default")
+
+
+DRAINING = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: karpenter.sh/v1
+  kind: NodeClaim
+  metadata:
+    name: c
+    creationTimestamp: "2026-03-01T00:00:00Z"
+    deletionTimestamp: "2026-03-06T00:00:00Z"
+    labels: {karpenter.sh/nodepool: default}
+  spec: {terminationGracePeriod: 15m}
+  status: {providerID: "kwok://n1"}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: n1, labels: {karpenter.sh/nodepool: default}}
+  spec: {providerID: "kwok://n1"}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: p
+    namespace: d
+    creationTimestamp: "2026-03-01T00:00:00Z"
+    annotations: {karpenter.sh/disruption-schedule: "0 2 * * 6"}
+  spec: {nodeName: n1, terminationGracePeriodSeconds: 600}
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: mirror
+    namespace: d
+    ownerReferences: [{apiVersion: v1, kind: Node, name: n1}]
+  spec: {nodeName: n1, terminationGracePeriodSeconds: 600}
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "allowed", "until"),
+    [
+        ("2026-03-06T00:04:59Z", False, "2026-03-06T00:05:00Z"),
+        ("2026-03-06T00:05:00Z", True, None),
+        ("2026-03-06T00:20:00Z", True, None),
+    ],
+)
+def test_no_protection_counts_once_a_pod_is_deleted_for_the_deadline(
+    dovetail: Program, now: str, allowed: bool, until: str | None
+) -> None:
+    """R13, R17: 15 minutes for the drain less 10 for the pod."""
+    answer = json.loads(dovetail("explain", "-f", dovetail.file(DRAINING), "--at", now, "-o", "json").out)
+    pod = next(pod for pod in answer["pods"] if pod["name"] == "p")
+    assert (pod["allowed"], pod["until"]) == (allowed, until)
+    (node,) = answer["nodes"]
+    assert node["deadline"] == "2026-03-06T00:15:00Z"
+    assert [deletion["pod"] for deletion in node["forcedDeletions"]] == ["Pod/d/p"]

@@ -67,7 +67,7 @@ def test_elapsed_time_counts_when_the_clock_changes() -> None:
 )
 def test_always_open(parts: list[tuple[str, float]]) -> None:
     always = window(*parts)
-    assert always.always
+    assert always.stays_open(NOW)
     assert not always.never
     assert always.at(NOW) == Opening(open=True, until=None, opens_at=None)
 
@@ -76,7 +76,7 @@ def test_always_open(parts: list[tuple[str, float]]) -> None:
 def test_never_open(parts: list[tuple[str, float]]) -> None:
     never = window(*parts)
     assert never.never
-    assert not never.always
+    assert not never.stays_open(NOW)
     assert never.at(NOW) == Opening(open=False, until=None, opens_at=None)
 
 

@@ -131,7 +131,7 @@ CHECKS = [
     ),
     Check("NotAString", E, P, f"{PA}[{DND}]", "is 4 and not", 'write "4h"', pod({DND: 4}), pod({DND: "4"})),
     Check("NotAString", E, P, f"{PA}[other]", "is 1 and not", 'quote it: "1"', pod({"other": 1}), pod({"other": "1"})),
-    Check("NotAString", E, P, f"{PA}[{DND}]", "no value", "give it a value", pod({DND: None}), pod({"other": None})),
+    Check("NotAString", E, P, f"{PA}[{DND}]", "no value", "give it a value", pod({DND: None}), pod({DND: "4h"})),
     # schedules (R7–R12)
     Check(
         *(

@@ -13,7 +13,6 @@ from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_rec
 from dovetail.values.duration import SECOND, short_duration
 from dovetail.views.lint.pdbs import Workload, pdb_findings
 from dovetail.views.lint.pods import (
-    POD_ANNOTATIONS,
     coerced_findings,
     misplaced_findings,
     node_findings,
@@ -21,7 +20,7 @@ from dovetail.views.lint.pods import (
 )
 from dovetail.views.lint.pools import INVALID, claim_findings, pool_findings, resource_findings
 from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
-from dovetail.views.lint.workloads import PodSource, builtins, null_annotations, pod_source
+from dovetail.views.lint.workloads import PodSource, builtins, pod_source
 
 T = TypeVar("T")
 
@@ -169,16 +168,6 @@ class _Linter:
         if source.finished:
             return found  # R4: it protects nothing any more
         template = source.template
-        found += [
-            subject.error(
-                "NotAString",
-                template.field(key),
-                "the annotation has no value: kubectl refuses the object, the API server reads an empty text",
-                "give it a value in quotes, or remove it",
-            )
-            for key in null_annotations(document, template.path)
-            if key in POD_ANNOTATIONS
-        ]
         told = {problem.field for problem in found}
         found += [
             problem

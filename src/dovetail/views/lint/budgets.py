@@ -6,6 +6,7 @@ from datetime import datetime
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.model.problem import Problem
+from dovetail.model.records import MAX_BUDGETS
 from dovetail.rules.budgets import (
     BUDGETED,
     FORMER_NAMES,
@@ -19,6 +20,7 @@ from dovetail.values.cron import Cron, CronError, parse_cron
 from dovetail.values.duration import MINUTE, DurationError, parse_budget_duration, short_duration, shown
 from dovetail.values.instants import ALWAYS, all_of, complement
 from dovetail.values.window import Window
+from dovetail.views.lint.pods import RUN_TOGETHER
 from dovetail.views.lint.subject import Subject, replaced
 from dovetail.views.lint.words import closest, nearest_cron, nearest_duration
 
@@ -44,7 +46,7 @@ def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, g
                 'leave the field out for the default of 10%, or write - nodes: "10%"',
             )
         ]
-    budgets = read_budgets(written[:50])  # more are refused by the CRD
+    budgets = read_budgets(written[:MAX_BUDGETS])
     problems = budget_problems(
         subject.object, budgets, graceful_expiry=graceful, now=at, node_counts=_node_counts(budgets)
     )
@@ -58,7 +60,7 @@ def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, g
     ]
     sound = [budget for budget in budgets if budget.fault is None]
     reasons = [reason for reason in BUDGETED if graceful or reason is not Reason.EXPIRED]
-    found += [problem for budget in sound for problem in _schedule(subject, budget)]
+    found += [problem for budget in sound for problem in _schedule(subject, budget, at)]
     windows, told, dealt = _false_windows(subject, sound, reasons, at)
     found += windows
     found += _blocked(subject, sound, reasons, told, at)
@@ -146,7 +148,7 @@ def _reasons_remedy(reasons: Sequence[str]) -> str:
 # -- windows ----------------------------------------------------------------------------------------------------------
 
 
-def _schedule(subject: Subject, budget: BudgetRule) -> Iterator[Problem]:
+def _schedule(subject: Subject, budget: BudgetRule, at: datetime) -> Iterator[Problem]:
     """R9, R10: scheduled, but never or always active."""
     window = budget.window
     if window is None:
@@ -166,12 +168,19 @@ def _schedule(subject: Subject, budget: BudgetRule) -> Iterator[Problem]:
             f"{shown(cron.text)} names a day that does not exist and never fires: this budget limits nothing",
             "name a day that exists, such as 28 for a day of every month",
         )
-    elif window.always:
+    elif window.stays_open(at):
         yield subject.warning(
             "ScheduleAlwaysOpen",
             f"{place}.duration",
             f"the window of {short_duration(span_ns)} opens again before it closes: this budget is always active",
             "drop schedule and duration if it is meant to be, or shorten the duration",
+        )
+    elif window.runs_together(at):
+        yield subject.warning(
+            "WindowsRunTogether",
+            f"{place}.duration",
+            RUN_TOGETHER,
+            "shorten it to the time between two hits, or let the schedule fire less often",
         )
 
 
@@ -195,7 +204,7 @@ def _false_windows(
     told: set[Reason] = set()
     dealt: set[int] = set()
     for budget in budgets:
-        if budget.window is None or budget.window.always or budget.window.never or budget.limit(_HUGE) == 0:
+        if budget.window is None or budget.window.stays_open(at) or budget.window.never or budget.limit(_HUGE) == 0:
             continue
         place = f"{BUDGETS}[{budget.index}]"
         governed = [reason for reason in budget.reasons or reasons if reason in reasons]

@@ -1,6 +1,6 @@
 """Can each PodDisruptionBudget ever allow an eviction, and is it the only one for its pods?"""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from dovetail.model.problem import Problem
 from dovetail.model.records import PdbRecord
 from dovetail.rules.pdb import never_allows, scaled
 from dovetail.values.duration import shown
+from dovetail.values.selector import SelectorIndex
 from dovetail.views.lint.subject import Subject
 
 
@@ -30,18 +31,14 @@ def pdb_findings(
 
     Pods that something owns count only where what owns them is not in the input.
     """
-    by_namespace: dict[str, list[Workload]] = defaultdict(list)
-    pods_by_namespace: dict[str, list[Workload]] = defaultdict(list)
-    for all_, indexed in ((workloads, by_namespace), (owned_pods, pods_by_namespace)):
-        for workload in all_:
-            indexed[workload.subject.namespace].append(workload)
+    around, pods = _Selected(pdbs, workloads), _Selected(pdbs, owned_pods)
     guarded: dict[Subject, Subject] = {}
     found: list[tuple[Subject, Problem]] = []
-    for subject, pdb in pdbs:
-        around, pods = by_namespace[pdb.namespace], pods_by_namespace[pdb.namespace]
-        selected = _selected(pdb, around) or _selected(pdb, pods)
+    for place, (subject, pdb) in enumerate(pdbs):
+        selected = around.by_pdb[place] or pods.by_pdb[place]
         problems = _spec(subject, pdb) or _never(subject, pdb, selected)
-        problems += _selector(subject, pdb, around or pods, selected)
+        count = around.count[pdb.namespace] or pods.count[pdb.namespace]
+        problems += _selector(subject, pdb, count, selected)
         overlap = next((w for w in selected if w.subject in guarded), None)
         if overlap is not None and guarded[overlap.subject].object != subject.object:  # given twice is told elsewhere
             problems.append(_overlap(subject, guarded[overlap.subject], overlap))
@@ -51,8 +48,19 @@ def pdb_findings(
     return found
 
 
-def _selected(pdb: PdbRecord, workloads: Sequence[Workload]) -> list[Workload]:
-    return [w for w in workloads if pdb.selector is not None and pdb.selector.matches(w.labels)]
+class _Selected:
+    """Which workloads each PDB selects, and how many each namespace has."""
+
+    def __init__(self, pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[Workload]) -> None:
+        self.by_pdb: dict[int, list[Workload]] = defaultdict(list)
+        self.count: Counter[str] = Counter(workload.subject.namespace for workload in workloads)
+        indexes: dict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
+        for place, (_, pdb) in enumerate(pdbs):
+            if pdb.selector is not None:
+                indexes[pdb.namespace].add(pdb.selector, place)
+        for workload in workloads:
+            for place in indexes[workload.subject.namespace].matching(workload.labels):
+                self.by_pdb[place].append(workload)
 
 
 def _spec(subject: Subject, pdb: PdbRecord) -> list[Problem]:
@@ -108,9 +116,7 @@ def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[Workload]) -> li
     ]
 
 
-def _selector(
-    subject: Subject, pdb: PdbRecord, around: Sequence[Workload], selected: Sequence[Workload]
-) -> list[Problem]:
+def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[Workload]) -> list[Problem]:
     if pdb.selector_problem is not None:
         return [
             subject.error(
@@ -127,7 +133,7 @@ def _selector(
         subject.info(
             "PdbMatchesNothing",
             "spec.selector",
-            f"{what} of the {len(around)} workloads of namespace {pdb.namespace} in this input: it protects nothing",
+            f"{what} of the {around} workloads of namespace {pdb.namespace} in this input: it protects nothing",
             "copy the labels of the pod template into spec.selector.matchLabels",
         )
     ]

@@ -138,7 +138,9 @@ def coerced_findings(subject: Subject, document: Document) -> list[Problem]:
         subject.error(
             "NotAString",
             field,
-            f"the value is {describe(value)} and not a string: the API server refuses the object",
+            "it has no value: kubectl refuses the object, the API server reads an empty text"
+            if value is None
+            else f"the value is {describe(value)} and not a string: the API server refuses the object",
             _quoted(field, value),
         )
         for field, value in document.coerced[:_MAX_KEYS]
@@ -146,6 +148,8 @@ def coerced_findings(subject: Subject, document: Document) -> list[Problem]:
 
 
 def _quoted(field: str, value: object) -> str:
+    if value is None:
+        return "give it a value in quotes, or remove it"
     text = describe(value)
     if field.endswith(f"[{names.DO_NOT_DISRUPT}]") and read_do_not_disrupt(text).fault is not None:
         return do_not_disrupt_remedy(text)
@@ -214,7 +218,13 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Pro
 def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
     """R6: on a Node only "true" and positive durations block; also for what becomes a Node's annotations."""
     value = annotations.get(names.DO_NOT_DISRUPT)
-    if value is None or read_do_not_disrupt(value).fault is None:
+    if value is None:
+        return []
+    if value == "false":
+        message = '"false" on a Node blocks nothing: the same as leaving it out'
+        remedy = "remove the annotation"
+        return [subject.info("NotProtected", annotation_field(path, names.DO_NOT_DISRUPT), message, remedy)]
+    if read_do_not_disrupt(value).fault is None:
         return []
     return [
         subject.error(
@@ -225,6 +235,8 @@ def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -
         )
     ]
 
+
+RUN_TOGETHER = "the window is longer than the time to its next hit: windows run together and close later than it seems"
 
 # -- schedules --------------------------------------------------------------------------------------------------------
 
@@ -251,8 +263,17 @@ def _windows(subject: Subject, template: Template, kind: Kind, schedule: Schedul
                 "name a day that exists, such as 28 for a day of every month, or remove the expression",
             )
         ]
-    if not (window.instants.contains(at) and window.instants.until(at) is None):
-        return []
+    if not window.stays_open(at):
+        if not window.runs_together(at):
+            return []
+        return [
+            subject.warning(
+                "WindowsRunTogether",
+                template.field(kind.value[1]),
+                RUN_TOGETHER,
+                "shorten it to the time between two hits, or let the schedule fire less often",
+            )
+        ]
     outcome = "the schedule has no effect: the pod can be disrupted at any time"
     if not allows:
         outcome = "the pod is protected for good"

@@ -89,13 +89,3 @@ def builtins(document: Document) -> Any:
         return msgspec.json.decode(document.raw)
     except (msgspec.MsgspecError, RecursionError):
         return None
-
-
-def null_annotations(document: Document, path: str) -> list[str]:
-    """The keys of annotations without a value; `decode` leaves them out, the API server refuses them."""
-    if document.raw is not None and b"null" not in bytes(document.raw):
-        return []
-    value = builtins(document)
-    for step in (*path.split("."), "annotations"):
-        value = value.get(step) if isinstance(value, dict) else None
-    return [key for key, text in value.items() if text is None] if isinstance(value, dict) else []
