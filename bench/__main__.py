@@ -85,8 +85,11 @@ _WINDOWS = {
     "always open": ("* * * * *", "168h"),
     "leap day, five years without a hit": ("0 0 29 2 *", "1h"),
     "every minute in a zone with DST": ("CRON_TZ=Europe/Berlin * * * * *", "1h"),
+    "every hour in a zone with DST": ("CRON_TZ=Europe/Berlin 0 * * * *", "1h"),
+    "Fridays for a week in a zone with DST": ("CRON_TZ=America/New_York * */5 * * 5", "168h"),
     "weekdays and weekends": ("* * * * 1-5;* * * * 0,6", "1m"),
     "halves of the month": ("* * 1-15 * *;* * 16-31 * *", "1m"),
+    "nights in two zones": ("CRON_TZ=Europe/Berlin 0 22 * * *;CRON_TZ=Asia/Tokyo 0 22 * * *", "8h"),
     "sixty single minutes": (";".join(f"{minute} * * * *" for minute in range(60)), "1m"),
 }
 
@@ -95,13 +98,13 @@ def print_windows() -> None:
     """One question to a window that is parsed already, the first time and again."""
     at = datetime(2025, 3, 1, 12, tzinfo=UTC)
     print("Window.at, once parsed, for each expression")
-    print(f"{'':<36} {'expressions':>12} {'first':>10} {'again':>10}")
+    print(f"{'':<38} {'expressions':>12} {'first':>10} {'again':>10}")
     for name, (schedule, duration) in _WINDOWS.items():
         parts = [(parse_cron(text), parse_duration(duration)) for text in schedule.split(";")]
         window = Window(parts)
         first = _microseconds(lambda window=window: window.at(at), 1)  # type: ignore[misc]
         again = _microseconds(lambda window=window: window.at(at), 1000)  # type: ignore[misc]
-        print(f"{name:<36} {len(parts):>12} {first / len(parts):>7.1f} µs {again / len(parts):>7.1f} µs")
+        print(f"{name:<38} {len(parts):>12} {first / len(parts):>7.1f} µs {again / len(parts):>7.1f} µs")
     print()
 
 

@@ -132,7 +132,23 @@ CHECKS = [
     Check("NotAString", E, P, f"{PA}[{DND}]", "is 4 and not", 'write "4h"', pod({DND: 4}), pod({DND: "4"})),
     Check("NotAString", E, P, f"{PA}[other]", "is 1 and not", 'quote it: "1"', pod({"other": 1}), pod({"other": "1"})),
     Check("NotAString", E, P, f"{PA}[{DND}]", "no value", "give it a value", pod({DND: None}), pod({DND: "4h"})),
+    Check("NotProtected", I, "Node/n1", f"{PA}[{DND}]", "blocks nothing", "remove", node("false"), node("true")),
     # schedules (R7–R12)
+    Check(
+        *("WindowsRunTogether", W, P, f"{PA}[{DURATION}]", "longer than the time to its next hit", "shorten it"),
+        pod({SCHEDULE: "0 0 * * 1-5", DURATION: "48h"}),
+        pod({SCHEDULE: "0 0 * * 1-5", DURATION: "24h"}),
+    ),
+    Check(
+        *("WindowsRunTogether", W, NP, f"{B}[0].duration", "run together", "shorten it"),
+        budgets(window("1", "CRON_TZ=Europe/Berlin 0 9 * * 1-5", "30h")),
+        budgets(window("1", "CRON_TZ=Europe/Berlin 0 9 * * 1-5", "24h")),
+    ),
+    Check(
+        *("ScheduleAlwaysOpen", W, NP, f"{B}[0].duration", "always active", "shorten"),
+        budgets(window("1", "CRON_TZ=Europe/Berlin 0 0 * * *", "30h")),
+        budgets(window("1", "CRON_TZ=Europe/Berlin 0 0 * * *", "8h")),
+    ),
     Check(
         *(
             "InvalidDisruptionSchedule",
@@ -367,7 +383,7 @@ CHECKS = [
         nodepool(),
     ),
     Check(
-        *("UnknownApiVersion", E, P, "apiVersion", "version v:", "write apiVersion: v1"),
+        *("UnknownApiVersion", E, P, "apiVersion", "in version v by", "write apiVersion: v1"),
         pod() | {"apiVersion": "v"},
         pod(),
     ),
@@ -519,7 +535,7 @@ CHECKS = [
         budgets({"nodes": "1"}),
     ),
     Check(
-        *("BudgetBlocksForever", W, NP, f"{B}[1]", "disrupted for Drifted:", "schedule"),
+        *("BudgetBlocksForever", W, NP, f"{B}[1]", "disrupted for Drifted", "schedule"),
         budgets({"nodes": "10%"}, {"nodes": "0%", "reasons": ["Drifted"]}),
         budgets({"nodes": "10%"}, window("0%", "@daily", "8h", "Drifted")),
     ),

@@ -278,7 +278,7 @@ def _wrong_version(subject: Subject, version: str, wanted: str) -> Problem:
     if version == f"{names.GROUP}/v1beta1":
         message = f"{version} is an old version that is not served; what follows reads the object as {wanted}"
         return subject.warning("OldApiVersion", "apiVersion", message, remedy)
-    message = f"no API server has {subject.kind} in version {shorten(version, 100)}: it refuses the object"
+    message = f"{subject.kind} is not served in version {shorten(version, 100)} by today's API servers"
     return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
 
 

@@ -324,8 +324,7 @@ def _blocked(
         subject.warning(
             "BudgetBlocksForever",
             BUDGETS if by is None else f"{BUDGETS}[{by}]",
-            f"at no time may a node be disrupted for {_named(stopped, reasons)}: "
-            "only forceful expiration still replaces nodes",
+            f"at no time may a node be disrupted for {_named(stopped, reasons)}",
             'give the block a window, such as schedule: "0 9 * * 1-5" with duration: 8h, or allow at least "1"',
         )
     ]
