@@ -1,6 +1,6 @@
 """The Kubernetes API of a real server, as the port KubeApi."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from random import Random
 from typing import Any, TypeVar
@@ -45,11 +45,12 @@ async def connect(
     timeout_seconds: float = 30.0,
     patience: Patience = DEFAULT_PATIENCE,
     random: Random | None = None,
+    before_write: Callable[[], None] | None = None,
 ) -> AsyncIterator["RealApi"]:
     """A client for the configured cluster; raises KubeConfigError. Nothing is sent yet.
 
     `qps=None` sets no limit, as leader election needs. `timeout_seconds` is for one attempt at a request, `patience`
-    bounds the client's own retries.
+    bounds the client's own retries. `before_write` is called right before a write is sent, and may refuse it.
     """
     transport = Transport(
         await load(kubeconfig, context),
@@ -58,6 +59,7 @@ async def connect(
         bucket=None if qps is None else TokenBucket(qps, burst),
         patience=patience,
         random=random or Random(),
+        before_write=before_write,
     )
     try:
         yield RealApi(transport, timeout_seconds=timeout_seconds)

@@ -66,8 +66,10 @@ class Transport:
         bucket: TokenBucket | None,
         patience: Patience,
         random: Random,
+        before_write: Callable[[], None] | None = None,
     ) -> None:
         self._access = access
+        self._before_write = before_write
         self._reload = reload
         self._bucket = bucket
         self._patience = patience
@@ -159,6 +161,8 @@ class Transport:
         headers = [("User-Agent", self._user_agent), ("Accept", "application/json"), *access.headers]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
+        if request.write and self._before_write is not None:
+            self._before_write()  # here, because pacing, retries and credentials may have taken long
         async with asyncio.timeout(request.begin_seconds):
             response = await self._session.request(
                 request.method,

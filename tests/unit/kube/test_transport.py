@@ -527,3 +527,24 @@ def test_a_list_in_pages(tmp_path: Path) -> None:
         return [(len(page.items), page.resource_version, page.continue_, page.undecodable) for page in pages]
 
     assert run(Server(answer(first), answer(second)), tmp_path, use) == [(2, "9", "more", 0), (0, "9", "", 1)]
+
+
+def test_a_write_is_asked_for_again_right_before_each_attempt(tmp_path: Path) -> None:
+    """The lease may be lost while the client waits to try again."""
+    found = answer({"metadata": {"name": "a"}})
+    server = Server(found, status(503, "ServiceUnavailable"), found)
+    asked = 0
+
+    def fence() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise Forbidden("lost", reason="LeaseLost")
+
+    async def use(api: RealApi) -> None:
+        await api.get(NODES, "a")  # reads are not asked about
+        with pytest.raises(Forbidden, match="lost"):
+            await api.patch(NODES, "a", {"metadata": {"labels": {"b": "c"}}})
+
+    run(server, tmp_path, use, before_write=fence)
+    assert (asked, [request.method for request in server.requests]) == (2, ["GET", "PATCH"])
