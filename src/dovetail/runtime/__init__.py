@@ -1,0 +1,1 @@
+"""Loops over the ports: seeing objects, queueing work, telling people, leading alone. They run simulated too."""

@@ -1,0 +1,23 @@
+"""What time is it really?"""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+
+from dovetail.ports import Clock
+
+# Linux's ordinary monotonic clock stands still while the machine is suspended, but other machines' leases run on.
+_clock_id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock(Clock):
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.clock_gettime(_clock_id)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

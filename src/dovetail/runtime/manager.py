@@ -1,0 +1,244 @@
+"""Which parts of the program run, from when, and in which order do they stop?
+
+Every replica runs the reflectors and the heartbeat; only the leader runs the controllers, once all reflectors are
+synced. Nothing is restarted: one part that fails ends the program with its error, and Kubernetes starts it anew from
+what the objects say (R24). Stopping goes the other way round: controllers, recorder, lease.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import msgspec
+
+from dovetail.ports import Clock, KubeApi
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.lease import Election, FencedApi
+from dovetail.runtime.tasks import root_cause, within
+
+log = logging.getLogger(__name__)
+
+
+class ManagerTimings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the manager waits for what."""
+
+    grace_seconds: float = 20.0  # for the controllers to stop, and then for the recorder to send what it has
+    heartbeat_seconds: float = 1.0
+    stuck_seconds: float = 30.0  # a loop that has not come round for so long is not alive
+    unsynced_seconds: float = 30.0  # before it is said that, and why, nothing happens yet
+    unsynced_again_seconds: float = 10.0
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a controller is given: the API, which refuses writes once the lease is not surely held, and when to stop."""
+
+    api: KubeApi
+    clock: Clock
+    recorder: EventRecorder
+    stopping: asyncio.Event
+
+
+class Controller(Protocol):
+    """A part of the program with a name. `run` returns soon after `stopping` is set, and not before."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def run(self, context: Context) -> None: ...
+
+
+class Followed(Protocol):
+    """What the manager needs of a reflector."""
+
+    name: str
+
+    @property
+    def synced(self) -> bool: ...
+
+    async def wait_synced(self) -> None: ...
+
+    async def run(self) -> None: ...
+
+
+class PartFailed(Exception):
+    """A part of the program has failed; the cause is its error."""
+
+
+class NotStopped(Exception):
+    """Controllers did not stop within the grace period and were cancelled; the lease is left to run out."""
+
+
+class Health(msgspec.Struct, frozen=True):
+    """An answer for a probe, with what is wrong."""
+
+    ok: bool
+    problems: tuple[str, ...] = ()
+
+
+_STUCK_PARTS_NAMED: Final = 10
+
+
+class Manager:
+    """Runs everything until `stop` is set. `election` None: there is no other replica, and nothing is fenced.
+
+    `clearance` is awaited before this replica tries to lead: `wait_until_alone` of R38.
+    """
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        election: Election | None,
+        recorder: EventRecorder,
+        reflectors: Sequence[Followed],
+        controllers: Sequence[Controller],
+        clearance: Callable[[], Awaitable[None]] | None = None,
+        timings: ManagerTimings = ManagerTimings(),  # noqa: B008  frozen
+    ) -> None:
+        assert len({controller.name for controller in controllers}) == len(controllers), "two controllers of one name"
+        self._api = api if election is None else FencedApi(api, election.fence)
+        self._clock = clock
+        self._election = election
+        self._recorder = recorder
+        self._reflectors = reflectors
+        self._controllers = controllers
+        self._clearance = clearance
+        self._timings = timings
+        self._beat_at = clock.monotonic()
+        self.slowest_beat_seconds = 0.0  # how late the heartbeat has been at worst, for the metrics
+
+    @property
+    def is_leader(self) -> bool:
+        return self._election is None or self._election.fence.is_open
+
+    def readiness(self) -> Health:
+        """Whether all caches are synced; of non-leaders too."""
+        unsynced = tuple(f"{reflector.name} is not synced" for reflector in self._reflectors if not reflector.synced)
+        return Health(not unsynced, unsynced)
+
+    def liveness(self) -> Health:
+        """Whether the event loop comes round."""
+        late = self._clock.monotonic() - self._beat_at
+        stuck = late > self._timings.stuck_seconds
+        return Health(not stuck, (f"the event loop has been stuck for {late:.0f} s",) if stuck else ())
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises PartFailed, LeaseLost or NotStopped; returns when stopped cleanly."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [group.create_task(self._beat(), name="heartbeat")]
+                background += [
+                    group.create_task(self._part(reflector.name, reflector.run), name=reflector.name)
+                    for reflector in self._reflectors
+                ]
+                await self._lead_until(stop)
+                for task in background:
+                    task.cancel()
+        except BaseExceptionGroup as errors:
+            cause = root_cause(errors)
+            raise cause from cause.__cause__
+
+    # -- leading --------------------------------------------------------------------------------------------------
+
+    async def _lead_until(self, stop: asyncio.Event) -> None:
+        """Lead, or wait to lead, until told to stop."""
+        leading = asyncio.Event()
+
+        async def lead() -> None:
+            leading.set()
+            await self._lead(stop)
+
+        async def stand() -> None:
+            if self._clearance is not None:
+                await self._clearance()
+            await (self._election.run(lead) if self._election else lead())
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(stand(), name="leading")
+            stopping = group.create_task(stop.wait(), name="stop")
+            await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not leading.is_set():
+                task.cancel()  # still a candidate: there is nothing to stop
+
+    async def _lead(self, stop: asyncio.Event) -> None:
+        if not await self._wait_synced(stop):
+            return
+        context = Context(api=self._api, clock=self._clock, recorder=self._recorder, stopping=stop)
+        async with asyncio.TaskGroup() as group:
+            sender = group.create_task(self._part("recorder", self._recorder.run), name="recorder")
+            await self._run_controllers(context)
+            self._recorder.close()
+            try:
+                await within(self._clock, self._timings.grace_seconds, _ended(sender))
+            except TimeoutError:
+                log.warning("events are still waiting to be sent, and are dropped")
+                sender.cancel()
+
+    async def _run_controllers(self, context: Context) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._controller(controller, context), name=controller.name)
+                for controller in self._controllers
+            ]
+            await context.stopping.wait()
+            try:
+                await within(self._clock, self._timings.grace_seconds, _ended(*tasks))
+            except TimeoutError:
+                late = [task.get_name() for task in tasks if not task.done()][:_STUCK_PARTS_NAMED]
+                raise NotStopped(f"did not stop within {self._timings.grace_seconds} s: {', '.join(late)}") from None
+
+    async def _controller(self, controller: Controller, context: Context) -> None:
+        await self._part(controller.name, partial(controller.run, context))
+        if not context.stopping.is_set():
+            raise PartFailed(f"{controller.name} has ended without being asked to")
+
+    async def _part(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await run()
+        except Exception as error:  # noqa: BLE001  it is raised again, with the part's name
+            raise PartFailed(f"{name} has failed: {root_cause(error)!r}") from root_cause(error)
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    async def _wait_synced(self, stop: asyncio.Event) -> bool:
+        """Whether everything is synced; False if stopped before."""
+        pause_seconds = self._timings.unsynced_seconds
+        while not stop.is_set():
+            try:
+                await within(self._clock, pause_seconds, self._synced_or_stopped(stop))
+            except TimeoutError:
+                log.error("nothing is done yet: %s", "; ".join(self.readiness().problems))
+                pause_seconds = self._timings.unsynced_again_seconds
+            else:
+                return not stop.is_set()
+        return False
+
+    async def _synced_or_stopped(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            synced = group.create_task(_all_synced(self._reflectors))
+            stopping = group.create_task(stop.wait())
+            await asyncio.wait((synced, stopping), return_when=asyncio.FIRST_COMPLETED)
+            synced.cancel()
+            stopping.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            await self._clock.sleep(self._timings.heartbeat_seconds)
+            now = self._clock.monotonic()
+            late_seconds = now - self._beat_at - self._timings.heartbeat_seconds
+            self.slowest_beat_seconds = max(self.slowest_beat_seconds, late_seconds)
+            self._beat_at = now
+
+
+async def _all_synced(reflectors: Sequence[Followed]) -> None:
+    for reflector in reflectors:
+        await reflector.wait_synced()
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)

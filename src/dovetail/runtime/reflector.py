@@ -1,0 +1,480 @@
+"""What objects of one kind are there, and what has changed about them?
+
+A reflector lists, then watches, and lists anew when the server no longer knows the version it stopped at. What happened
+in the gap shows as the difference between the two lists, so no deletion is missed. Of each object only what `keep`
+returns is kept.
+
+Subscribers are plain callbacks and not queues: they run in the same turn of the loop as the change, so that they can
+never see a snapshot that disagrees with the changes they were told of, and nothing has to be dropped when one is slow.
+They must be quick (add a key to a work queue, move a record in an index) and must not raise: an error of theirs ends
+the reflector.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from dovetail.api.objects import ObjectMeta
+from dovetail.ports import (
+    ApiError,
+    Clock,
+    EventType,
+    Gone,
+    KubeApi,
+    Page,
+    Resource,
+    TooManyRequests,
+    Unavailable,
+    Unread,
+    WatchEvent,
+)
+from dovetail.runtime.pace import Backoff
+from dovetail.runtime.tasks import unless_idle, within
+
+log = logging.getLogger(__name__)
+
+
+class Named(Protocol):
+    """Any object of Kubernetes."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Named)
+V = TypeVar("V")
+
+Key: TypeAlias = tuple[str, str]  # namespace (empty for what has none) and name
+
+# After so many watches that failed the version itself may be what the server does not like.
+WATCHES_BEFORE_RELIST: Final = 5
+# Two million objects; a list that goes on longer does not end.
+PAGES_AT_MOST: Final = 4_000
+# A flood of changes must not keep the other tasks from running.
+EVENTS_IN_A_ROW: Final = 256
+
+
+class ReflectorTimings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a reflector waits for what."""
+
+    page_seconds: float = 60.0  # for one page of a list
+    watch_seconds: int = 300  # the server ends a watch after this to twice this, so that watches do not end together
+    # Servers send a bookmark about once a minute: silence for longer than this means that the connection is dead.
+    idle_seconds: float = 150.0
+    early_seconds: float = 1.0  # a watch that tells nothing and ends sooner was in vain
+    backoff: Backoff = Backoff(first_seconds=0.8, cap_seconds=30.0, jitter=0.5)
+
+
+# -- what is kept, and what subscribers are told ----------------------------------------------------------------------
+
+
+class Kept(msgspec.Struct, Generic[V], frozen=True):
+    """What is kept of an object. The version tells whether an own write is reflected; it has no order."""
+
+    uid: str
+    resource_version: str
+    value: V
+
+
+class Added(msgspec.Struct, Generic[V], frozen=True):
+    """An object is there. `initial`: it was in the first list, so it may have been there for long (R24)."""
+
+    key: Key
+    new: Kept[V]
+    initial: bool = False
+
+
+class Updated(msgspec.Struct, Generic[V], frozen=True):
+    """The same object (by UID) has changed."""
+
+    key: Key
+    old: Kept[V]
+    new: Kept[V]
+
+
+class Deleted(msgspec.Struct, Generic[V], frozen=True):
+    """An object is gone; `old` is what was last known of it."""
+
+    key: Key
+    old: Kept[V]
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """A whole list has been taken in: the snapshot is the server's state at this version."""
+
+    resource_version: str
+
+
+Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | Unread
+
+
+# -- the states -------------------------------------------------------------------------------------------------------
+
+
+class Listing(msgspec.Struct, Generic[V], frozen=True):
+    """Reading a list page by page. Nothing is shown before the last page, so that snapshots are consistent."""
+
+    initial: bool = False
+    failures: int = 0
+    pages: tuple[Mapping[Key, Kept[V]], ...] = ()
+    unread: tuple[Unread, ...] = ()
+    unnamed: int = 0  # undecodable objects of which not even the name is known
+    resource_version: str = ""
+    continue_: str = ""
+
+
+class Watching(msgspec.Struct, frozen=True):
+    """Told of changes after this version, which is never an object's own but the list's or the last event's."""
+
+    resource_version: str
+    failures: int = 0  # of any request since something was last told: how long to wait
+    failed_watches: int = 0  # from this version: whether to go on trying with it
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """The server no longer knows the version, or something was told that only a list can tell."""
+
+    initial: bool = False
+    failures: int = 0
+
+
+class BackingOff(msgspec.Struct, Generic[V], frozen=True):
+    """Waiting before `then` is tried again."""
+
+    then: Listing[V] | Watching
+    failures: int
+    at_least_seconds: float = 0.0
+
+
+State: TypeAlias = Listing[V] | Watching | Expired | BackingOff[V]
+
+
+# -- what a state meets -----------------------------------------------------------------------------------------------
+
+
+class Paged(msgspec.Struct, Generic[T], frozen=True):
+    """The server answered with a page of the list."""
+
+    page: Page[T]
+
+
+class Told(msgspec.Struct, Generic[T], frozen=True):
+    """The watch told of something."""
+
+    event: WatchEvent[T]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The watch has ended without an error. `in_vain`: at once and without a word, or it fell silent."""
+
+    in_vain: bool = False
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The request failed."""
+
+    error: ApiError
+
+
+class Waited(msgspec.Struct, frozen=True):
+    """The wait is over; also what a state meets that waits for nothing."""
+
+
+Seen: TypeAlias = Paged[T] | Told[T] | Ended | Failed | Waited
+Step: TypeAlias = tuple[list[Change[V]], State[V]]
+
+
+def step(state: State[V], seen: Seen[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
+    """What has changed, and the next state. This is the whole of the protocol; the reflector only asks and waits."""
+    match state, seen:
+        case Listing(), Paged(page=page):
+            return _paged(state, page, known, keep)
+        case Watching(), Told(event=event):
+            return _told(state, event, known, keep)
+        case Watching(), Ended(in_vain=False):
+            return [], Watching(state.resource_version)
+        case Watching(), Ended():
+            return [], _retry_watch(state, 0.0)
+        case Listing() | Watching(), Failed(error=Gone()):
+            return [], Expired(initial=isinstance(state, Listing) and state.initial, failures=state.failures + 1)
+        case Listing(), Failed(error=error):
+            failures = state.failures + 1
+            anew: Listing[V] = Listing(initial=state.initial, failures=failures)
+            return [], BackingOff(anew, failures, _asked_to_wait(error))
+        case Watching(), Failed(error=error):
+            return [], _retry_watch(state, _asked_to_wait(error))
+        case Expired(failures=failures), Waited():
+            again: Listing[V] = Listing(initial=state.initial, failures=failures)
+            # The first time is ordinary life; a version that expires again and again must not make us list in a loop.
+            return [], again if failures <= 1 else BackingOff(again, failures)
+        case BackingOff(then=then), Waited():
+            return [], then
+    raise AssertionError(f"{type(state).__name__} cannot meet {type(seen).__name__}")
+
+
+def _retry_watch(state: Watching, at_least_seconds: float) -> BackingOff[V]:
+    failures = state.failures + 1
+    then: Listing[V] | Watching = Watching(state.resource_version, failures, state.failed_watches + 1)
+    if state.failed_watches + 1 >= WATCHES_BEFORE_RELIST:
+        then = Listing(failures=failures)
+    return BackingOff(then, failures, at_least_seconds)
+
+
+def _asked_to_wait(error: ApiError) -> float:
+    return error.retry_after if isinstance(error, TooManyRequests) else 0.0
+
+
+def _paged(state: Listing[V], page: Page[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
+    items: dict[Key, Kept[V]] = {}
+    unread = [*state.unread, *page.unread]
+    for item in page.items:
+        kept = _kept(item, keep)
+        if isinstance(kept, Unread):
+            unread.append(kept)
+        else:
+            items[_key(item)] = kept
+    now = Listing(
+        initial=state.initial,
+        failures=state.failures,
+        pages=(*state.pages, items),
+        unread=tuple(unread),
+        unnamed=state.unnamed + max(0, page.undecodable - len(page.unread)),
+        # All pages are of one version; were they not, the oldest would be the one to go on from.
+        resource_version=state.resource_version or page.resource_version,
+        continue_=page.continue_,
+    )
+    if now.continue_ and len(now.pages) < PAGES_AT_MOST:
+        return [], now
+    if now.continue_:
+        return step(state, Failed(ApiError(f"the list has more than {PAGES_AT_MOST} pages")), known, keep)
+    changes: list[Change[V]] = [*now.unread]
+    if now.unnamed:
+        changes.append(Unread(f"{now.unnamed} objects could not be decoded, nor their names"))
+    changes += _differences(now, known)
+    changes.append(Synced(now.resource_version))
+    # The failures stay until the watch tells something: a list alone does not show that its version can be watched.
+    return changes, Watching(now.resource_version, now.failures)
+
+
+def _differences(listed: Listing[V], known: Mapping[Key, Kept[V]]) -> Iterator[Change[V]]:
+    """Deletions first, in the order known, then the rest in the order listed."""
+    items = {key: new for page in listed.pages for key, new in page.items()}
+    unread = {(unread.namespace, unread.name) for unread in listed.unread}
+    for key, old in known.items():
+        # What cannot be read is not gone. Where not even names are known, any absent object may be the one.
+        if key not in items and key not in unread and not listed.unnamed:
+            yield Deleted(key, old)
+    for key, new in items.items():
+        yield from _arrival(key, new, known, initial=listed.initial)
+
+
+def _told(state: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
+    # A version that could not be read leaves us where we were: the event is told again, which does no harm.
+    now = Watching(event.resource_version or state.resource_version)
+    if event.type is EventType.BOOKMARK:
+        return [], now
+    if event.object is None:
+        return _told_unreadable(state, now, event, known)
+    key = _key(event.object)
+    if event.type is EventType.DELETED:
+        old = known.get(key)
+        gone = old is not None and old.uid == event.object.metadata.uid
+        return ([Deleted(key, old)] if old is not None and gone else []), now
+    new = _kept(event.object, keep)
+    if isinstance(new, Unread):
+        return [new], now
+    return list(_arrival(key, new, known)), now
+
+
+def _told_unreadable(state: Watching, now: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]]) -> Step[V]:
+    """What was known of the object stays, unless it is deleted. Without its name only a list can tell which one was."""
+    unread = event.unread or Unread(event.problem)
+    if event.type is not EventType.DELETED:
+        return [unread], now
+    if event.unread is None:
+        return [unread], Expired(failures=state.failures + 1)
+    key = (event.unread.namespace, event.unread.name)
+    return [unread, *([Deleted(key, known[key])] if key in known else [])], now
+
+
+def _arrival(key: Key, new: Kept[V], known: Mapping[Key, Kept[V]], *, initial: bool = False) -> Iterator[Change[V]]:
+    old = known.get(key)
+    if old is None:
+        yield Added(key, new, initial)
+    elif old.uid != new.uid:
+        yield Deleted(key, old)
+        yield Added(key, new, initial)
+    elif old.resource_version != new.resource_version:
+        yield Updated(key, old, new)
+
+
+def _key(item: Named) -> Key:
+    return item.metadata.namespace, item.metadata.name
+
+
+def _kept(item: T, keep: Callable[[T], V]) -> Kept[V] | Unread:
+    meta = item.metadata
+    try:
+        return Kept(meta.uid, meta.resource_version, keep(item))
+    except ValueError as error:
+        return Unread(str(error), meta.namespace, meta.name)
+
+
+# -- the loop ---------------------------------------------------------------------------------------------------------
+
+
+class Snapshot(msgspec.Struct, Generic[V], frozen=True):
+    """All objects as they were together at one version; later changes do not touch it."""
+
+    resource_version: str
+    items: Mapping[Key, Kept[V]]
+
+
+class Reflector(Generic[T, V]):
+    """Follows the objects of one kind. `run` it in a TaskGroup; it ends only when cancelled."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        resource: Resource[T],
+        keep: Callable[[T], V],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        seed: int = 0,
+        timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+    ) -> None:
+        self.name = resource.plural
+        self.undecodable = 0  # how often something could not be read, for the metrics
+        self.relists = 0
+        self.failures = 0
+        self._api = api
+        self._clock = clock
+        self._resource = resource
+        self._keep = keep
+        self._where: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
+        self._chance = Random(seed)
+        self._timings = timings
+        self._items: dict[Key, Kept[V]] = {}
+        self._version = ""
+        self._snapshot: Snapshot[V] | None = None
+        self._subscribers: list[Callable[[Change[V]], None]] = []
+        self._synced = asyncio.Event()
+
+    def subscribe(self, subscriber: Callable[[Change[V]], None]) -> None:
+        """Tell it of every change from now on; before `run`, or it misses the first list."""
+        self._subscribers.append(subscriber)
+
+    @property
+    def synced(self) -> bool:
+        """Whether a whole list has ever been taken in."""
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def get(self, key: Key) -> Kept[V] | None:
+        """What is known of one object, as of the last change told."""
+        return self._items.get(key)
+
+    def snapshot(self) -> Snapshot[V]:
+        """Everything, as of the last change told; made only once between two changes."""
+        if self._snapshot is None:
+            self._snapshot = Snapshot(self._version, MappingProxyType(self._items.copy()))
+        return self._snapshot
+
+    async def run(self) -> None:
+        state: State[V] = Listing(initial=True)
+        while True:
+            state = await self._turn(state)
+
+    async def _turn(self, state: State[V]) -> State[V]:
+        match state:
+            case Watching():
+                return await self._watch(state)
+            case Listing():
+                return self._advance(state, await self._list(state))
+            case BackingOff():
+                chosen = self._timings.backoff.seconds(state.failures, self._chance)
+                await self._clock.sleep(max(chosen, min(state.at_least_seconds, self._timings.backoff.cap_seconds)))
+        return self._advance(state, Waited())
+
+    async def _list(self, state: Listing[V]) -> Seen[T]:
+        asking = self._api.list(self._resource, continue_=state.continue_, **self._where)
+        try:
+            return Paged(await within(self._clock, self._timings.page_seconds, asking))
+        except ApiError as error:
+            return Failed(error)
+        except TimeoutError:
+            return Failed(Unavailable("the list was not answered in time"))
+
+    async def _watch(self, state: Watching) -> State[V]:
+        started_at = self._clock.monotonic()
+        now: State[V] = state
+        told = 0
+
+        async def read(heard: Callable[[], None]) -> None:
+            nonlocal now, told
+            seconds = round(self._timings.watch_seconds * (1 + self._chance.random()))
+            events = self._api.watch(
+                self._resource, resource_version=state.resource_version, timeout_seconds=seconds, **self._where
+            )
+            async with AsyncExitStack() as stack:
+                if (close := getattr(events, "aclose", None)) is not None:
+                    stack.push_async_callback(close)
+                async for event in events:
+                    heard()
+                    told += 1
+                    now = self._advance(now, Told(event))
+                    if not isinstance(now, Watching):
+                        return
+                    if told % EVENTS_IN_A_ROW == 0:
+                        await self._clock.sleep(0)
+
+        seen: Seen[T]
+        try:
+            await unless_idle(self._clock, self._timings.idle_seconds, read)
+            seen = Ended(in_vain=not told and self._clock.monotonic() - started_at < self._timings.early_seconds)
+        except ApiError as error:
+            seen = Failed(error)
+        except TimeoutError:
+            log.warning("%s: nothing heard for %s s, watching anew", self.name, self._timings.idle_seconds)
+            seen = Ended(in_vain=True)
+        return self._advance(now, seen) if isinstance(now, Watching) else now
+
+    def _advance(self, state: State[V], seen: Seen[T]) -> State[V]:
+        if isinstance(seen, Failed):
+            self.failures += 1
+            log.warning("%s: %s", self.name, seen.error)
+        changes, then = step(state, seen, self._items, self._keep)
+        if isinstance(then, Watching):
+            self._version = then.resource_version
+            self._snapshot = None
+        for change in changes:
+            self._apply(change)
+        # Only now, so that a subscriber who looks finds the whole list and not the part before its change.
+        for change in changes:
+            for subscriber in self._subscribers:
+                subscriber(change)
+        return then
+
+    def _apply(self, change: Change[V]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                self._items[key] = new
+            case Deleted(key=key):
+                del self._items[key]
+            case Unread():
+                self.undecodable += 1
+                log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
+            case Synced():
+                self.relists += self.synced
+                self._synced.set()
