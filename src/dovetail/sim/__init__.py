@@ -1,0 +1,1 @@
+"""A Kubernetes cluster in memory, on virtual time: the demo, the what-if engine and the test bed for faults."""

@@ -1,0 +1,1 @@
+"""The rest of a Kubernetes cluster in virtual time: scheduler, kubelets, workload controllers and their cluster."""

@@ -1,0 +1,220 @@
+"""A whole cluster to run things in: the server, the time and every actor, from one seed and one instant.
+
+async def scenario(cluster: SimCluster) -> None:
+    await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=3))
+    await cluster.wait_until(lambda: len(cluster.pods(ready=True)) == 3, timeout="1m")
+    await cluster.run_for("24h")
+
+run(scenario, seed=1)
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+import yaml
+
+from dovetail import ports
+from dovetail.ports import AlreadyExists, PatchType, Resource
+from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.daemon_set import DaemonSets
+from dovetail.sim.actors.deployment import Deployments
+from dovetail.sim.actors.garbage import NamespaceGarbage, PodGarbage
+from dovetail.sim.actors.job import Jobs
+from dovetail.sim.actors.kubelet import Kubelets
+from dovetail.sim.actors.node_lifecycle import NodeLifecycle, TaintEviction
+from dovetail.sim.actors.pdb import Disruption
+from dovetail.sim.actors.replica_set import ReplicaSets
+from dovetail.sim.actors.scheduler import Scheduler
+from dovetail.sim.actors.stateful_set import StatefulSets
+from dovetail.sim.actors.wire import (
+    CLAIMS,
+    DAEMONSETS,
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PDBS,
+    PODS,
+    REPLICASETS,
+    STATEFULSETS,
+    VOLUMES,
+    Kind,
+    Raw,
+    node_of,
+    pod_ready,
+)
+from dovetail.sim.api_server import ApiServer
+from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.store import Change
+from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.values.duration import SECOND, parse_duration
+
+R = TypeVar("R")
+
+START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
+_RAW = (PODS, NODES, PDBS, DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CLAIMS, VOLUMES, NAMESPACES)
+_TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS)
+_KINDS: Mapping[tuple[str, str], Kind] = {
+    (kind.api_version, kind.kind): kind for kind in (*_RAW, *(typed.read_as(dict[str, Any]) for typed in _TYPED))
+}
+
+
+def seconds(duration: str) -> float:
+    """A Go duration in seconds."""
+    return parse_duration(duration) / SECOND
+
+
+def documents(manifests: Iterable[Raw | str]) -> list[dict[str, Any]]:
+    """The objects of dicts and YAML texts; a List counts as its items."""
+    found: list[dict[str, Any]] = []
+    for manifest in manifests:
+        parts = yaml.safe_load_all(manifest) if isinstance(manifest, str) else [manifest]
+        for part in parts:
+            if part:
+                found += part["items"] if str(part.get("kind", "")).endswith("List") else [dict(part)]
+    return found
+
+
+def kind_of(manifest: Raw) -> Kind:
+    """The resource of a manifest; kinds that are not known are taken for namespaced ones with a regular plural."""
+    api_version, kind = manifest["apiVersion"], manifest["kind"]
+    known = _KINDS.get((api_version, kind))
+    if known is not None:
+        return known
+    group, _, version = api_version.rpartition("/")
+    return Resource(group, version, f"{kind.lower()}s", kind, dict[str, Any], namespaced=True)
+
+
+class SimCluster:
+    """Server and actors. Used with `async with` on a virtual loop, or through `run`."""
+
+    def __init__(self, clock: VirtualClock, *, seed: int = 0, latency_seconds: float = 0.0) -> None:
+        self.clock = clock
+        self.server = ApiServer(clock, seed=seed, latency_seconds=latency_seconds)
+        self.api = self.server.client("kubectl")
+        world = self.world = World(self.server.client("kube-controller-manager"), clock)
+        kubelet = world.acting_as(self.server.client("kubelet"))
+        self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")))
+        self.kubelets = Kubelets(kubelet)
+        self.node_lifecycle = NodeLifecycle(world)
+        controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, Disruption)
+        janitors = (TaintEviction, PodGarbage, NamespaceGarbage)
+        self.actors: list[Actor] = [
+            self.scheduler,
+            self.kubelets,
+            self.node_lifecycle,
+            *(actor(world) for actor in (*controllers, *janitors)),
+        ]
+        self._group = asyncio.TaskGroup()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self.server.registry.store.observers.append(self._observe)
+
+    async def __aenter__(self) -> "SimCluster":
+        await self._group.__aenter__()
+        self._tasks += self.world.start(self._group)
+        self._tasks += [self._group.create_task(actor.run(), name=type(actor).__name__) for actor in self.actors]
+        await self.world.synced.wait()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if isinstance(error, asyncio.CancelledError):  # perhaps because an actor has failed: the group knows
+            await self._group.__aexit__(kind, error, trace)
+        else:
+            await self._group.__aexit__(None, None, None)  # the scenario's own error is raised as it is
+
+    def _observe(self, _resource: Resource[Any], _change: Change) -> None:
+        self._changed.set()
+
+    # -- manifests ----------------------------------------------------------------------------------------------------
+
+    async def apply(self, *manifests: Raw | str, namespace: str = "default") -> None:
+        """Create the objects, or change those that are there to what the manifests say."""
+        for body in documents(manifests):
+            kind = kind_of(body)
+            where = body["metadata"].get("namespace", namespace) if kind.namespaced else None
+            try:
+                await self.api.create(kind, body, namespace=where)
+            except AlreadyExists:
+                name = body["metadata"]["name"]
+                await self.api.patch(kind, name, body, namespace=where, type_=PatchType.APPLY, force=True)
+
+    # -- reading, without a request -----------------------------------------------------------------------------------
+
+    def objects(self, kind: Resource[Any], *, namespace: str | None = None) -> list[Raw]:
+        """What the server holds, in the order of its lists."""
+        found = self.server.registry.store.collection(kind).sorted()
+        return [stored.body for key, stored in found if namespace in (None, key[0])]
+
+    def object(self, kind: Resource[Any], name: str, *, namespace: str = "default") -> Raw | None:
+        stored = self.server.registry.store.collection(kind).objects.get((namespace if kind.namespaced else "", name))
+        return None if stored is None else stored.body
+
+    def pods(self, *, node: str | None = None, ready: bool | None = None, app: str | None = None) -> list[Raw]:
+        """Pods, of one node, ready or not, of one `app` label, as far as asked."""
+        return [
+            pod
+            for pod in self.objects(PODS)
+            if (node is None or node_of(pod) == node)
+            and (ready is None or pod_ready(pod) == ready)
+            and (app is None or (pod["metadata"].get("labels") or {}).get("app") == app)
+        ]
+
+    @property
+    def trace(self) -> list[str]:
+        """Every write so far, a line each."""
+        return self.server.trace
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    async def run_for(self, duration: str) -> None:
+        """Let virtual time pass."""
+        await self.clock.sleep(seconds(duration))
+
+    async def wait_until(self, predicate: Callable[[], bool], *, timeout: str = "10m") -> None:
+        """Until the predicate, asked after each write, holds. Raises TimeoutError after so much virtual time."""
+        async with asyncio.timeout(seconds(timeout)):
+            while not predicate():
+                self._changed.clear()
+                await self._changed.wait()
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def kill_kubelet(self, node: str) -> None:
+        """The node's pods are left alone, and the node is Unknown once its silence is noticed."""
+        self.kubelets.kill(node)
+        self.node_lifecycle.kubelet_died(node)
+
+    def revive_kubelet(self, node: str) -> None:
+        self.node_lifecycle.kubelet_revived(node)
+        self.kubelets.revive(node)
+
+    def set_node_ready(self, node: str, *, ready: bool) -> None:
+        """Let the kubelet report its node as NotReady, or as Ready again."""
+        self.kubelets.set_ready(node, ready=ready)
+
+
+def run(
+    scenario: Callable[[SimCluster], Coroutine[Any, Any, R]],
+    *,
+    seed: int = 0,
+    start: datetime = START,
+    shuffle: bool = False,
+    latency_seconds: float = 0.0,
+) -> R:
+    """Run the scenario in a fresh cluster to its end. `shuffle`: draw the order of what runs at one instant, too."""
+
+    async def main(clock: VirtualClock) -> list[R]:
+        async with SimCluster(clock, seed=seed, latency_seconds=latency_seconds) as cluster:
+            return [await scenario(cluster)]
+        raise AssertionError("the cluster ended before the scenario")
+
+    result = simulate(main, start=start, seed=seed if shuffle else None)
+    assert result is not None
+    return result[0]

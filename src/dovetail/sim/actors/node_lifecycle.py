@@ -1,0 +1,199 @@
+"""Which taints do a node's conditions call for, and when does a taint drive a pod off its node?"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Effect
+from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.demand import toleration_matches
+from dovetail.sim.actors.kubelet import BY_NODE
+from dovetail.sim.actors.wire import (
+    NODES,
+    PODS,
+    Raw,
+    condition_of,
+    condition_status,
+    deleting,
+    finished,
+    key_of,
+    name_of,
+    node_of,
+    pod_ready,
+    uid_of,
+    with_conditions,
+)
+from dovetail.values.timestamp import format_time
+
+# How long a kubelet may be silent: kube-controller-manager's default since 1.32.
+MONITOR_GRACE_SECONDS = 50.0
+
+_BY_CONDITION = {
+    ("Ready", "False"): NOT_READY_TAINT,
+    ("Ready", "Unknown"): UNREACHABLE_TAINT,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+_OURS = {(key, Effect.NO_SCHEDULE) for key in (*_BY_CONDITION.values(), UNSCHEDULABLE_TAINT)} | {
+    (NOT_READY_TAINT, Effect.NO_EXECUTE),
+    (UNREACHABLE_TAINT, Effect.NO_EXECUTE),
+}
+_SILENT = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+def called_for(node: Raw) -> list[tuple[str, Effect]]:
+    """Key and effect of the taints that the node's conditions and its cordon call for."""
+    wanted: list[tuple[str, Effect]] = []
+    if condition_of(node, "Ready") is None:  # nobody has spoken for it yet
+        wanted.append((NOT_READY_TAINT, Effect.NO_SCHEDULE))
+    for (type_, status), key in _BY_CONDITION.items():
+        if condition_status(node, type_) == status:
+            wanted.append((key, Effect.NO_SCHEDULE))
+            if type_ == "Ready":
+                wanted.append((key, Effect.NO_EXECUTE))
+    if node.get("spec", {}).get("unschedulable"):
+        wanted.append((UNSCHEDULABLE_TAINT, Effect.NO_SCHEDULE))
+    return wanted
+
+
+def taints_after(node: Raw, now: datetime) -> list[dict[str, Any]]:
+    """The node's taints as they should be; those of others are left alone."""
+    wanted = called_for(node)
+    taints = [dict(taint) for taint in node.get("spec", {}).get("taints") or ()]
+    kept = [
+        taint
+        for taint in taints
+        if (taint["key"], taint["effect"]) not in _OURS or (taint["key"], taint["effect"]) in wanted
+    ]
+    have = {(taint["key"], taint["effect"]) for taint in kept}
+    added_at = format_time(now.replace(microsecond=0))
+    added = [
+        {"key": key, "effect": str(effect), "timeAdded": added_at}
+        for key, effect in wanted
+        if (key, effect) not in have
+    ]
+    return kept + added
+
+
+def evicted_at(tolerations: Sequence[Raw], taints: Iterable[Raw], since: datetime) -> datetime | None:
+    """When the NoExecute taints drive the pod off; None: never. The shortest toleration that is used counts."""
+    seconds: list[int] = []
+    for taint in taints:
+        if taint["effect"] != Effect.NO_EXECUTE:
+            continue
+        used = [toleration for toleration in tolerations if toleration_matches(toleration, taint)]
+        if not used:
+            return since
+        seconds += [one["tolerationSeconds"] for one in used if one.get("tolerationSeconds") is not None]
+    return since + timedelta(seconds=max(0, min(seconds))) if seconds else None
+
+
+class NodeLifecycle(Actor):
+    """Turns conditions into taints, and the silence of a kubelet into conditions."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._silent_since: dict[str, datetime] = {}
+        self._nodes, self._pods = world.store(NODES), world.store(PODS)
+        self._pods.index(BY_NODE, node_of)
+        self._nodes.on_change(self._node_changed)
+
+    def kubelet_died(self, node: str) -> None:
+        """A fault: no heartbeat comes any more."""
+        now = self._silent_since.setdefault(node, self.world.now())
+        self.enqueue_at(node, now + timedelta(seconds=MONITOR_GRACE_SECONDS))
+
+    def kubelet_revived(self, node: str) -> None:
+        self._silent_since.pop(node, None)
+
+    def _node_changed(self, _old: Raw | None, new: Raw | None) -> None:
+        if new is not None:
+            self.enqueue(name_of(new))
+
+    async def reconcile(self, key: str) -> None:
+        node = self._nodes.get(key)
+        if node is None:
+            return
+        now = self.world.now()
+        silent = self._silent_since.get(key)
+        lost = silent is not None and now >= silent + timedelta(seconds=MONITOR_GRACE_SECONDS)
+        if lost and condition_status(node, "Ready") != "Unknown":
+            said = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+            changes = [{"type": type_, "status": "Unknown", **said} for type_ in _SILENT]
+            status = {"conditions": with_conditions(node, changes, now)}
+            node = await self.world.patch(NODES, node, {"status": status}, subresource="status")
+        if node is None:
+            return
+        taints = taints_after(node, now)
+        if taints != (node.get("spec", {}).get("taints") or []):
+            await self.world.patch(NODES, node, {"spec": {"taints": taints or None}})
+        if condition_status(node, "Ready") in {"False", "Unknown"}:
+            await self._pods_not_ready(key)
+
+    async def _pods_not_ready(self, node: str) -> None:
+        """Nobody can say that the pods of such a node are ready."""
+        for pod in list(self._pods.under(BY_NODE, node).values()):
+            if pod_ready(pod):
+                change = {"type": "Ready", "status": "False"}
+                status = {"conditions": with_conditions(pod, [change], self.world.now())}
+                await self.world.patch(PODS, pod, {"status": status}, subresource="status")
+
+
+class TaintEviction(Actor):
+    """Deletes pods that do not, or no longer, tolerate a NoExecute taint of their node."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._since: dict[str, datetime] = {}  # by UID of the pod
+        self._nodes, self._pods = world.store(NODES), world.store(PODS)
+        self._pods.index(BY_NODE, node_of)
+        self._nodes.on_change(self._node_changed)
+        self._pods.on_change(self._pod_changed)
+
+    def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
+        if new is not None and _no_execute(new) != ([] if old is None else _no_execute(old)):
+            for key in self._pods.under(BY_NODE, name_of(new)):
+                self.enqueue(key)
+
+    def _pod_changed(self, old: Raw | None, new: Raw | None) -> None:
+        if new is None:
+            assert old is not None
+            self._since.pop(uid_of(old), None)
+            return
+        node = self._nodes.get(node_of(new))
+        if node is not None and (old is None or not node_of(old)) and _no_execute(node):
+            self.enqueue(key_of(new))
+
+    async def reconcile(self, key: str) -> None:
+        pod = self._pods.get(key)
+        node = None if pod is None else self._nodes.get(node_of(pod))
+        if pod is None or node is None or deleting(pod) or finished(pod):
+            return
+        taints, now = _no_execute(node), self.world.now()
+        if not taints:
+            self._since.pop(uid_of(pod), None)
+            return
+        due = evicted_at(pod["spec"].get("tolerations") or (), taints, self._since.setdefault(uid_of(pod), now))
+        if due is None:
+            self._since.pop(uid_of(pod), None)
+        elif due > now:
+            self.enqueue_at(key, due)
+        else:
+            await self._evict(pod, now)
+
+    async def _evict(self, pod: Raw, now: datetime) -> None:
+        change = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+        }
+        status = {"conditions": with_conditions(pod, [change], now)}
+        if await self.world.patch(PODS, pod, {"status": status}, subresource="status") is not None:
+            await self.world.delete(PODS, pod)
+
+
+def _no_execute(node: Raw) -> list[Raw]:
+    return [taint for taint in node.get("spec", {}).get("taints") or () if taint["effect"] == Effect.NO_EXECUTE]

@@ -1,0 +1,207 @@
+"""Which pod of a StatefulSet is made, replaced or removed next?"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from dovetail.sim.actors.actor import World
+from dovetail.sim.actors.wire import (
+    CLAIMS,
+    PODS,
+    STATEFULSETS,
+    Raw,
+    deleting,
+    finished,
+    labels_of,
+    name_of,
+    namespace_of,
+    pod_ready,
+    short_hash,
+    status_of,
+    uid_of,
+)
+from dovetail.sim.actors.workload import (
+    WorkloadActor,
+    count,
+    is_available,
+    or_none,
+    pod_from_template,
+    running_and_ready,
+)
+
+REVISION_LABEL = "controller-revision-hash"
+
+
+class Do(StrEnum):
+    CREATE = "create"
+    DELETE = "delete"
+
+
+class Step(NamedTuple):
+    do: Do
+    ordinal: int
+
+
+class Wanted(NamedTuple):
+    """What a StatefulSet's spec asks for."""
+
+    replicas: int
+    start: int
+    ordered: bool
+    rolling: bool
+    partition: int
+    min_ready_seconds: int
+
+    @property
+    def ordinals(self) -> range:
+        return range(self.start, self.start + self.replicas)
+
+
+def wanted(spec: Raw) -> Wanted:
+    update = spec.get("updateStrategy") or {}
+    replicas = spec.get("replicas")
+    return Wanted(
+        replicas=1 if replicas is None else replicas,
+        start=(spec.get("ordinals") or {}).get("start", 0),
+        ordered=spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady",
+        rolling=update.get("type", "RollingUpdate") == "RollingUpdate",
+        partition=(update.get("rollingUpdate") or {}).get("partition", 0),
+        min_ready_seconds=spec.get("minReadySeconds", 0),
+    )
+
+
+def next_steps(want: Wanted, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[Step]:
+    """What can be done now. `pods` by ordinal; a pod in the way of progress ends the list."""
+    steps: list[Step] = []
+    for ordinal in want.ordinals:
+        pod = pods.get(ordinal)
+        if pod is None:
+            steps.append(Step(Do.CREATE, ordinal))
+        elif finished(pod):
+            return steps if deleting(pod) else [*steps, Step(Do.DELETE, ordinal)]
+        healthy = pod is not None and not deleting(pod) and _healthy(pod, want, now)
+        if want.ordered and not healthy:
+            return steps
+    condemned = sorted((ordinal for ordinal in pods if ordinal not in want.ordinals), reverse=True)
+    unhealthy = [o for o in sorted(pods) if not running_and_ready(pods[o]) or deleting(pods[o])]
+    for ordinal in condemned:
+        pod = pods[ordinal]
+        if deleting(pod):
+            if want.ordered:
+                return steps
+        elif not want.ordered:
+            steps.append(Step(Do.DELETE, ordinal))
+        elif _healthy(pod, want, now) or unhealthy[:1] == [ordinal]:
+            return [*steps, Step(Do.DELETE, ordinal)]
+        else:
+            return steps
+    return [*steps, *_update(want, pods, revision, now)] if want.rolling else steps
+
+
+def _healthy(pod: Raw, want: Wanted, now: datetime) -> bool:
+    return running_and_ready(pod) and is_available(pod, want.min_ready_seconds, now)
+
+
+def _update(want: Wanted, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[Step]:
+    """From the highest ordinal down, one at a time."""
+    for ordinal in reversed(want.ordinals):
+        pod = pods.get(ordinal)
+        if ordinal < want.partition:
+            return []
+        if pod is None:
+            return []
+        if labels_of(pod).get(REVISION_LABEL) != revision and not deleting(pod):
+            return [Step(Do.DELETE, ordinal)]
+        if deleting(pod) or not _healthy(pod, want, now):
+            return []
+    return []
+
+
+class StatefulSets(WorkloadActor):
+    """The StatefulSet controller."""
+
+    kind = STATEFULSETS
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.store(CLAIMS)
+        # Templates of earlier revisions, for pods below the partition; the real one keeps ControllerRevisions.
+        self._templates: dict[tuple[str, str], Raw] = {}
+
+    async def sync(self, obj: Raw) -> None:
+        update = f"{name_of(obj)}-{short_hash(obj['spec']['template'])}"
+        self._templates[uid_of(obj), update] = obj["spec"]["template"]
+        want = wanted(obj["spec"])
+        if not deleting(obj):
+            pods = self._by_ordinal(obj)
+            for step in next_steps(want, pods, update, self.world.now()):
+                if step.do is Do.DELETE:
+                    await self.world.delete(PODS, pods[step.ordinal])
+                else:
+                    await self._create(obj, step.ordinal, self._revision(obj, want, step.ordinal, update))
+        await self._write(obj, want, update)
+
+    def adopts(self, owner: Raw, pod: Raw) -> bool:
+        ordinal = name_of(pod).removeprefix(f"{name_of(owner)}-")
+        return ordinal.isdigit() and super().adopts(owner, pod)
+
+    def _by_ordinal(self, obj: Raw) -> dict[int, Raw]:
+        prefix = f"{name_of(obj)}-"
+        found = {name_of(pod).removeprefix(prefix): pod for pod in self.pods_of(obj)}
+        return {int(ordinal): pod for ordinal, pod in found.items() if ordinal.isdigit()}
+
+    def _revision(self, obj: Raw, want: Wanted, ordinal: int, update: str) -> str:
+        """Below the partition pods stay as they were, as long as the old template is known."""
+        current = status_of(obj).get("currentRevision") or update
+        keeps = want.rolling and ordinal < want.partition
+        return current if keeps and (uid_of(obj), current) in self._templates else update
+
+    async def _create(self, obj: Raw, ordinal: int, revision: str) -> None:
+        name, spec = f"{name_of(obj)}-{ordinal}", obj["spec"]
+        labels = {
+            REVISION_LABEL: revision,
+            "statefulset.kubernetes.io/pod-name": name,
+            "apps.kubernetes.io/pod-index": str(ordinal),
+        }
+        pod = pod_from_template(STATEFULSETS, obj, self._templates[uid_of(obj), revision], name=name, labels=labels)
+        pod["spec"]["hostname"] = name
+        if spec.get("serviceName"):
+            pod["spec"]["subdomain"] = spec["serviceName"]
+        claims = spec.get("volumeClaimTemplates") or ()
+        await self._claim(obj, name, claims)
+        own = {template["metadata"]["name"] for template in claims}
+        volumes = [volume for volume in pod["spec"].get("volumes") or () if volume["name"] not in own]
+        volumes += [{"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}} for claim in sorted(own)]
+        if volumes:
+            pod["spec"]["volumes"] = volumes
+        await self.world.create(PODS, pod)
+
+    async def _claim(self, obj: Raw, name: str, templates: Sequence[Raw]) -> None:
+        labels = obj["spec"]["selector"].get("matchLabels") or {}
+        for template in templates:
+            meta = {"name": f"{template['metadata']['name']}-{name}", "namespace": namespace_of(obj), "labels": labels}
+            body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": template["spec"]}
+            await self.world.create(CLAIMS, body)
+
+    async def _write(self, obj: Raw, want: Wanted, update: str) -> None:
+        pods = [pod for pod in self.pods_of(obj) if not finished(pod)]
+        counts = count(pods, min_ready_seconds=want.min_ready_seconds, now=self.world.now())
+        current = status_of(obj).get("currentRevision") or update
+        live = [labels_of(pod).get(REVISION_LABEL) for pod in pods if not deleting(pod)]
+        updated = live.count(update)
+        ready = sum(running_and_ready(pod) for pod in pods)
+        if updated == len(live) == want.replicas and all(map(pod_ready, pods)):
+            current = update
+        status: dict[str, Any] = {
+            "observedGeneration": obj["metadata"].get("generation", 1),
+            "replicas": len(pods),
+            "readyReplicas": or_none(ready),
+            "availableReplicas": counts.available,
+            "currentReplicas": or_none(live.count(current)),
+            "updatedReplicas": or_none(updated),
+            "currentRevision": current,
+            "updateRevision": update,
+            "collisionCount": 0,
+        }
+        await self.write_status(obj, status, recheck_at=counts.recheck_at)

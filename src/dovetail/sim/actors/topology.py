@@ -1,0 +1,163 @@
+"""Can a pod run on a node, looking at the pods around it: spread, affinity, anti-affinity and its symmetric rule?"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from dovetail.api.names import Effect
+from dovetail.sim.actors.demand import Demand, Labels, Neighbours, Spread, untolerated
+from dovetail.sim.actors.fit import FITS, Fit, NodeView, wants
+
+SPREAD = "node(s) didn't match pod topology spread constraints"
+SPREAD_LABEL = f"{SPREAD} (missing required label)"
+EXISTING_ANTI = "node(s) didn't satisfy existing pods anti-affinity rules"
+AFFINITY = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+
+Nodes = Mapping[str, NodeView]
+K = TypeVar("K")
+
+
+class Crowd:
+    """Where the pods are, by what they look like: few kinds of pods, many pods."""
+
+    def __init__(self) -> None:
+        # Pods of one namespace and label set, on each node; those on their way out apart.
+        self._groups: dict[tuple[str, tuple[tuple[str, str], ...], bool], dict[str, int]] = {}
+        # Pods that keep others away, on each node.
+        self._keeping_away: dict[Demand, dict[str, int]] = {}
+
+    def add(self, demand: Demand, node: str, *, leaving: bool, count: int = 1) -> None:
+        """One pod more on the node, or with -1 one less."""
+        key = (demand.namespace, tuple(sorted(demand.labels.items())), leaving)
+        _count(self._groups, key, node, count)
+        if demand.anti_affinity:
+            _count(self._keeping_away, demand, node, count)
+
+    def count(self, selects: Callable[[str, Labels], bool], *, leaving_too: bool) -> dict[str, int]:
+        """How many pods that are selected run on each node."""
+        total: dict[str, int] = {}
+        for (namespace, labels, leaving), nodes in self._groups.items():
+            if (leaving_too or not leaving) and selects(namespace, dict(labels)):
+                for node, count in nodes.items():
+                    total[node] = total.get(node, 0) + count
+        return total
+
+    def alike(self, demand: Demand) -> Mapping[str, int]:
+        """How many pods of the same namespace and labels run on each node."""
+        return self._groups.get((demand.namespace, tuple(sorted(demand.labels.items())), False), {})
+
+    def kept_away_from(self, demand: Demand, nodes: Nodes) -> set[tuple[str, str]]:
+        """The domains (key, value) in which some pod does not want this one."""
+        return {
+            (term.key, nodes[node].labels[term.key])
+            for other, places in self._keeping_away.items()
+            for term in other.anti_affinity
+            if term.select(demand.namespace, demand.labels)
+            for node in places
+            if node in nodes and term.key in nodes[node].labels
+        }
+
+
+def _count(table: dict[K, dict[str, int]], key: K, node: str, by: int) -> None:
+    places = table.setdefault(key, {})
+    places[node] = places.get(node, 0) + by
+    if not places[node]:
+        del places[node]
+        if not places:
+            del table[key]
+
+
+class Surroundings:
+    """The answers for one demand at one moment; built once, asked for each node."""
+
+    def __init__(self, demand: Demand, nodes: Nodes, crowd: Crowd) -> None:
+        self._demand = demand
+        hard = [spread for spread in demand.spreads if spread.hard]
+        self._spreads = [(spread, *_domains(demand, spread, hard, nodes, crowd)) for spread in hard]
+        self._away = crowd.kept_away_from(demand, nodes)
+        self._anti = [(term.key, _near((term,), term.key, nodes, crowd)) for term in demand.anti_affinity]
+        self._with = [(term.key, _near(demand.affinity, term.key, nodes, crowd)) for term in demand.affinity]
+        # The first of a group that wants to be together has nobody to join.
+        self._first = not any(near for _, near in self._with) and all(
+            term.select(demand.namespace, demand.labels) for term in demand.affinity
+        )
+
+    @property
+    def matter(self) -> bool:
+        """Whether any node could say no."""
+        return bool(self._spreads or self._away or self._anti or self._with)
+
+    def fit(self, node: NodeView) -> Fit:
+        for spread, counts, least in self._spreads:
+            domain = node.labels.get(spread.key)
+            if domain is None:
+                return Fit((SPREAD_LABEL,), final=True)
+            own = spread.selector is not None and spread.selector.matches(self._demand.labels)
+            if counts.get(domain, 0) + own - least > spread.max_skew:
+                return Fit((SPREAD,))
+        if not self._joins(node):
+            return Fit((AFFINITY,), final=True)
+        if any(node.labels.get(key) in near for key, near in self._anti):
+            return Fit((ANTI_AFFINITY,))
+        if self._away and any((key, value) in self._away for key, value in node.labels.items()):
+            return Fit((EXISTING_ANTI,))
+        return FITS
+
+    def _joins(self, node: NodeView) -> bool:
+        if any(key not in node.labels for key, _ in self._with):
+            return False
+        return self._first or all(node.labels[key] in near for key, near in self._with)
+
+
+def _domains(
+    demand: Demand, spread: Spread, hard: Iterable[Spread], nodes: Nodes, crowd: Crowd
+) -> tuple[dict[str, int], int]:
+    """How many matching pods each domain has, and how many the emptiest one counts as having."""
+    keys = [other.key for other in hard] or [spread.key]
+    selector = spread.selector
+    placed = (
+        {}
+        if selector is None
+        else crowd.count(
+            lambda namespace, labels: namespace == demand.namespace and selector.matches(labels), leaving_too=False
+        )
+    )
+    counts: dict[str, int] = {}
+    for node in nodes.values():
+        if all(key in node.labels for key in keys) and _counts(demand, spread, node):
+            domain = node.labels[spread.key]
+            counts[domain] = counts.get(domain, 0) + placed.get(node.name, 0)
+    least = 0 if len(counts) < spread.min_domains else min(counts.values(), default=0)
+    return counts, least
+
+
+def _counts(demand: Demand, spread: Spread, node: NodeView) -> bool:
+    if spread.honor_affinity and not wants(demand, node):
+        return False
+    if not spread.honor_taints:
+        return True
+    return untolerated(demand.tolerations, node.taints, Effect.NO_SCHEDULE, Effect.NO_EXECUTE) is None
+
+
+def _near(terms: Iterable[Neighbours], key: str, nodes: Nodes, crowd: Crowd) -> set[str]:
+    """The domains of the key that have a pod which all the terms select."""
+    wanted = tuple(terms)
+    placed = crowd.count(
+        lambda namespace, labels: all(term.select(namespace, labels) for term in wanted), leaving_too=True
+    )
+    return {nodes[node].labels[key] for node in placed if node in nodes and key in nodes[node].labels}
+
+
+def soft_counts(demand: Demand, spread: Spread, nodes: Nodes, crowd: Crowd) -> dict[str, int]:
+    """Matching pods by domain, for a constraint that only prefers."""
+    return _domains(demand, spread, (), nodes, crowd)[0]
+
+
+def near_counts(term: Neighbours, nodes: Nodes, crowd: Crowd) -> dict[str, int]:
+    """Pods that the preferred term selects, by domain."""
+    counts: dict[str, int] = {}
+    for node, count in crowd.count(term.select, leaving_too=True).items():
+        domain = nodes[node].labels.get(term.key) if node in nodes else None
+        if domain is not None:
+            counts[domain] = counts.get(domain, 0) + count
+    return counts

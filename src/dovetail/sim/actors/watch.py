@@ -1,0 +1,143 @@
+"""What is in the cluster now, and what changed? One shared cache for each kind, kept by list and watch.
+
+All actors read from the same caches. An actor's own writes enter the cache with the server's answer, before the watch
+tells of them, so that an actor never decides on a state older than its last write.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dovetail.ports import ApiError, Clock, EventType, Gone, KubeApi
+from dovetail.sim.actors.wire import Kind, Raw, key_of, uid_of
+
+Handler = Callable[[Raw | None, Raw | None], None]
+
+_WATCH_SECONDS = 3600
+_RETRY_SECONDS = 1.0
+_NOTHING: Mapping[str, Raw] = {}
+
+
+class Store:
+    """The objects of one kind by key, with indexes, and handlers that are told of each change in order."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, Raw] = {}
+        self._handlers: list[Handler] = []
+        self._indexes: dict[str, tuple[Callable[[Raw], str], dict[str, dict[str, Raw]]]] = {}
+        self._seen_version = 0
+        self._buried: set[str] = set()  # UIDs known to be gone before the watch has said so
+
+    def on_change(self, handler: Handler) -> None:
+        """Call the handler with (old, new) of each change; None stands for not there."""
+        self._handlers.append(handler)
+
+    def index(self, name: str, by: Callable[[Raw], str]) -> None:
+        """Keep the objects by the value of a function too; an empty value is left out."""
+        if name not in self._indexes:
+            assert not self.items, "an index is declared before the store is filled"
+            self._indexes[name] = (by, {})
+
+    def under(self, name: str, value: str) -> Mapping[str, Raw]:
+        """The objects for which the index's function has the value, by key, in order of arrival."""
+        return self._indexes[name][1].get(value, _NOTHING)
+
+    def get(self, key: str) -> Raw | None:
+        return self.items.get(key)
+
+    def observe(self, obj: Raw) -> None:
+        """Take over the object, unless it is older than what is known."""
+        key, version = key_of(obj), _version(obj)
+        old = self.items.get(key)
+        # Without an old one, a version that the watch has passed is that of an object since deleted.
+        if version <= (self._seen_version if old is None else _version(old)):
+            return
+        self._put(key, old, obj)
+
+    def observe_watched(self, obj: Raw) -> None:
+        """As `observe`, for what the watch tells: its versions only go up."""
+        key, version = key_of(obj), _version(obj)
+        self._seen_version = max(self._seen_version, version)
+        if uid_of(obj) in self._buried:
+            return
+        old = self.items.get(key)
+        if old is None or version > _version(old):
+            self._put(key, old, obj)
+
+    def bury(self, obj: Raw) -> None:
+        """Take out an object that a delete has removed at once; what the watch still tells of it is old."""
+        key, uid = key_of(obj), uid_of(obj)
+        old = self.items.get(key)
+        if old is not None and uid_of(old) == uid:
+            self._buried.add(uid)
+            self._put(key, old, None)
+
+    def forget(self, obj: Raw, version: int) -> None:
+        """The watch says that the object is gone as of the version."""
+        key = key_of(obj)
+        self._seen_version = max(self._seen_version, version)
+        self._buried.discard(uid_of(obj))
+        old = self.items.get(key)
+        if old is not None and _version(old) <= version:
+            self._put(key, old, None)
+
+    def replace(self, objects: list[dict[str, Any]], version: int) -> None:
+        """What a fresh list says: nothing else is there."""
+        listed = {key_of(obj) for obj in objects}
+        for obj in [obj for key, obj in self.items.items() if key not in listed]:
+            self.forget(obj, version)
+        self._buried.clear()
+        for obj in objects:
+            self.observe_watched(obj)
+        self._seen_version = max(self._seen_version, version)
+
+    def _put(self, key: str, old: Raw | None, new: Raw | None) -> None:
+        for by, index in self._indexes.values():
+            before, after = "" if old is None else by(old), "" if new is None else by(new)
+            if before and before != after:
+                del index[before][key]
+                if not index[before]:
+                    del index[before]
+            if after and new is not None:
+                index.setdefault(after, {})[key] = new
+        if new is None:
+            del self.items[key]
+        else:
+            self.items[key] = new
+        for handler in self._handlers:
+            handler(old, new)
+
+
+def _version(obj: Raw) -> int:
+    return int(obj["metadata"]["resourceVersion"])
+
+
+async def follow(api: KubeApi, clock: Clock, kind: Kind, store: Store, on_synced: Callable[[], None]) -> None:
+    """Keep the store like the server, for ever. A dropped watch is resumed, a version too old listed anew."""
+    version = ""
+    while True:
+        try:
+            if not version:
+                version = await _list(api, kind, store)
+                on_synced()
+            async for event in api.watch(kind, resource_version=version, timeout_seconds=_WATCH_SECONDS):
+                version = event.resource_version
+                if event.object is None:
+                    continue
+                if event.type is EventType.DELETED:
+                    store.forget(event.object, int(version))
+                else:
+                    store.observe_watched(event.object)
+        except Gone:
+            version = ""
+        except ApiError:
+            await clock.sleep(_RETRY_SECONDS)
+
+
+async def _list(api: KubeApi, kind: Kind, store: Store) -> str:
+    page = await api.list(kind)
+    items = list(page.items)
+    while page.continue_:
+        page = await api.list(kind, continue_=page.continue_)
+        items += page.items
+    store.replace(items, int(page.resource_version))
+    return page.resource_version

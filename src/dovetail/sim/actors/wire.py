@@ -1,0 +1,198 @@
+"""What do raw Kubernetes objects say? The kinds that the actors handle, and how the common fields are read and written.
+
+Actors read whole objects as plain mappings, because they copy templates and write statuses that no typed struct
+holds. What comes from a store is shared between all actors: it is never changed in place.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dovetail import ports
+from dovetail.ports import Resource
+from dovetail.values.duration import SECOND, DurationError, parse_duration
+from dovetail.values.selector import Selector, SelectorError, make_selector
+from dovetail.values.timestamp import format_time, parse_time
+
+Raw = Mapping[str, Any]
+Kind = Resource[dict[str, Any]]
+
+PODS: Kind = ports.PODS.read_as(dict[str, Any])
+NODES: Kind = ports.NODES.read_as(dict[str, Any])
+PDBS: Kind = ports.PDBS.read_as(dict[str, Any])
+DEPLOYMENTS: Kind = Resource("apps", "v1", "deployments", "Deployment", dict[str, Any], namespaced=True)
+REPLICASETS: Kind = Resource("apps", "v1", "replicasets", "ReplicaSet", dict[str, Any], namespaced=True)
+STATEFULSETS: Kind = Resource("apps", "v1", "statefulsets", "StatefulSet", dict[str, Any], namespaced=True)
+DAEMONSETS: Kind = Resource("apps", "v1", "daemonsets", "DaemonSet", dict[str, Any], namespaced=True)
+JOBS: Kind = Resource("batch", "v1", "jobs", "Job", dict[str, Any], namespaced=True)
+CLAIMS: Kind = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict[str, Any], namespaced=True)
+VOLUMES: Kind = Resource("", "v1", "persistentvolumes", "PersistentVolume", dict[str, Any])
+
+# How a workload tells the simulated kubelet what its processes do; durations are Go's, such as 90s.
+START_DELAY = "dovetail.dev/start-delay"  # from binding to Running and Ready
+READY = "dovetail.dev/ready"  # "false": runs, but is not ready
+SHUTDOWN = "dovetail.dev/shutdown"  # from the signal to the end of the process
+RUN_FOR = "dovetail.dev/run-for"  # ends by itself after this time
+EXIT_CODE = "dovetail.dev/exit-code"  # with which it ends by itself
+READY_DELAY = "dovetail.dev/ready-delay"  # on Nodes: from creation to Ready
+NOT_READY = "dovetail.dev/not-ready"  # label on Nodes: "true" makes the kubelet report NotReady
+KUBELET = "dovetail.dev/kubelet"  # on Nodes: "none" leaves the Node to somebody else
+
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"  # Kubernetes' alphabet for names: no vowels, nothing easily mistaken
+
+
+def key_of(obj: Raw) -> str:
+    """`namespace/name`, or the name of a cluster-wide object."""
+    meta = obj["metadata"]
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta['name']}" if namespace else str(meta["name"])
+
+
+def name_of(obj: Raw) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def namespace_of(obj: Raw) -> str:
+    return str(obj["metadata"].get("namespace", ""))
+
+
+def uid_of(obj: Raw) -> str:
+    return str(obj["metadata"]["uid"])
+
+
+def labels_of(obj: Raw) -> Mapping[str, str]:
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations_of(obj: Raw) -> Mapping[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def status_of(obj: Raw) -> Raw:
+    return obj.get("status") or {}
+
+
+def deleting(obj: Raw) -> bool:
+    return obj["metadata"].get("deletionTimestamp") is not None
+
+
+def created_at(obj: Raw) -> datetime:
+    return parse_time(obj["metadata"]["creationTimestamp"])
+
+
+def oldest_first(obj: Raw) -> tuple[str, str]:
+    """A sort key: creation, then name. Creation times have one form, so their text sorts as they do."""
+    meta = obj["metadata"]
+    return (str(meta.get("creationTimestamp", "")), str(meta["name"]))
+
+
+def controller_of(obj: Raw) -> Raw | None:
+    """The owner reference of the controller, if there is one."""
+    references: Sequence[Raw] = obj["metadata"].get("ownerReferences") or ()
+    for reference in references:
+        if reference.get("controller"):
+            return reference
+    return None
+
+
+def controller_uid(obj: Raw) -> str:
+    reference = controller_of(obj)
+    return "" if reference is None else str(reference["uid"])
+
+
+def owner_reference(kind: Kind, owner: Raw) -> dict[str, Any]:
+    """The reference that makes the owner the object's controller."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def phase_of(pod: Raw) -> str:
+    return str(status_of(pod).get("phase", "Pending"))
+
+
+def finished(pod: Raw) -> bool:
+    return phase_of(pod) in {"Succeeded", "Failed"}
+
+
+def active(pod: Raw) -> bool:
+    """Neither finished nor on its way out."""
+    return not finished(pod) and not deleting(pod)
+
+
+def node_of(pod: Raw) -> str:
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def condition_of(obj: Raw, type_: str) -> Raw | None:
+    conditions: Sequence[Raw] = status_of(obj).get("conditions") or ()
+    for condition in conditions:
+        if condition["type"] == type_:
+            return condition
+    return None
+
+
+def condition_status(obj: Raw, type_: str) -> str | None:
+    condition = condition_of(obj, type_)
+    return None if condition is None else str(condition.get("status"))
+
+
+def pod_ready(pod: Raw) -> bool:
+    return condition_status(pod, "Ready") == "True"
+
+
+def available_at(pod: Raw, min_ready_seconds: int) -> datetime | None:
+    """From when on the pod counts as available if it stays as it is; None if it is not ready."""
+    condition = condition_of(pod, "Ready")
+    if condition is None or condition.get("status") != "True":
+        return None
+    since = parse_time(condition["lastTransitionTime"])
+    return datetime.fromtimestamp(since.timestamp() + min_ready_seconds, since.tzinfo)
+
+
+def with_conditions(obj: Raw, changes: Iterable[Raw], now: datetime) -> list[dict[str, Any]]:
+    """The object's conditions with these set; a transition time moves only with the status."""
+    conditions = [dict(condition) for condition in status_of(obj).get("conditions") or ()]
+    for change in changes:
+        old = next((condition for condition in conditions if condition["type"] == change["type"]), None)
+        if old is None:
+            conditions.append({**change, "lastTransitionTime": format_time(now.replace(microsecond=0))})
+        else:
+            if old.get("status") != change["status"]:
+                old["lastTransitionTime"] = format_time(now.replace(microsecond=0))
+            old.update(change)
+    return conditions
+
+
+def selector_of(raw: Raw | None) -> Selector | None:
+    """A label selector; None if it is missing or malformed, which matches nothing."""
+    if raw is None:
+        return None
+    entries = raw.get("matchExpressions") or ()
+    try:
+        return make_selector(
+            raw.get("matchLabels"), [(entry["key"], entry["operator"], entry.get("values") or ()) for entry in entries]
+        )
+    except SelectorError:
+        return None
+
+
+def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
+    """The duration under the annotation; the default if there is none that can be read."""
+    try:
+        return parse_duration(annotations[key]) / SECOND
+    except (KeyError, DurationError):
+        return default
+
+
+def short_hash(value: object) -> str:
+    """A short name for a value, the same in every run, in the alphabet of Kubernetes' own hashes."""
+    digest = zlib.crc32(json.dumps(value, sort_keys=True).encode())
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(digest))

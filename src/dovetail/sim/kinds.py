@@ -1,0 +1,142 @@
+"""What does the API server know of each kind: subresources, generations, merge keys, and which fields can be selected?
+
+Kinds that are not in the table are taken for custom resources with a status subresource.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.schema import Schema, crd_schema
+from dovetail.ports import Resource
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", dict[str, Any])
+# A pod is bound to a node by creating one of these with the pod's name and `target.name` (v1 serves this still).
+BINDINGS = Resource("", "v1", "bindings", "Binding", dict[str, Any], namespaced=True)
+
+_COMMON_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
+_POD_FIELDS = frozenset(
+    {
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    }
+)
+_EVENT_FIELDS = frozenset(
+    {
+        "reason",
+        "type",
+        "reportingController",
+        "regarding.kind",
+        "regarding.namespace",
+        "regarding.name",
+        "regarding.uid",
+    }
+)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """The behaviour of one kind."""
+
+    custom: bool = False
+    schema: Schema | None = None
+    has_status: bool = False  # a status subresource
+    creates_status: bool = False  # a status in the body of a create stays, as a kubelet registers its Node
+    has_generation: bool = False
+    has_scale: bool = False
+    replicas_status: str = "replicas"  # the status field that the scale subresource shows
+    orphans: bool = False  # deleting without a propagation policy leaves the dependents (batch/v1 Jobs)
+    micro_times: tuple[tuple[str, ...], ...] = ()  # fields that must have six digits of a second
+    selectable: frozenset[str] = _COMMON_FIELDS
+
+
+_STATUS = Kind(has_status=True)
+_WORKLOAD = Kind(has_status=True, has_generation=True)
+_SCALED = Kind(has_status=True, has_generation=True, has_scale=True)
+_PLAIN = Kind()
+
+_BUILT_IN: Mapping[tuple[str, str], Kind] = {
+    ("", "pods"): Kind(has_status=True, has_generation=True, selectable=_COMMON_FIELDS | _POD_FIELDS),
+    ("", "nodes"): Kind(
+        has_status=True, creates_status=True, selectable=frozenset({"metadata.name", "spec.unschedulable"})
+    ),
+    ("", "namespaces"): Kind(has_status=True, selectable=frozenset({"metadata.name", "status.phase"})),
+    ("", "persistentvolumeclaims"): _STATUS,
+    ("", "persistentvolumes"): _STATUS,
+    ("", "services"): _STATUS,
+    ("", "configmaps"): _PLAIN,
+    ("", "secrets"): _PLAIN,
+    ("", "serviceaccounts"): _PLAIN,
+    ("", "events"): _PLAIN,
+    ("events.k8s.io", "events"): Kind(micro_times=(("eventTime",),), selectable=_COMMON_FIELDS | _EVENT_FIELDS),
+    ("coordination.k8s.io", "leases"): Kind(micro_times=(("spec", "acquireTime"), ("spec", "renewTime"))),
+    ("policy", "poddisruptionbudgets"): _WORKLOAD,
+    ("apps", "deployments"): _SCALED,
+    ("apps", "replicasets"): _SCALED,
+    ("apps", "statefulsets"): _SCALED,
+    ("apps", "daemonsets"): _WORKLOAD,
+    ("batch", "jobs"): Kind(has_status=True, has_generation=True, orphans=True),
+    ("batch", "cronjobs"): _WORKLOAD,
+    ("storage.k8s.io", "storageclasses"): _PLAIN,
+    ("storage.k8s.io", "csinodes"): _PLAIN,
+    ("storage.k8s.io", "volumeattachments"): _STATUS,
+    ("scheduling.k8s.io", "priorityclasses"): _PLAIN,
+}
+
+
+def kind_of(resource: Resource[Any]) -> Kind:
+    """What is known of the kind."""
+    return _kind(resource.group, resource.plural, resource.kind)
+
+
+@lru_cache(maxsize=256)
+def _kind(group: str, plural: str, kind: str) -> Kind:
+    known = _BUILT_IN.get((group, plural))
+    if known is not None:
+        return known
+    ours = group in (names.GROUP, names.KWOK_GROUP)
+    pool = ours and kind == names.NODEPOOL_KIND
+    return Kind(
+        custom=True,
+        schema=crd_schema(kind) if ours else None,
+        has_status=True,
+        has_generation=True,
+        has_scale=pool,
+        replicas_status="nodes" if pool else "replicas",
+    )
+
+
+# Lists that a strategic merge patch merges by this key, wherever they occur in a built-in kind; "" is a set of strings.
+# All others are replaced as a whole: `taints` and `tolerations` have no patch strategy.
+MERGE_KEYS: Mapping[str, str] = {
+    "finalizers": "",
+    "podCIDRs": "",
+    "ownerReferences": "uid",
+    "conditions": "type",
+    "addresses": "type",
+    "containers": "name",
+    "initContainers": "name",
+    "ephemeralContainers": "name",
+    "volumes": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "schedulingGates": "name",
+    "resourceClaims": "name",
+    "volumeMounts": "mountPath",
+    "volumeDevices": "devicePath",
+    "hostAliases": "ip",
+    "podIPs": "ip",
+    "hostIPs": "ip",
+    "topologySpreadConstraints": "topologyKey",
+}
+# `ports` is merged by another key in a Service than in a container.
+SERVICE_MERGE_KEYS: Mapping[str, str] = {**MERGE_KEYS, "ports": "port"}
+POD_MERGE_KEYS: Mapping[str, str] = {**MERGE_KEYS, "ports": "containerPort"}

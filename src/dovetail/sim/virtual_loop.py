@@ -1,0 +1,374 @@
+"""An event loop on virtual time: a day passes in no time, and the same seed gives the same run.
+
+Time stands still while anything can run, and jumps to the next timer when nothing can. Without a seed callbacks run in
+the order they became runnable, as asyncio has it; with one the order is drawn from it, so that races show.
+"""
+
+import asyncio
+import heapq
+import random
+import sys
+from asyncio import AbstractEventLoop, Future, Handle, Task, TimerHandle
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, Unpack
+
+from dovetail.ports import Clock, Compute
+
+R = TypeVar("R")
+P = ParamSpec("P")
+Args = TypeVarTuple("Args")
+
+MAX_IDLE_STEPS = 1_000_000
+_LIVELOCK_SAMPLE = 10_000
+_REPORTED_TASKS = 50
+
+
+class SimulationError(Exception):
+    """The simulated program is stuck, or a part of it failed unnoticed."""
+
+
+class Deadlock(SimulationError):
+    """Nothing can run, no timer is set, and the main task is not done."""
+
+
+class Livelock(SimulationError):
+    """Tasks run on and on without time passing."""
+
+
+class UnhandledErrors(SimulationError):
+    """Tasks or callbacks failed, and nobody looked."""
+
+    def __init__(self, message: str, errors: list[BaseException]) -> None:
+        super().__init__(message)
+        self.errors = errors
+
+
+class VirtualLoop(AbstractEventLoop):
+    """See the module. No threads, no sockets, no signals, no subprocesses: whatever needs them is refused."""
+
+    def __init__(self, *, start: datetime, seed: int | None = None, max_idle_steps: int = MAX_IDLE_STEPS) -> None:
+        assert start.tzinfo is not None, "a start without a zone would be a guess"
+        self.start = start
+        self._random = None if seed is None else random.Random(seed)
+        self._max_idle_steps = max_idle_steps
+        self._time = 0.0
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[float, int, TimerHandle]] = []
+        self._timer_number = 0
+        self._cancelled_timers = 0
+        self._idle_steps = 0
+        self._task_number = 0
+        # In the order of creation, and held until somebody could have looked at the result.
+        self._tasks: dict[Task[Any], None] = {}
+        self._errors: list[BaseException] = []
+        self._closed = False
+        self._running = False
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run_until(self, main: Coroutine[Any, Any, R] | Future[R], *, until: datetime | None = None) -> R | None:
+        """The result of `main`, or None if it is not done at `until`; then the time is `until`, and calling again
+        with `main` as a task goes on from there. Raises Deadlock, Livelock, UnhandledErrors, and what `main` raises."""
+        assert not self._closed
+        assert not self._running, "the loop is running already"
+        task = main if isinstance(main, Future) else self.create_task(main, name="main")
+        end = None if until is None else round((until - self.start).total_seconds(), 6)
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(finalizer=self._finalize_generator)
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while not task.done() and self._step(end):
+                pass
+        except SimulationError as error:
+            self._blame(error)
+            raise
+        finally:
+            self._running = False
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(*hooks)
+        result = task.result() if task.done() else None
+        self._raise_errors()
+        return result
+
+    def run_until_complete(self, future: Any) -> Any:
+        return self.run_until(future)
+
+    def _step(self, end: float | None) -> bool:
+        """Run one callback, after moving the time on if none can run; False if the end comes first."""
+        if not self._ready and not self._move_on(end):
+            return False
+        ready = self._ready
+        if self._random is not None and len(ready) > 1:
+            index = int(self._random.random() * len(ready))
+            ready[index], ready[0] = ready[0], ready[index]
+        handle = ready.popleft()
+        if handle._cancelled:
+            return True
+        self._idle_steps += 1
+        if self._idle_steps > self._max_idle_steps:
+            ready.appendleft(handle)
+            self._raise_livelock()
+        handle._run()
+        return True
+
+    def _move_on(self, end: float | None) -> bool:
+        """Jump to the next timer and make everything due there runnable."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+            self._cancelled_timers -= 1
+        if end is not None and (not timers or timers[0][0] > end):
+            self._time = max(self._time, end)
+            return False
+        if not timers:
+            raise Deadlock(f"nothing can run and no timer is set at {self.now().isoformat()}; {self._waiting()}")
+        if timers[0][0] > self._time:
+            self._time = timers[0][0]
+            self._idle_steps = 0
+        while timers and timers[0][0] <= self._time:
+            handle = heapq.heappop(timers)[2]
+            if handle.cancelled():
+                self._cancelled_timers -= 1
+            else:
+                self._ready.append(handle)
+        return True
+
+    # -- reports ------------------------------------------------------------------------------------------------------
+
+    def _waiting(self) -> str:
+        waiting = [f"{task.get_name()} at {where(task)}" for task in self._tasks if not task.done()]
+        more = len(waiting) - _REPORTED_TASKS
+        told = waiting[:_REPORTED_TASKS] + ([f"and {more} more"] if more > 0 else [])
+        return "waiting: " + ("; ".join(told) or "no task")
+
+    def _raise_livelock(self) -> NoReturn:
+        """Watch for a while longer who it is that runs, then say so."""
+        busy: Counter[str] = Counter()
+        for _ in range(_LIVELOCK_SAMPLE):
+            if not self._ready:
+                break
+            handle = self._ready.popleft()
+            owner = getattr(getattr(handle, "_callback", None), "__self__", None)
+            busy[f"{owner.get_name()} at {where(owner)}" if isinstance(owner, Task) else repr(owner)] += 1
+            if not handle._cancelled:
+                handle._run()
+        told = "; ".join(f"{name} ({count} steps)" for name, count in busy.most_common(10))
+        raise Livelock(f"{self._max_idle_steps} steps without time passing at {self.now().isoformat()}; busy: {told}")
+
+    def _blame(self, error: SimulationError) -> None:
+        """A task that failed unnoticed is often why the others wait."""
+        failed = self._take_errors()
+        if failed:
+            error.add_note("failed before: " + "; ".join(map(repr, failed)))
+            error.__cause__ = failed[0]
+
+    def _take_errors(self) -> list[BaseException]:
+        unseen = [task for task in self._tasks if task.done() and _unseen(task)]
+        found = [*self._errors, *(error for task in unseen if (error := task.exception()) is not None)]
+        for task in [task for task in self._tasks if task.done()]:
+            del self._tasks[task]
+        self._errors = []
+        return found
+
+    def _raise_errors(self) -> None:
+        found = self._take_errors()
+        if found:
+            raise UnhandledErrors("; ".join(map(repr, found)), found) from found[0]
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        return self._time
+
+    def now(self) -> datetime:
+        """The virtual instant."""
+        return self.start + timedelta(seconds=self._time)
+
+    # -- callbacks ----------------------------------------------------------------------------------------------------
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[Unpack[Args]], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Args]], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        # To the microsecond, as datetimes are: what is due at one instant must not be told apart by rounding errors.
+        due = max(round(when, 6), self._time)
+        handle = TimerHandle(due, callback, args, self, context)
+        handle._scheduled = True  # type: ignore[attr-defined]
+        self._timer_number += 1
+        heapq.heappush(self._timers, (due, self._timer_number, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, _handle: TimerHandle) -> None:
+        """Asyncio calls this. Cancelled timers are swept when they are most of the heap."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
+            self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    # -- tasks --------------------------------------------------------------------------------------------------------
+
+    def create_future(self) -> Future[Any]:
+        return Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Coroutine[Any, Any, R] | Generator[Any, None, R],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> Task[R]:
+        assert not self._closed, "the loop is closed"
+        self._task_number += 1
+        # Numbered by the loop and not by the process, so that reports are the same in every run.
+        task: Task[R] = Task(coro, loop=self, name=name or f"task-{self._task_number}", context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: Task[Any]) -> None:
+        if task.cancelled() or not _unseen(task):
+            self._tasks.pop(task, None)
+
+    def cancel_all(self) -> None:
+        """Cancel every task, in the order of creation, and run until all have ended; time may pass."""
+        tasks = [task for task in self._tasks if not task.done()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+
+            async def ended() -> None:
+                await asyncio.wait(tasks)
+
+            self.run_until(ended())
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Remember it; the run raises it."""
+        self._errors.append(context.get("exception") or RuntimeError(str(context.get("message"))))
+
+    def _finalize_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        if not self._closed:
+            self.create_task(generator.aclose())
+
+    # -- what is refused ----------------------------------------------------------------------------------------------
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
+    ) -> Handle:
+        del callback, args, context
+        raise NotImplementedError("there are no threads on virtual time")
+
+    def run_in_executor(self, executor: Any, func: Callable[[Unpack[Args]], R], *args: *Args) -> Any:
+        del executor, func, args
+        raise NotImplementedError("there are no threads on virtual time; give the work to the Compute port")
+
+
+def new_loop(*, start: datetime, seed: int | None = None, max_idle_steps: int = MAX_IDLE_STEPS) -> VirtualLoop:
+    """A loop. What AbstractEventLoop has and we lack raises NotImplementedError; type checkers call that abstract."""
+    return VirtualLoop(start=start, seed=seed, max_idle_steps=max_idle_steps)  # type: ignore[abstract]
+
+
+class VirtualClock(Clock):
+    """The time of a virtual loop."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> datetime:
+        return self._loop.now()
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class InlineCompute(Compute):
+    """Computes at once, but answers later, as a worker thread does: meanwhile the world may have moved on."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self._seconds = seconds
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        await asyncio.sleep(self._seconds)
+        return result
+
+
+def simulate(
+    main: Callable[[VirtualClock], Coroutine[Any, Any, R]],
+    *,
+    start: datetime,
+    seed: int | None = None,
+    until: datetime | None = None,
+    max_idle_steps: int = MAX_IDLE_STEPS,
+) -> R | None:
+    """Run `main` on a loop of its own to its end, or to `until` (None then), and end every task it has left behind."""
+    loop = new_loop(start=start, seed=seed, max_idle_steps=max_idle_steps)
+    try:
+        result = loop.run_until(main(VirtualClock(loop)), until=until)
+        loop.cancel_all()
+        return result
+    finally:
+        loop.close()
+
+
+def where(task: Task[Any]) -> str:
+    """Where a suspended task waits: the innermost line that is not asyncio's, and what it awaits there."""
+    frame: FrameType | None = None
+    awaited: Any = task.get_coro()
+    while awaited is not None:
+        inner = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+        if inner is None:
+            break
+        if frame is None or "asyncio" not in inner.f_code.co_filename.split("/"):
+            frame = inner
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
+    if frame is None:
+        return "its end"
+    file = frame.f_code.co_filename.rpartition("/")[2]
+    return f"{file}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _unseen(task: Task[Any]) -> bool:
+    """Whether the task failed and nobody has asked for its exception: what asyncio would log when it is dropped."""
+    return not task.cancelled() and bool(task._log_traceback)

@@ -1,0 +1,317 @@
+"""What becomes of an object that is deleted: its grace, its finalizers, and what it owns?"""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dovetail.ports import NODECLAIMS, NODES, PODS, Conflict, Invalid, NotFound, Propagation, Resource
+from dovetail.sim.api_server import ApiServer
+from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.values.timestamp import format_time
+from tests.unit.sim.test_api_server import (
+    CLAIM,
+    CONFIGMAPS,
+    NOW,
+    RAW,
+    RAW_CLAIMS,
+    RAW_NODES,
+    RAW_PODS,
+    START,
+    pod,
+    run,
+    running_pod,
+)
+
+JOBS = Resource("batch", "v1", "jobs", "Job", RAW, namespaced=True)
+FINALIZER = "karpenter.sh/termination"
+JOB = {"metadata": {"name": "j"}, "spec": {"template": {"spec": {**pod()["spec"], "restartPolicy": "Never"}}}}
+
+
+def at(seconds: int) -> str:
+    return format_time((START + timedelta(seconds=seconds)).replace(microsecond=0))
+
+
+async def gone(server: ApiServer, resource: Resource[Any], name: str, namespace: str | None = None) -> bool:
+    try:
+        await server.get(resource, name, namespace=namespace)
+    except NotFound:
+        return True
+    return False
+
+
+async def deletion_of(server: ApiServer, name: str = "web-1") -> tuple[Any, Any]:
+    meta = (await server.get(RAW_PODS, name, namespace="default"))["metadata"]
+    return meta.get("deletionTimestamp"), meta.get("deletionGracePeriodSeconds")
+
+
+# -- finalizers and preconditions -------------------------------------------------------------------------------------
+
+
+def test_without_finalizers_an_object_goes_at_once() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(NODES, {"metadata": {"name": "n"}})
+        await server.delete(NODES, "n")
+        assert await gone(server, NODES, "n")
+        with pytest.raises(NotFound):
+            await server.delete(NODES, "n")
+
+    run(main)
+
+
+def test_finalizers_hold_an_object_until_the_last_is_removed() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        await server.create(NODECLAIMS, CLAIM | {"metadata": {"name": "c", "finalizers": [FINALIZER, "example.com/x"]}})
+        await server.delete(NODECLAIMS, "c")
+        meta = (await server.get(RAW_CLAIMS, "c"))["metadata"]
+        assert (meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"], meta["generation"]) == (NOW, 0, 2)
+        await clock.sleep(60)
+        await server.delete(NODECLAIMS, "c")  # again: nothing changes
+        assert (await server.get(RAW_CLAIMS, "c"))["metadata"] == meta
+        await server.patch(NODECLAIMS, "c", {"metadata": {"deletionTimestamp": None, "finalizers": [FINALIZER]}})
+        assert (await server.get(RAW_CLAIMS, "c"))["metadata"]["deletionTimestamp"] == NOW
+        last = await server.patch(RAW_CLAIMS, "c", {"metadata": {"finalizers": []}})
+        assert "finalizers" not in last["metadata"]
+        assert await gone(server, NODECLAIMS, "c")
+
+    run(main)
+
+
+def test_a_deleting_object_takes_no_new_finalizer() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}})
+        await server.delete(NODES, "n")
+        with pytest.raises(Invalid, match="no new finalizers can be added if the object is being deleted"):
+            await server.patch(NODES, "n", {"metadata": {"finalizers": ["example.com/x", FINALIZER]}})
+
+    run(main)
+
+
+def test_removing_finalizers_of_a_living_object_does_not_delete_it() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}})
+        node = await server.patch(RAW_NODES, "n", {"metadata": {"finalizers": None}})
+        assert "finalizers" not in node["metadata"]
+
+    run(main)
+
+
+def test_preconditions() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        made = await server.create(NODES, {"metadata": {"name": "n"}})
+        with pytest.raises(Conflict, match=r"the UID in the precondition \(other\) does not match") as caught:
+            await server.delete(NODES, "n", uid="other")
+        assert caught.value.code == 409
+        await server.patch(NODES, "n", {"metadata": {"labels": {"a": "b"}}})
+        with pytest.raises(Conflict, match="the ResourceVersion in the precondition"):
+            await server.delete(NODES, "n", resource_version=made.metadata.resource_version)
+        await server.delete(NODES, "n", uid=made.metadata.uid)
+        assert await gone(server, NODES, "n")
+
+    run(main)
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_running_pod_has_its_grace() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        before = await running_pod(server)
+        await server.delete(PODS, "web-1", namespace="default")
+        assert await deletion_of(server) == (at(30), 30)
+        after = await server.get(RAW_PODS, "web-1", namespace="default")
+        assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=0)
+        assert await gone(server, PODS, "web-1", "default")
+
+    run(main)
+
+
+def test_a_second_delete_may_only_shorten() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        await running_pod(server)
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=60)
+        assert await deletion_of(server) == (at(60), 60)
+        await clock.sleep(10)
+        for grace in (None, 60, 300):
+            await server.delete(PODS, "web-1", namespace="default", grace_seconds=grace)
+            assert await deletion_of(server) == (at(60), 60)
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=25)
+        assert await deletion_of(server) == (at(25), 25)  # counted from the first delete
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=5)
+        assert await deletion_of(server) == (at(10), 1)  # would lie in the past: now, and one second to act
+
+    run(main)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_finished_pod_goes_at_once(phase: str) -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await running_pod(server)
+        await server.patch(PODS, "web-1", {"status": {"phase": phase}}, namespace="default", subresource="status")
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=60)
+        assert await gone(server, PODS, "web-1", "default")
+
+    run(main)
+
+
+def test_a_pod_without_a_node_goes_at_once() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(PODS, pod(), namespace="default")
+        await server.delete(PODS, "web-1", namespace="default")
+        assert await gone(server, PODS, "web-1", "default")
+
+    run(main)
+
+
+def test_a_negative_grace_is_one_second() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await running_pod(server)
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=-5)
+        assert await deletion_of(server) == (at(1), 1)
+
+    run(main)
+
+
+def test_a_finalizer_holds_a_pod_beyond_its_grace() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await running_pod(server, finalizers=["example.com/x"])
+        await server.delete(PODS, "web-1", namespace="default")
+        await server.delete(PODS, "web-1", namespace="default", grace_seconds=0)
+        assert await deletion_of(server) == (at(0), 0)
+        await server.patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default")
+        assert await gone(server, PODS, "web-1", "default")
+
+    run(main)
+
+
+def test_losing_its_finalizer_does_not_cut_a_pods_grace_short() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await running_pod(server, finalizers=["example.com/x"])
+        await server.delete(PODS, "web-1", namespace="default")
+        await server.patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default")
+        assert await deletion_of(server) == (at(30), 30)
+
+    run(main)
+
+
+# -- garbage collection -----------------------------------------------------------------------------------------------
+
+
+def owner(body: Any, kind: str = "ConfigMap", *, blocks: bool = True) -> dict[str, Any]:
+    meta = body["metadata"]
+    reference = {"apiVersion": "v1", "kind": kind, "name": meta["name"], "uid": meta["uid"]}
+    return {**reference, "blockOwnerDeletion": blocks}
+
+
+async def made(server: ApiServer, name: str, *owners: dict[str, Any], **metadata: Any) -> Any:
+    body = {"metadata": {"name": name, "ownerReferences": list(owners), **metadata}}
+    return await server.create(CONFIGMAPS, body, namespace="default")
+
+
+async def left(server: ApiServer, clock: VirtualClock) -> list[str]:
+    await clock.sleep(1)
+    return [item["metadata"]["name"] for item in (await server.list(CONFIGMAPS)).items]
+
+
+async def delete(server: ApiServer, name: str, propagation: Propagation | None = None) -> None:
+    await server.delete(CONFIGMAPS, name, namespace="default", propagation=propagation)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_dependents_go_with_their_owner(seed: int | None) -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        top = await made(server, "top")
+        middle = await made(server, "middle", owner(top))
+        await made(server, "bottom", owner(middle))
+        await made(server, "other")
+        await delete(server, "top")
+        assert await left(server, clock) == ["other"]
+
+    run(main, seed)
+
+
+def test_one_owner_left_keeps_the_dependent() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        one, two = await made(server, "one"), await made(server, "two")
+        await made(server, "child", owner(one), owner(two))
+        await delete(server, "one")
+        assert await left(server, clock) == ["child", "two"]
+        child = await server.get(CONFIGMAPS, "child", namespace="default")
+        assert [reference["name"] for reference in child["metadata"]["ownerReferences"]] == ["two"]
+        await delete(server, "two")
+        assert await left(server, clock) == []
+
+    run(main)
+
+
+def test_a_dependent_of_nobody_goes() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        await made(server, "child", {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "no-such"})
+        assert await left(server, clock) == []
+
+    run(main)
+
+
+def test_foreground_waits_for_dependents_that_block() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        top = await made(server, "top")
+        await made(server, "blocking", owner(top), finalizers=["example.com/x"])
+        await made(server, "not-blocking", owner(top, blocks=False), finalizers=["example.com/x"])
+        await made(server, "free", owner(top))
+        await delete(server, "top", Propagation.FOREGROUND)
+        held = await server.get(CONFIGMAPS, "top", namespace="default")
+        assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
+        assert await left(server, clock) == ["blocking", "not-blocking", "top"]
+        await server.patch(CONFIGMAPS, "blocking", {"metadata": {"finalizers": None}}, namespace="default")
+        assert await left(server, clock) == ["not-blocking"]
+
+    run(main)
+
+
+def test_foreground_reaches_down() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        top = await made(server, "top")
+        middle = await made(server, "middle", owner(top))
+        await made(server, "bottom", owner(middle), finalizers=["example.com/x"])
+        await delete(server, "top", Propagation.FOREGROUND)
+        assert await left(server, clock) == ["bottom", "middle", "top"]
+        await server.patch(CONFIGMAPS, "bottom", {"metadata": {"finalizers": None}}, namespace="default")
+        assert await left(server, clock) == []
+
+    run(main)
+
+
+def test_orphans_stay_without_their_reference() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        top = await made(server, "top")
+        await made(server, "child", owner(top))
+        await delete(server, "top", Propagation.ORPHAN)
+        assert await left(server, clock) == ["child"]
+        child = await server.get(CONFIGMAPS, "child", namespace="default")
+        assert "ownerReferences" not in child["metadata"]
+
+    run(main)
+
+
+def test_a_job_deleted_without_a_policy_orphans_its_pods() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        job = await server.create(JOBS, JOB, namespace="default")
+        await running_pod(server, ownerReferences=[{**owner(job, "Job"), "apiVersion": "batch/v1"}])
+        await server.delete(JOBS, "j", namespace="default")
+        await clock.sleep(1)
+        assert await gone(server, JOBS, "j", "default")
+        assert not await gone(server, PODS, "web-1", "default")
+
+    run(main)
+
+
+def test_collected_pods_have_their_grace() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        top = await made(server, "top")
+        await running_pod(server, ownerReferences=[owner(top)])
+        await delete(server, "top")
+        await clock.sleep(1)
+        assert await deletion_of(server) == (at(30), 30)
+
+    run(main)

@@ -1,0 +1,291 @@
+"""What does a watch of the simulated API server tell, in which order, and how does it end?"""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.ports import NODES, PODS, EventType, Gone, InternalError, Invalid, Unavailable
+from dovetail.sim.api_server import ApiServer
+from dovetail.sim.faults import Fault
+from dovetail.sim.virtual_loop import VirtualClock, simulate
+from tests.unit.sim.test_api_server import CONFIGMAPS, NOW, RAW_PODS, START, pod, run
+
+BOOKMARK = EventType.BOOKMARK
+
+
+async def collected(server: ApiServer, version: str, **options: Any) -> list[tuple[str, str]]:
+    """All events of a watch until it ends, bookmarks left out."""
+    events = []
+    async for event in server.watch(RAW_PODS, resource_version=version, **options):
+        if event.object is not None:
+            events.append((str(event.type), event.object["metadata"]["name"]))
+            assert event.object["metadata"]["resourceVersion"] == event.resource_version
+    return events
+
+
+async def version_of(server: ApiServer) -> str:
+    return (await server.list(PODS)).resource_version
+
+
+async def label(server: ApiServer, name: str, value: str | None) -> None:
+    await server.patch(PODS, name, {"metadata": {"labels": {"tier": value}}}, namespace="default")
+
+
+def test_changes_after_the_version_are_told_in_order() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
+        await server.create(PODS, pod("old"), namespace="default")
+        version = await version_of(server)
+        watching = asyncio.create_task(collected(server, version, timeout_seconds=10))
+        await server.create(PODS, pod("a"), namespace="default")
+        await label(server, "a", "web")
+        await label(server, "a", "web")  # changes nothing
+        await server.delete(PODS, "a", namespace="default")
+        return await watching
+
+    told = [("ADDED", "a"), ("MODIFIED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert run(main) == told
+    assert run(main, seed=4) == told
+
+
+def test_a_watch_can_be_resumed_anywhere_in_the_window() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        versions = [await version_of(server)]
+        for name in "abc":
+            await server.create(PODS, pod(name), namespace="default")
+            versions.append(await version_of(server))
+        for number, version in enumerate(versions):
+            told = await collected(server, version, timeout_seconds=5)
+            assert [name for _, name in told] == list("abc")[number:]
+
+    run(main)
+
+
+def test_without_a_version_what_is_there_comes_first() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
+        for name in "ba":
+            await server.create(PODS, pod(name), namespace="default")
+        watching = asyncio.create_task(collected(server, "0", timeout_seconds=5))
+        await asyncio.sleep(1)
+        await server.create(PODS, pod("c"), namespace="default")
+        return await watching
+
+    assert run(main) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
+
+
+def test_a_selecting_watch_sees_objects_come_and_go() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        version = await version_of(server)
+        web = asyncio.create_task(collected(server, version, labels="tier=web", timeout_seconds=9))
+        other = asyncio.create_task(collected(server, version, fields="metadata.name=b", timeout_seconds=9))
+        await server.create(PODS, pod("a"), namespace="default")
+        await server.create(PODS, pod("b"), namespace="default")
+        for value in ("web", "web2", "web", None):
+            await label(server, "a", value)
+        await label(server, "b", "web")
+        await server.delete(PODS, "b", namespace="default")
+        assert await web == [
+            *[("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")],
+            *[("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")],
+        ]
+        assert await other == [("ADDED", "b"), ("MODIFIED", "b"), ("MODIFIED", "b"), ("DELETED", "b")]
+
+    run(main)
+
+
+def test_an_object_that_stops_matching_is_shown_as_it_was() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(PODS, pod("a", labels={"tier": "web"}), namespace="default")
+        watch = server.watch(RAW_PODS, resource_version=await version_of(server), labels="tier=web")
+        await label(server, "a", "db")
+        event = await anext(watch)
+        assert event.object is not None
+        assert (event.type, event.object["metadata"]["labels"]) == (EventType.DELETED, {"tier": "web"})
+        await watch.aclose()
+
+    run(main)
+
+
+def test_a_deleted_object_is_shown_at_the_version_of_its_deletion() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        await server.create(NODES, {"metadata": {"name": "n"}})
+        before = int((await server.list(NODES)).resource_version)
+        watch = server.watch(NODES, resource_version=str(before))
+        await server.delete(NODES, "n")
+        event = await anext(watch)
+        assert event.object is not None
+        assert (event.type, event.object.metadata.resource_version) == (EventType.DELETED, str(before + 1))
+
+    run(main)
+
+
+def test_bookmarks_come_each_minute_and_before_the_end() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        watch = server.watch(PODS, resource_version=await version_of(server), timeout_seconds=150)
+        await server.create(NODES, {"metadata": {"name": "n"}})
+        now = await version_of(server)
+        told = [(event.type, event.resource_version, clock.monotonic()) async for event in watch]
+        assert told == [(BOOKMARK, now, 60.0), (BOOKMARK, now, 120.0), (BOOKMARK, now, 148.0)]
+        assert clock.monotonic() == 150.0
+
+    run(main)
+
+
+def test_a_long_simulation_can_do_with_fewer_bookmarks() -> None:
+    async def main(clock: VirtualClock) -> list[float]:
+        server = ApiServer(clock, bookmark_seconds=3600)
+        watch = server.watch(PODS, resource_version="0", timeout_seconds=4000)
+        return [clock.monotonic() async for _ in watch]
+
+    assert simulate(main, start=START) == [3600.0, 3998.0]
+
+
+def test_a_version_too_old_is_gone() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        old = await version_of(server)
+        await server.create(PODS, pod("a"), namespace="default")
+        await server.create(PODS, pod("b"), namespace="default")
+        server.compact()
+        with pytest.raises(Gone, match="too old resource version") as caught:
+            await anext(server.watch(PODS, resource_version=old))
+        assert caught.value.code == 410
+        assert await collected(server, await version_of(server), timeout_seconds=1) == []
+
+    run(main)
+
+
+def test_the_log_is_bounded() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        server.registry.store._max_log = 10
+        old = await version_of(server)
+        for number in range(30):
+            await server.create(PODS, pod(f"p{number}"), namespace="default")
+        assert len(server.registry.store.collection(PODS).log) <= 10
+        with pytest.raises(Gone):
+            await anext(server.watch(PODS, resource_version=old))
+
+    run(main)
+
+
+def test_a_watch_that_falls_behind_is_ended_and_must_list_anew() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        version = await version_of(server)
+        watch = server.watch(PODS, resource_version=version)
+        await server.create(PODS, pod("a"), namespace="default")
+        seen = await anext(watch)
+        await server.create(PODS, pod("b"), namespace="default")
+        server.compact()
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+        with pytest.raises(Gone):
+            await anext(server.watch(PODS, resource_version=seen.resource_version))
+
+    run(main)
+
+
+def test_a_patient_watch_outlives_compaction() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
+        watching = asyncio.create_task(
+            collected(server, await version_of(server), labels="tier=web", timeout_seconds=9)
+        )
+        await asyncio.sleep(1)
+        for number in range(5):
+            await server.create(PODS, pod(f"p{number}"), namespace="default")
+        server.compact()
+        await label(server, "p3", "web")
+        return await watching
+
+    assert run(main) == [("ADDED", "p3")]
+
+
+def test_a_version_to_come_is_waited_for() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> Any:
+        version = str(int(await version_of(server)) + 2)
+        watching = asyncio.create_task(collected(server, version, timeout_seconds=2))
+        for name in "abc":
+            await server.create(PODS, pod(name), namespace="default")
+        return await watching
+
+    assert run(main) == [("ADDED", "c")]
+
+
+def test_a_version_that_cannot_be() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        with pytest.raises(InternalError, match='resourceVersion: Invalid value: "abc"'):
+            await anext(server.watch(PODS, resource_version="abc"))
+
+    run(main)
+
+
+def test_a_selector_that_the_server_refuses() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        with pytest.raises(Invalid, match="field label not supported"):
+            await anext(server.watch(PODS, resource_version="0", fields="spec.priority=1"))
+
+    run(main)
+
+
+def test_an_undecodable_object_does_not_end_the_watch() -> None:
+    class Strict(msgspec.Struct):
+        data: dict[str, int]
+
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        watch = server.watch(CONFIGMAPS.read_as(Strict), resource_version="0")
+        for name, value in (("a", "text"), ("b", 1)):
+            body = {"metadata": {"name": name}, "data": {"x": value}}
+            await server.create(CONFIGMAPS, body, namespace="default")
+        first, second = await anext(watch), await anext(watch)
+        assert (first.type, first.object) == (EventType.ADDED, None)
+        assert "Expected `int`" in first.problem
+        assert second.object == Strict({"x": 1})
+
+    run(main)
+
+
+def test_a_cancelled_watch_leaves_nothing_behind() -> None:
+    async def main(server: ApiServer, _clock: VirtualClock) -> None:
+        tasks = [asyncio.create_task(collected(server, "0")) for _ in range(5)]
+        await asyncio.sleep(1)
+        assert len(server.open_watches) == 5
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert not server.open_watches
+        assert not server.registry.store.collection(PODS).listeners
+
+    run(main)
+
+
+def test_watches_can_be_dropped_or_refused() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        version = await version_of(server)
+        watching = asyncio.create_task(collected(server, version))
+        await clock.sleep(1)
+        await server.create(PODS, pod("a"), namespace="default")
+        server.drop_watches(NODES)
+        server.drop_watches(PODS)
+        assert await watching == [("ADDED", "a")]  # what happened before is still told
+        assert clock.monotonic() == 1.0
+        broken = asyncio.create_task(collected(server, version))
+        await clock.sleep(1)
+        server.drop_watches(error=Unavailable("connection lost"))
+        with pytest.raises(Unavailable):
+            await broken
+        server.faults.add(Fault(error=Gone("too old")), verb="watch", resource=PODS)
+        with pytest.raises(Gone):
+            await collected(server, version)
+        assert await collected(server, version, timeout_seconds=5) == [("ADDED", "a")]
+
+    run(main)
+
+
+def test_times_are_those_of_the_clock() -> None:
+    async def main(server: ApiServer, clock: VirtualClock) -> None:
+        await clock.sleep(3600.7)
+        await server.create(PODS, pod(), namespace="default")
+        event = await anext(server.watch(RAW_PODS, resource_version="0"))
+        assert event.object is not None
+        assert event.object["metadata"]["creationTimestamp"] == NOW.replace("12:00:00", "13:00:01")
+
+    run(main)
