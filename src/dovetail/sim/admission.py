@@ -32,7 +32,10 @@ _STATEFUL_STATUS = {"replicas": 0, "availableReplicas": 0}
 
 def before_create(resource: Resource[Any], kind: Kind, body: Body, now: str) -> Body:
     """The object to create."""
-    meta = {key: value for key, value in body["metadata"].items() if key in _OWN_METADATA and value is not None}
+    # Empty maps and lists are not written.
+    meta = {
+        key: value for key, value in body["metadata"].items() if key in _OWN_METADATA and value not in (None, {}, [])
+    }
     if kind.has_generation:
         meta["generation"] = 1
     body = {**body, "metadata": meta}

@@ -33,7 +33,7 @@ from dovetail.sim.faults import Faults, Request
 from dovetail.sim.garbage import GarbageCollector
 from dovetail.sim.registry import Registry, scale_of
 from dovetail.sim.selectors import wanted
-from dovetail.sim.store import Stored
+from dovetail.sim.store import Stored, Unreadable
 from dovetail.sim.watching import BOOKMARK_SECONDS, Watch
 
 T = TypeVar("T")
@@ -64,13 +64,14 @@ class Client(KubeApi):
             stored, version, token = self._registry.list(
                 resource, namespace=namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
             )
-            items = []
+            items: list[T] = []
+            unread = []
             for each in stored:
                 try:
                     items.append(each.read_as(resource.struct))
-                except msgspec.ValidationError:
-                    continue  # counted below
-            return Page(items, str(version), token, len(stored) - len(items))
+                except Unreadable as error:
+                    unread.append(each.unread(str(error)))
+            return Page(items, str(version), token, len(unread), tuple(unread))
 
         return await self._call("list", resource, namespace, "", act)
 
@@ -254,7 +255,10 @@ class ApiServer(Client):
 
 
 def _read(stored: Stored, resource: Resource[T]) -> T:
-    result: T = stored.read_as(resource.struct)
+    try:
+        result: T = stored.read_as(resource.struct)
+    except Unreadable as error:
+        raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
     return result
 
 

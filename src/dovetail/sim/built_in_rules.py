@@ -16,6 +16,8 @@ _POD_UPDATE = (
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _EVENT_LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128, "note": 1024}
+# The server checks events of both groups in one form, and names fields as that one does.
+_CORE_NAMES = {"note": "message", "regarding": "involvedObject"}
 _EVENT_FIXED = ("regarding", "related", "reason", "note", "type", "action", "reportingController", "reportingInstance")
 
 
@@ -112,7 +114,7 @@ def _event_faults(body: Body, old: Body | None) -> Iterator[str]:
     if old is not None:
         for field in _EVENT_FIXED:
             if body.get(field) != old.get(field):
-                yield f"{field}: Invalid value: field is immutable"
+                yield f"{_CORE_NAMES.get(field, field)}: Invalid value: field is immutable"
     if not body.get("eventTime"):
         yield "eventTime: Required value"
     if body.get("type") not in ("Normal", "Warning"):
@@ -122,7 +124,7 @@ def _event_faults(body: Body, old: Body | None) -> Iterator[str]:
             yield f"{field}: Required value"
     for field, limit in _EVENT_LIMITS.items():
         if len((body.get(field) or "").encode()) > limit:
-            yield f"{field}: Invalid value: can have at most {limit} characters"
+            yield f"{_CORE_NAMES.get(field, field)}: Invalid value: can have at most {limit} characters"
     namespace, regarding = body["metadata"].get("namespace"), body.get("regarding") or {}
     if not regarding.get("namespace") and namespace not in ("default", "kube-system"):
         yield 'involvedObject.namespace: Invalid value: "": does not match event.namespace'

@@ -14,6 +14,9 @@ from dovetail.api.schema import Schema, crd_schema
 from dovetail.ports import Resource
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", dict[str, Any])
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", dict[str, Any])
+# Classes that every cluster has.
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 # A pod is bound to a node by creating one of these with the pod's name and `target.name` (v1 serves this still).
 BINDINGS = Resource("", "v1", "bindings", "Binding", dict[str, Any], namespaced=True)
 

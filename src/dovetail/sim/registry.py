@@ -17,7 +17,7 @@ from dovetail.sim import errors
 from dovetail.sim.admission import before_create, before_update
 from dovetail.sim.apply import FieldOwners
 from dovetail.sim.deletion import Deletion, delete_object
-from dovetail.sim.kinds import BINDINGS, NAMESPACES, Kind, kind_of
+from dovetail.sim.kinds import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Kind, kind_of
 from dovetail.sim.patching import merged, strategically_merged
 from dovetail.sim.selectors import wanted
 from dovetail.sim.store import Body, Key, Store, Stored
@@ -99,6 +99,8 @@ class Registry:
             return self._bind(body, namespace)
         kind = kind_of(resource)
         body = self._identified(resource, body, namespace)
+        if resource.plural == PODS.plural and not resource.group:
+            body = self._prioritised(body)
         body = before_create(resource, kind, body, self.timestamp())
         self._set_system_fields(body["metadata"], resource)
         check(resource, kind, body, None)
@@ -108,6 +110,22 @@ class Registry:
         stored = self.store.put(resource, key, body, "create")
         self.owners.created(stored.body, manager)
         return stored
+
+    def _prioritised(self, body: Body) -> Body:
+        """The admission plugin Priority: the number that the class stands for. Raises Forbidden if there is none."""
+        spec = body.get("spec") or {}
+        name = spec.get("priorityClassName")
+        if not name:
+            return body
+        value = SYSTEM_PRIORITIES.get(name)
+        if value is None:
+            found = self.store.collection(PRIORITY_CLASSES).objects.get(("", name))
+            if found is None:
+                raise errors.forbidden(
+                    PODS, body["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
+                )
+            value = found.body.get("value", 0)
+        return {**body, "spec": {**spec, "priority": value}}
 
     def _identified(self, resource: Resource[Any], body: Body, namespace: str | None) -> Body:
         """A copy of the body that says what and where it is."""

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dovetail.ports import EventType, Resource
+from dovetail.api.documents import Document, InputError, decode
+from dovetail.ports import EventType, Resource, Unread
 from dovetail.sim.errors import expired, group_resource
 
 Body = dict[str, Any]
@@ -19,6 +20,10 @@ Key = tuple[str, str]  # namespace (empty if cluster-wide) and name
 
 MAX_LOG = 20_000
 MAX_SNAPSHOTS = 100
+
+
+class Unreadable(Exception):
+    """The object is not what the type asks for; the message is one short line."""
 
 
 class Stored:
@@ -32,13 +37,27 @@ class Stored:
         self._decoded: dict[Any, Any] = {}
 
     def read_as(self, type_: Any) -> Any:
-        """The object as the type; raises msgspec.ValidationError. Structs are frozen, so readers share one."""
+        """The object as the type, read as tolerantly as by the real client; raises Unreadable.
+
+        Structs are frozen, so readers share one.
+        """
         if not _shares_nothing(type_):
-            return msgspec.convert(msgspec.to_builtins(self.body), type_)
+            return self._converted(msgspec.to_builtins(self.body), type_)
         found = self._decoded.get(type_)
         if found is None:
-            found = self._decoded[type_] = msgspec.convert(self.body, type_)
+            found = self._decoded[type_] = self._converted(self.body, type_)
         return found
+
+    def _converted(self, body: Any, type_: Any) -> Any:
+        try:
+            return decode(Document("", 1, None, None, "", "", value=body), type_)
+        except InputError as error:
+            raise Unreadable(f"{error.field}: {error.message}" if error.field else error.message) from None
+
+    def unread(self, problem: str) -> Unread:
+        """What a client is told of it that cannot read it."""
+        metadata = self.body["metadata"]
+        return Unread(problem, metadata.get("namespace", ""), metadata["name"])
 
 
 class Change(NamedTuple):

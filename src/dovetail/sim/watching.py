@@ -8,12 +8,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
 from dovetail.ports import ApiError, EventType, InternalError, Resource, WatchEvent
 from dovetail.sim.faults import Fault
 from dovetail.sim.selectors import Wanted
-from dovetail.sim.store import Change, Collection, Store, Stored
+from dovetail.sim.store import Change, Collection, Store, Stored, Unreadable
 
 T = TypeVar("T")
 
@@ -210,5 +208,5 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
             stored = Stored({**stored.body, "metadata": meta}, version)
         try:
             return WatchEvent(type_, str(version), stored.read_as(self.resource.struct))
-        except msgspec.ValidationError as error:
-            return WatchEvent(type_, str(version), None, str(error))
+        except Unreadable as error:
+            return WatchEvent(type_, str(version), None, str(error), stored.unread(str(error)))

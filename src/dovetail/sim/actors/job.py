@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dovetail.ports import Propagation
+from dovetail.sim.actors.actor import World
 from dovetail.sim.actors.wire import (
     JOBS,
     PODS,
@@ -95,14 +96,22 @@ class Jobs(WorkloadActor):
 
     kind = JOBS
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._failed_at: dict[str, datetime] = {}  # by UID of the job: its pods may be gone before it tries again
+
     async def sync(self, obj: Raw) -> None:
         if is_over(obj):
+            self._failed_at.pop(uid_of(obj), None)
             await self._release(_uncounted(self.pods_of(obj)))
             await self._expire(obj)
             return
         now, spec, status = self.world.now(), obj["spec"], status_of(obj)
         pods = self.pods_of(obj)
         uncounted = _uncounted(pods)
+        ends = [_ended_at(pod) or now for pod in uncounted if _failed(pod)]
+        if ends:
+            self._failed_at[uid_of(obj)] = max(ends)
         tally = Tally(
             active=sum(map(active, pods)),
             succeeded=(status.get("succeeded") or 0) + sum(phase_of(pod) == "Succeeded" for pod in uncounted),
@@ -124,8 +133,7 @@ class Jobs(WorkloadActor):
     async def _scale(self, obj: Raw, pods: Sequence[Raw], wanted: int, tally: Tally, now: datetime) -> None:
         live = [pod for pod in pods if active(pod)]
         if wanted > len(live):
-            ends = [_ended_at(pod) or now for pod in pods if _failed(pod)]
-            later = retry_at(tally.failed, max(ends, default=None))
+            later = retry_at(tally.failed, self._failed_at.get(uid_of(obj)))
             if later is not None and later > now and not tally.succeeded:
                 self.enqueue_at(f"{namespace_of(obj)}/{name_of(obj)}", later)
                 return

@@ -129,11 +129,11 @@ class NodeLifecycle(Actor):
         taints = taints_after(node, now)
         if taints != (node.get("spec", {}).get("taints") or []):
             await self.world.patch(NODES, node, {"spec": {"taints": taints or None}})
-        if condition_status(node, "Ready") in {"False", "Unknown"}:
+        if condition_status(node, "Ready") == "Unknown":
             await self._pods_not_ready(key)
 
     async def _pods_not_ready(self, node: str) -> None:
-        """Nobody can say that the pods of such a node are ready."""
+        """Nobody can say that the pods of a silent node are ready; a kubelet that speaks does so for its pods too."""
         for pod in list(self._pods.under(BY_NODE, node).values()):
             if pod_ready(pod):
                 change = {"type": "Ready", "status": "False"}

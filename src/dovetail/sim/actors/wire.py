@@ -7,7 +7,7 @@ holds. What comes from a store is shared between all actors: it is never changed
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail import ports
@@ -153,8 +153,10 @@ def available_at(pod: Raw, min_ready_seconds: int) -> datetime | None:
     condition = condition_of(pod, "Ready")
     if condition is None or condition.get("status") != "True":
         return None
-    since = parse_time(condition["lastTransitionTime"])
-    return datetime.fromtimestamp(since.timestamp() + min_ready_seconds, since.tzinfo)
+    if not min_ready_seconds:
+        return datetime.min.replace(tzinfo=UTC)
+    since = condition.get("lastTransitionTime")  # some writers leave it out
+    return None if since is None else parse_time(since) + timedelta(seconds=min_ready_seconds)
 
 
 def with_conditions(obj: Raw, changes: Iterable[Raw], now: datetime) -> list[dict[str, Any]]:
