@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.cluster import PODS_PER_NODE
+from bench.ingest import print_ingest
+from bench.sim import print_sim
 from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
 from dovetail.values.window import Window
@@ -34,6 +36,8 @@ def main() -> None:
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
     print_windows()
+    print_ingest()
+    print_sim()
 
 
 def run(*arguments: str) -> Figure:

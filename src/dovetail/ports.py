@@ -258,3 +258,107 @@ class Compute(Protocol):
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's result; it must only read what it was given."""
+
+
+# -- the cloud --------------------------------------------------------------------------------------------------------
+
+
+class CloudError(Exception):
+    """The provider could not do it; worth another try, unless it is one of the kinds below."""
+
+
+class InstanceGone(CloudError):
+    """There is no such instance (any more). To a deletion, that is success."""
+
+
+class InsufficientCapacity(CloudError):
+    """Nothing that the claim accepts can be had now; the claim is given up."""
+
+
+class NodeClassNotReady(CloudError):
+    """The claim's node class cannot be launched from; the claim is given up."""
+
+
+class CreateFailed(CloudError):
+    """The launch failed for a reason that belongs into the claim's `Launched` condition; it is tried again."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine of the provider, as far as a NodeClaim takes it over."""
+
+    provider_id: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    capacity: Mapping[str, str] = {}
+    allocatable: Mapping[str, str] = {}
+    image_id: str = ""
+    deleting: bool = False
+
+
+class Offering(msgspec.Struct, frozen=True, kw_only=True):
+    """A way in which an instance type can be bought: at least its zone and capacity type, and the price by the hour."""
+
+    requirements: tuple[objects.Requirement, ...]
+    price: float
+    available: bool = True
+    reservation_capacity: int = 0
+
+
+class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of machine. Types that cannot be had now are listed too: availability is the offering's."""
+
+    name: str
+    requirements: tuple[objects.Requirement, ...]
+    offerings: tuple[Offering, ...]
+    capacity: Mapping[str, str]
+    overhead: Mapping[str, str] = {}
+
+
+class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A node whose condition has had this status for so long is to be replaced."""
+
+    condition: str
+    status: str
+    toleration_seconds: int
+
+
+class Interruption(msgspec.Struct, frozen=True, kw_only=True):
+    """The provider is going to take this node away (R41)."""
+
+    node: str
+    kind: str
+    deadline: datetime | None = None
+
+
+class CloudProvider(Protocol):
+    """Who makes and ends the machines (07 §8). Every call may raise CloudError and its kinds."""
+
+    name: str
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        """Launch one machine for the claim. Called again after an error: the claim's UID makes it idempotent."""
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        """Begin to end the machine, or see how far that is; raises InstanceGone once it is gone."""
+
+    async def get(self, provider_id: str) -> Instance:
+        """The machine; raises InstanceGone."""
+
+    async def list(self) -> Sequence[Instance]:
+        """All machines that belong to NodeClaims, those that are ending included."""
+
+    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+        """Everything that the pool could be made of."""
+
+    async def drift_reason(self, claim: objects.NodeClaim) -> str:
+        """Why the machine is not what its node class asks for; empty if it is."""
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        """What makes a node unhealthy."""
+
+    def interruptions(self) -> AsyncIterator[Interruption]:
+        """Notices as they come, for as long as one listens."""
