@@ -187,7 +187,9 @@ class Recorder:
         meta, spec = pod.metadata, pod.spec
         owner = Owner.NONE
         for reference in meta.owner_references:
-            owner |= _OWNERS.get((reference.api_version, reference.kind), Owner.NONE)
+            found = _OWNERS.get((reference.api_version, reference.kind))
+            if found is not None:  # joining flags is slow, and most pods have none of these owners
+                owner |= found
         grace = spec.termination_grace_period_seconds
         return PodRecord(
             namespace=self._text(meta.namespace or "default"),
