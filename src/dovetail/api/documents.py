@@ -319,10 +319,11 @@ def _mend(root: object, coerced: list[tuple[str, object]]) -> object:
     while pending:
         holder, key, value, path = pending.pop()
         if isinstance(value, dict):
-            new: dict[str, Any] = {name: child for name, child in value.items() if child is not None}
+            strings = key in _STRINGS and path is not None and path[0] is not None and path[0][1] == "metadata"
+            # Among labels and annotations null is a value: Go reads it as an empty string.
+            new: dict[str, Any] = {name: child for name, child in value.items() if strings or child is not None}
             holder[key] = new
-            if key in _STRINGS and path is not None and path[0] is not None and path[0][1] == "metadata":
-                new.update(value)  # here null is a value: Go reads it as an empty string
+            if strings:
                 _stringify(new, path, coerced)
             else:
                 pending += [

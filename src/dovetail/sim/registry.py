@@ -8,11 +8,12 @@ import random
 import uuid
 from collections.abc import Callable
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from dovetail.ports import PODS, Conflict, InternalError, PatchType, Propagation, Resource
+from dovetail.ports import LEASES, NODES, PODS, Conflict, InternalError, PatchType, Propagation, Resource
 from dovetail.sim import errors
 from dovetail.sim.admission import before_create, before_update
 from dovetail.sim.apply import FieldOwners
@@ -37,6 +38,8 @@ class Registry:
         self.store = Store(now)
         self.owners = FieldOwners()
         self._random = random.Random(seed)
+        # What would be written every few seconds is worked out when it is read instead: the leases of nodes.
+        self.node_lease: Callable[[Body], Body | None] = lambda _node: None
         for name in _FIRST_NAMESPACES:
             self.create(NAMESPACES, {"metadata": {"name": name}})
 
@@ -48,10 +51,18 @@ class Registry:
 
     def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Stored:
         """Raises NotFound."""
-        found = self.store.collection(resource).objects.get(self.key(resource, name, namespace))
+        key = self.key(resource, name, namespace)
+        found = self.store.collection(resource).objects.get(key)
+        if found is None and _may_be_node_lease(resource, namespace):
+            node = self.store.collection(NODES).objects.get(("", name))
+            found = None if node is None else self._node_lease(node)
         if found is None:
             raise errors.not_found(resource, name)
         return found
+
+    def _node_lease(self, node: Stored) -> Stored | None:
+        body = self.node_lease(node.body)
+        return None if body is None else Stored(body, self.store.version)
 
     def key(self, resource: Resource[Any], name: str, namespace: str | None) -> Key:
         if resource.namespaced != (namespace is not None):
@@ -75,6 +86,10 @@ class Registry:
         items = self.store.snapshot(resource, version) if continue_ else self.store.collection(resource).sorted()
         if not continue_:
             version = self.store.version
+        if _may_be_node_lease(resource, namespace):
+            leases = map(self._node_lease, self.store.collection(NODES).objects.values())
+            computed = [(("kube-node-lease", one.body["metadata"]["name"]), one) for one in leases if one is not None]
+            items = sorted([*items, *computed], key=itemgetter(0))
         found: list[Stored] = []
         for key, stored in items:
             if key <= after or (namespace is not None and key[0] != namespace):
@@ -319,6 +334,10 @@ def _check_subresource(kind: Kind, resource: Resource[Any], subresource: str) ->
 
 def _token(last: Key, version: int) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode([*last, version])).decode()
+
+
+def _may_be_node_lease(resource: Resource[Any], namespace: str | None) -> bool:
+    return resource.plural == LEASES.plural and resource.group == LEASES.group and namespace == "kube-node-lease"
 
 
 def _read_token(text: str) -> tuple[Key, int]:

@@ -98,6 +98,7 @@ class SimCluster:
         kubelet = world.acting_as(self.server.client("kubelet"))
         self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")))
         self.kubelets = Kubelets(kubelet)
+        self.server.registry.node_lease = self.kubelets.lease
         self.node_lifecycle = NodeLifecycle(world)
         controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, Disruption)
         janitors = (TaintEviction, PodGarbage, NamespaceGarbage)

@@ -47,6 +47,9 @@ BY_NODE = "node"
 _NODE = "node "  # keys of nodes; no pod's key has a blank
 
 
+LEASE_RENEWAL_SECONDS = 10
+
+
 class Kubelets(Actor):
     """The kubelets of all nodes."""
 
@@ -54,7 +57,7 @@ class Kubelets(Actor):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._dead: set[str] = set()
+        self._dead: dict[str, datetime] = {}  # since when
         self._not_ready: set[str] = set()
         self._seen_at: dict[str, datetime] = {}  # by UID: pods that are to start
         self._signalled_at: dict[str, datetime] = {}  # by UID: pods that are to end
@@ -69,16 +72,41 @@ class Kubelets(Actor):
 
     def kill(self, node: str) -> None:
         """From now on the node's kubelet does nothing."""
-        self._dead.add(node)
+        self._dead.setdefault(node, self.world.now())
 
     def revive(self, node: str) -> None:
-        self._dead.discard(node)
+        self._dead.pop(node, None)
         self._enqueue_all(node)
 
     def set_ready(self, node: str, *, ready: bool) -> None:
         """Whether the kubelet reports its node as Ready."""
         (self._not_ready.discard if ready else self._not_ready.add)(node)
         self._enqueue_all(node)
+
+    def lease(self, node: Raw) -> dict[str, Any] | None:
+        """The node's lease as its kubelet would have renewed it last: worked out, because nobody writes it."""
+        if annotations_of(node).get(KUBELET) == "none":
+            return None
+        name, at = name_of(node), self._dead.get(name_of(node), self.world.now())
+        renewed = at - timedelta(seconds=at.second % LEASE_RENEWAL_SECONDS, microseconds=at.microsecond)
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": name,
+                "namespace": "kube-node-lease",
+                "uid": uid_of(node),
+                "resourceVersion": node["metadata"]["resourceVersion"],
+                "creationTimestamp": node["metadata"]["creationTimestamp"],
+                "ownerReferences": [owner],
+            },
+            "spec": {
+                "holderIdentity": name,
+                "leaseDurationSeconds": 40,
+                "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+            },
+        }
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

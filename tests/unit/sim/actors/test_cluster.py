@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
-from dovetail.ports import TooManyRequests
+from dovetail.api.objects import Lease
+from dovetail.ports import LEASES, NotFound, TooManyRequests
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.actors.wire import (
@@ -683,3 +684,30 @@ def test_manifests_as_yaml() -> None:
         return cluster.clock.now()
 
     assert run(scenario) == START + timedelta(seconds=2)
+
+
+def test_the_lease_of_a_node_is_fresh_for_as_long_as_its_kubelet_lives() -> None:
+    async def scenario(cluster: SimCluster) -> None:
+        await cluster.apply(manifests.node("n1"), manifests.node("n2"))
+        await cluster.run_for("1h")
+        before = len(cluster.trace)
+        cluster.kill_kubelet("n2")
+        died_at = cluster.clock.now()
+        await cluster.run_for("30s")
+        assert len(cluster.trace) == before  # nothing is written for it
+        leases = {one.metadata.name: one.spec.renew_time for one in await _node_leases(cluster)}
+        now = cluster.clock.now()
+        assert leases["n1"] is not None
+        assert leases["n2"] is not None
+        assert now - leases["n1"] < timedelta(seconds=10)
+        assert timedelta(0) <= died_at - leases["n2"] < timedelta(seconds=10)
+        found = await cluster.api.get(LEASES, "n1", namespace="kube-node-lease")
+        assert (found.spec.holder_identity, found.spec.renew_time) == ("n1", leases["n1"])
+        with pytest.raises(NotFound):
+            await cluster.api.get(LEASES, "n3", namespace="kube-node-lease")
+
+    run(scenario)
+
+
+async def _node_leases(cluster: SimCluster) -> list[Lease]:
+    return list((await cluster.api.list(LEASES, namespace="kube-node-lease")).items)
