@@ -99,8 +99,10 @@ _WINDOWS = {
 
 
 def print_windows() -> None:
-    """One question to a window that is parsed already, the first time and again."""
+    """One question to a window that is parsed already, the first time and again; zones are loaded once a process."""
     at = datetime(2025, 3, 1, 12, tzinfo=UTC)
+    for zone in ("Europe/Berlin", "America/New_York", "Asia/Tokyo"):
+        Window([(parse_cron(f"CRON_TZ={zone} 1 1 * * *"), parse_duration("24h30m"))]).at(at)
     print("Window.at, once parsed, for each expression")
     print(f"{'':<38} {'expressions':>12} {'first':>10} {'again':>10}")
     for name, (schedule, duration) in _WINDOWS.items():
@@ -119,4 +121,5 @@ def _microseconds(action: Callable[[], object], times: int) -> float:
     return (time.perf_counter() - started) / times * 1e6
 
 
-main()
+if __name__ == "__main__":
+    main()

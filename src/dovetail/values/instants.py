@@ -25,6 +25,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MINUTE_US = 60_000_000
 _SEARCHED_MONTHS = 63  # five years, begun months, and some to spare so that an answer serves for a while
+_FURTHER = HORIZON + timedelta(days=60)  # within the searched months, so that an answer serves for a while
 _KEPT_RUNS = 4
 _FEW = 16
 _STEPS = 8
@@ -236,7 +237,7 @@ class Recurring(_Searched):
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
         if holds and self._covers_every_gap(at):
-            return _Run(at, min(at, _LAST - HORIZON) + HORIZON, holds=True, ends=False)
+            return _Run(at, min(at, _LAST - _FURTHER) + _FURTHER, holds=True, ends=False)
         if holds:
             return self._search(at, at, holds=True)
         # What is closed opens at the next hit, were it years away.
