@@ -27,6 +27,9 @@ CONNECT_SECONDS = 10.0
 CONNECTIONS = 200
 READ_BUFFER_BYTES = 1024 * 1024
 RENEWALS_APART_SECONDS = 5.0
+_TURNS_TO_CLOSE = (
+    10  # of the loop: closing a connection, and TLS above it, takes some, and the loop may end right after
+)
 WATCH_MARGIN_SECONDS = 15.0  # the server ends a watch itself; this is for one that does not
 
 # Raised while a connection is sought: nothing of the request has been sent.
@@ -80,11 +83,17 @@ class Transport:
         self._renewing = asyncio.Lock()
         self._renew_at = asyncio.get_running_loop().time() + access.good_for_seconds
         self._refused_at = -math.inf
+        self._open: set[aiohttp.ClientResponse] = set()
 
     async def close(self) -> None:
+        """End everything that is still under way, watches that nobody closed too."""
+        for response in tuple(self._open):
+            response.close()
         await self._session.close()
         if self._retired is not None:
             await self._retired.close()
+        for _ in range(_TURNS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     async def call(self, request: Request, *, patience: Patience | None = None) -> bytes:
         """The answer's body; repeats what can be repeated safely. Raises ApiError."""
@@ -176,8 +185,12 @@ class Transport:
                     total=request.timeout_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
                 ),
             )
-        async with response:
-            yield response
+        self._open.add(response)
+        try:
+            async with response:
+                yield response
+        finally:
+            self._open.discard(response)
 
     # -- credentials --------------------------------------------------------------------------------------------------
 
