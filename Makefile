@@ -37,7 +37,7 @@ demo: $(RUNTIME) ## explain the example cluster: who blocks which node, and unti
 
 test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
-	$(PYTEST) -n 2 -m "not soak"
+	$(PYTEST) -n 2
 
 soak: $(DEV) ## the long random campaigns
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property
@@ -60,7 +60,7 @@ mutate: $(DEV) ## break the rules one at a time; every break must be caught
 
 coverage: $(DEV) ## branch coverage of values and rules
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -m "not soak" tests/unit tests/property
+	$(BIN)/coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
 
 cluster-up: $(RUNTIME) ## start a real control plane to try things on, and print its kubeconfig

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from bench.cluster import PODS_PER_NODE
 from bench.ingest import print_ingest
+from bench.real_ingest import print_real_ingest
 from bench.sim import print_sim
 from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
@@ -37,6 +38,7 @@ def main() -> None:
     print_explain("yaml", [50, 150, 500])
     print_windows()
     print_ingest()
+    print_real_ingest()
     print_sim()
 
 

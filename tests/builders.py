@@ -72,7 +72,9 @@ def pod(
     owner: str | None = "ReplicaSet",
     grace: int | None = 30,
     priority: int | None = None,
+    priority_class: str = "",
     tolerations: Sequence[objects.Toleration] = (),
+    volumes: Sequence[objects.Volume] = (),
     recorder: Recorder = _RECORDER,
 ) -> PodRecord:
     """A running, ready pod of a ReplicaSet on node-1."""
@@ -101,7 +103,9 @@ def pod(
                 node_name=node,
                 termination_grace_period_seconds=grace,
                 priority=priority,
+                priority_class_name=priority_class,
                 tolerations=list(tolerations),
+                volumes=list(volumes),
             ),
             status=objects.PodStatus(phase=phase, conditions=_ready(ready)),
         )
@@ -141,7 +145,7 @@ def node(
                 provider_id=f"kwok://{name}" if provider_id is None else provider_id,
                 taints=[objects.Taint(key=key, effect=effect) for key, effect in taints],
             ),
-            status=objects.NodeStatus(conditions=_ready(ready)),
+            status=objects.NodeStatus(conditions=conditions({} if ready is None else {"Ready": ready})),
         )
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.planning.health import RepairPolicy as RepairPolicy
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -53,6 +54,10 @@ KWOK_NODECLASSES = Resource(
     names.KWOK_GROUP, names.KWOK_VERSION, names.KWOK_NODECLASS_PLURAL, names.KWOK_NODECLASS_KIND, objects.KWOKNodeClass
 )
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", objects.Lease, namespaced=True)
+VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", objects.VolumeAttachment)
+VOLUME_CLAIMS = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim, namespaced=True
+)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", dict[str, Any], namespaced=True)
 
 
@@ -177,6 +182,17 @@ class OutcomeUnknown(ApiError):
 # -- the ports --------------------------------------------------------------------------------------------------------
 
 
+class Watch(Protocol[T]):
+    """Changes as they come. It holds a connection: whoever begins one closes it (`contextlib.aclosing`)."""
+
+    def __aiter__(self) -> AsyncIterator[WatchEvent[T]]: ...
+
+    async def __anext__(self) -> WatchEvent[T]: ...
+
+    async def aclose(self) -> None:
+        """End it, wherever it is; nothing more is told."""
+
+
 class KubeApi(Protocol):
     """The Kubernetes API, as far as we use it. Every call may raise ApiError and its kinds."""
 
@@ -201,7 +217,7 @@ class KubeApi(Protocol):
         labels: str = "",
         fields: str = "",
         timeout_seconds: int = 300,
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> Watch[T]:
         """Changes after the version, with bookmarks, until the server ends the watch; raises Gone if it is too old."""
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
@@ -293,10 +309,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     provider_id: str
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    capacity: Mapping[str, str] = {}
-    allocatable: Mapping[str, str] = {}
+    capacity: objects.Quantities = {}
+    allocatable: objects.Quantities = {}
     image_id: str = ""
     deleting: bool = False
+    claim_uid: str = ""  # of the NodeClaim it was launched for, by which one that nobody knows of is found again
 
 
 class Offering(msgspec.Struct, frozen=True, kw_only=True):
@@ -318,14 +335,6 @@ class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
     overhead: Mapping[str, str] = {}
 
 
-class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose condition has had this status for so long is to be replaced."""
-
-    condition: str
-    status: str
-    toleration_seconds: int
-
-
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):
     """The provider is going to take this node away (R41)."""
 
@@ -338,6 +347,8 @@ class CloudProvider(Protocol):
     """Who makes and ends the machines (07 §8). Every call may raise CloudError and its kinds."""
 
     name: str
+    # Only NodePools and NodeClaims whose nodeClassRef is of this kind are ours to act on (01 §1).
+    node_classes: Resource[objects.NodeClass]
 
     async def create(self, claim: objects.NodeClaim) -> Instance:
         """Launch one machine for the claim. Called again after an error: the claim's UID makes it idempotent."""

@@ -26,15 +26,19 @@ class BuildError(Exception):
 
 def binary() -> Path:
     """The control plane's binary, built first if need be; raises BuildError."""
-    home = cache() / _fingerprint()
-    path = home / "controlplane"
+    path = _place()
     if path.exists():
         return path
-    home.mkdir(parents=True, exist_ok=True)
-    with locked(home / "lock"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_name("lock")):
         if not path.exists():
             _build(_go(), path)
     return path
+
+
+def is_built() -> bool:
+    """Whether `binary` has nothing to do."""
+    return _place().exists()
 
 
 def cache() -> Path:
@@ -60,6 +64,10 @@ def _from_go_mod(pattern: str) -> tuple[str, ...]:
     found = re.search(pattern, (SOURCE / "go.mod").read_text(), re.MULTILINE)
     assert found, pattern
     return found.groups()
+
+
+def _place() -> Path:
+    return cache() / _fingerprint() / "controlplane"
 
 
 def _fingerprint() -> str:

@@ -4,11 +4,10 @@ The root conftest.py loads this as a plugin. The process that runs pytest holds 
 with the run however the run ends; the first test that asks for it has it started.
 """
 
+import gc
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cluster import lease
+from tests.cluster import folders, lease
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.build import binary, locked
 from tests.cluster.plane import ControlPlane
@@ -25,6 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = pytest.StashKey[Path]()
 HELD: Final = pytest.StashKey[int]()
 KEPT: Final = pytest.StashKey[bool]()
+PLANES: Final = {"control_plane", "private_plane"}
 IN_WORKER: Final = "dovetail_cluster"  # how pytest-xdist hands the folder to its workers
 
 
@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if given is not None:
         config.stash[FOLDER] = Path(given)
         return
-    folder = Path(tempfile.mkdtemp(prefix="dovetail-cluster-"))
+    folder = folders.new()
     config.stash[FOLDER] = folder
     config.stash[HELD] = lease.hold(lease.make(folder))
 
@@ -61,7 +61,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(held)
     folder = config.stash[FOLDER]
     eventually(lambda: not lease.watched(folder / "lease"), seconds=10, what=lambda: "the control plane still runs")
-    shutil.rmtree(folder / "etcd" if config.stash.get(KEPT, False) else folder, ignore_errors=True)
+    (folders.keep_logs if config.stash.get(KEPT, False) else folders.remove)(folder)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A connection that a test leaves open fails this test, by its ResourceWarning, and not a later one."""
+    yield
+    if PLANES & set(request.fixturenames):
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -36,6 +36,7 @@ from dovetail.ports import (
     Resource,
     TooManyRequests,
     Unavailable,
+    Watch,
     WatchEvent,
 )
 from tests.cluster.access import Cluster, condition
@@ -58,6 +59,13 @@ def run(cluster: Cluster, use: Callable[[RealApi], Coroutine[Any, Any, T]], **op
             return await use(api)
 
     return asyncio.run(scenario())
+
+
+async def drain(watch: Watch[Any]) -> None:
+    """Read it to its end, whatever it tells."""
+    async with aclosing(watch) as events:
+        async for _ in events:
+            pass
 
 
 def config_map(name: str, **data: str) -> Object:
@@ -141,13 +149,14 @@ def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(control_plan
     async def use(api: RealApi) -> None:
         start = (await api.list(CONFIG_MAPS, namespace=namespace)).resource_version
         await api.create(CONFIG_MAPS, config_map("a"), namespace=namespace)
-        events = api.watch(
+        watch = api.watch(
             CONFIG_MAPS, resource_version=start, namespace=namespace, labels="test=kube", timeout_seconds=4
         )
-        assert (await anext(events)).type is EventType.ADDED
-        # Without a change after the watch began the server sends no bookmark.
-        passed_over = await api.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, namespace=namespace)
-        rest = [event async for event in events]
+        async with aclosing(watch) as events:
+            assert (await anext(events)).type is EventType.ADDED
+            # Without a change after the watch began the server sends no bookmark.
+            passed_over = await api.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, namespace=namespace)
+            rest = [event async for event in events]
         assert {(event.type, event.problem) for event in rest} == {(EventType.BOOKMARK, "")}
         assert all(event.object is None for event in rest)
         assert int(rest[-1].resource_version) >= int(passed_over["metadata"]["resourceVersion"])
@@ -158,8 +167,7 @@ def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(control_plan
 def test_a_watch_from_a_version_too_old(cluster_with_crds: Cluster) -> None:
     async def use(api: RealApi) -> None:
         with pytest.raises(Gone):  # our kinds came later than the first version
-            async for _ in api.watch(NODECLAIMS, resource_version="1", timeout_seconds=5):
-                pass
+            await drain(api.watch(NODECLAIMS, resource_version="1", timeout_seconds=5))
 
     run(cluster_with_crds, use)
 
@@ -423,8 +431,7 @@ def test_without_rights(control_plane: Cluster, tmp_path: Path) -> None:
         with pytest.raises(Forbidden) as caught:
             await api.list(NODES)
         with pytest.raises(Forbidden):
-            async for _ in api.watch(NODES, resource_version="0"):
-                pass
+            await drain(api.watch(NODES, resource_version="0"))
         return caught.value
 
     refused = run(control_plane, use, kubeconfig=str(control_plane.kubeconfig_of("somebody")))
@@ -503,10 +510,6 @@ def test_client_certificates_and_their_renewal(tmp_path: Path) -> None:
 
 
 def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) -> None:
-    async def drain(events: AsyncIterator[WatchEvent[Object]]) -> None:
-        async for _ in events:
-            pass
-
     async def use(api: RealApi) -> None:
         start = (await api.list(CONFIG_MAPS)).resource_version
         private_plane.pause("kube-apiserver")
@@ -516,11 +519,11 @@ def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) ->
             await drain(api.watch(CONFIG_MAPS, resource_version=start))
         private_plane.resume("kube-apiserver")
         await api.create(CONFIG_MAPS, config_map("surely"), namespace="default")
-        events = api.watch(CONFIG_MAPS, resource_version=start, labels="test=kube")
-        assert (await anext(events)).type is EventType.ADDED
-        await asyncio.to_thread(private_plane.kill, "kube-apiserver")
-        with pytest.raises(Unavailable):
-            await drain(events)
+        async with aclosing(api.watch(CONFIG_MAPS, resource_version=start, labels="test=kube")) as events:
+            assert (await anext(events)).type is EventType.ADDED
+            await asyncio.to_thread(private_plane.kill, "kube-apiserver")
+            with pytest.raises(Unavailable):
+                await drain(events)
         with pytest.raises(Unavailable, match="Cannot connect"):
             await api.create(CONFIG_MAPS, config_map("not"), namespace="default")
         await asyncio.to_thread(private_plane.start, "kube-apiserver")

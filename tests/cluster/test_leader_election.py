@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from itertools import groupby, pairwise
 from typing import Any, Final
 
 import pytest
 
-from dovetail.kube.client import connect
+from dovetail.kube.client import RealApi, connect
 from dovetail.ports import LEASES
 from tests.cluster.access import Cluster, eventually
 from tests.cluster.fixtures import ROOT
@@ -113,13 +114,14 @@ class History:
                 await asyncio.sleep(0.05)
             task.cancel()
 
-    async def _read(self, api: Any) -> None:
+    async def _read(self, api: RealApi) -> None:
         watch = api.watch(
             CONFIGMAPS, resource_version=self._version, namespace=self._namespace, fields=f"metadata.name={FENCED}"
         )
-        async for event in watch:
-            if event.object and "data" in event.object:
-                self.writes.append((int(event.object["data"]["epoch"]), event.object["data"]["holder"]))
+        async with aclosing(watch) as events:
+            async for event in events:
+                if event.object and "data" in event.object:
+                    self.writes.append((int(event.object["data"]["epoch"]), event.object["data"]["holder"]))
 
     def check(self, *holders: str) -> None:
         """The writers took turns in this order, and the epoch grew with each."""

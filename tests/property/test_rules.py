@@ -483,9 +483,11 @@ def test_a_forced_pod_is_gone_by_the_deadline_if_that_is_still_possible(
     found = forced_deletion(subject, deadline, now)
     if found is None:
         assert subject.deleted_at is not None
-        assert subject.deleted_at <= deadline
+        assert subject.deleted_at <= deadline or subject.deleted_at - now <= timedelta(seconds=1)
         return
     assert found.at >= now
+    if subject.deleted_at is not None:  # otherwise it would be deleted over and over
+        assert now + timedelta(seconds=found.grace_seconds) < subject.deleted_at
     assert 1 <= found.grace_seconds <= max(1, grace)
     if found.grace_seconds > 1:
         assert found.at + timedelta(seconds=found.grace_seconds) <= deadline

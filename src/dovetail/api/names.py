@@ -111,6 +111,9 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 CLOUD_UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
 READINESS_TAINT_PREFIX: Final = "readiness.k8s.io/"
 
+# -- priority classes of pods that go last (03 §4), told by their names ------------------------------------------------
+CRITICAL_PRIORITY_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
+
 # -- finalizers -------------------------------------------------------------------------------------------------------
 TERMINATION_FINALIZER: Final = "karpenter.sh/termination"  # on NodeClaims and Nodes
 

@@ -22,6 +22,8 @@ class OwnerReference(Wire, frozen=True):
     kind: str = ""
     name: str = ""
     uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class ObjectMeta(Wire, frozen=True):
@@ -29,11 +31,13 @@ class ObjectMeta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     creation_timestamp: Instant | None = None
     deletion_timestamp: Instant | None = None
     owner_references: list[OwnerReference] = []
+    finalizers: list[str] = []
 
 
 class Condition(Wire, frozen=True):
@@ -42,6 +46,7 @@ class Condition(Wire, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: Instant | None = None
+    observed_generation: int = 0
 
 
 class ConditionStatus(Wire, frozen=True):
@@ -52,9 +57,16 @@ class ConditionStatus(Wire, frozen=True):
 
 
 class Taint(Wire, frozen=True):
+    """All of its fields: a Node's list of taints is written as a whole."""
+
     key: str = ""
     value: str = ""
     effect: str = ""
+    time_added: Instant | None = None
+
+    def matches(self, other: "Taint") -> bool:
+        """By key and effect; the value says nothing (01 §6)."""
+        return (self.key, self.effect) == (other.key, other.effect)
 
 
 class Toleration(Wire, frozen=True):
@@ -64,8 +76,22 @@ class Toleration(Wire, frozen=True):
     effect: str = ""
 
 
+class ClaimVolume(Wire, frozen=True):
+    claim_name: str = ""
+
+
+class Volume(Wire, frozen=True):
+    """A pod's volume, as far as it is a claim of its own (`ephemeral`) or of somebody else."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: dict[str, object] | None = None
+
+
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
+    priority_class_name: str = ""
+    volumes: list[Volume] = []
     termination_grace_period_seconds: int | None = None
     priority: int | None = None
     tolerations: list[Toleration] = []
@@ -87,8 +113,14 @@ class NodeSpec(Wire, frozen=True):
     taints: list[Taint] = []
 
 
+# A quantity as it is written: the API takes numbers as well as text.
+Quantities = dict[str, str | int | float]
+
+
 class NodeStatus(Wire, frozen=True):
-    conditions: list[ConditionStatus] = []
+    conditions: list[Condition] = []
+    capacity: Quantities = {}
+    allocatable: Quantities = {}
 
 
 class Node(Wire, frozen=True):
@@ -154,35 +186,54 @@ class Requirement(Wire, frozen=True):
     min_values: int | None = None
 
 
-class NodeClaimSpec(Wire, frozen=True):
-    """Also the template's spec. `expireAfter` has a default that the API server fills in on both."""
+class Resources(Wire, frozen=True):
+    requests: Quantities = {}
+
+
+class NodeClaimTemplateSpec(Wire, frozen=True):
+    """`expireAfter` has a default that the API server fills in. Lists: None is absent, which is not empty (01 §7)."""
 
     node_class_ref: NodeClassReference = NodeClassReference()
     requirements: list[Requirement] = []
-    taints: list[Taint] = []
-    startup_taints: list[Taint] = []
+    taints: list[Taint] | None = None
+    startup_taints: list[Taint] | None = None
     expire_after: str = "720h"
     termination_grace_period: str | None = None
 
 
+class NodeClaimSpec(NodeClaimTemplateSpec, frozen=True):
+    """What a claim has of its template, and what it asks for itself."""
+
+    taints: list[Taint] = []
+    startup_taints: list[Taint] = []
+    resources: Resources = Resources()
+
+
 class TemplateMeta(Wire, frozen=True):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    """None is absent, which is not empty (01 §7)."""
+
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class NodeClaimTemplate(Wire, frozen=True):
     metadata: TemplateMeta = TemplateMeta()
-    spec: NodeClaimSpec = NodeClaimSpec()
+    spec: NodeClaimTemplateSpec = NodeClaimTemplateSpec()
 
 
 class NodePoolSpec(Wire, frozen=True):
     template: NodeClaimTemplate = NodeClaimTemplate()
     disruption: Disruption = Disruption()
     replicas: int | None = None
+    limits: Quantities = {}
+    weight: int | None = None
 
 
 class NodePoolStatus(Wire, frozen=True):
     conditions: list[Condition] = []
+    resources: Quantities = {}
+    nodes: int = 0
+    node_class_observed_generation: int = 0
 
 
 class NodePool(Wire, frozen=True):
@@ -194,6 +245,9 @@ class NodePool(Wire, frozen=True):
 class NodeClaimStatus(Wire, frozen=True):
     node_name: str = ""
     provider_id: str = msgspec.field(default="", name="providerID")
+    image_id: str = msgspec.field(default="", name="imageID")
+    capacity: Quantities = {}
+    allocatable: Quantities = {}
     conditions: list[Condition] = []
     last_pod_event_time: Instant | None = None
 
@@ -204,18 +258,25 @@ class NodeClaim(Wire, frozen=True):
     status: NodeClaimStatus = NodeClaimStatus()
 
 
+class NodeClassStatus(Wire, frozen=True):
+    conditions: list[Condition] = []
+
+
+class NodeClass(Wire, frozen=True):
+    """Any provider's node class, as far as everybody reads it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: NodeClassStatus = NodeClassStatus()
+
+
 class KWOKNodeClassSpec(Wire, frozen=True):
     node_registration_delay: str | None = None
-
-
-class KWOKNodeClassStatus(Wire, frozen=True):
-    conditions: list[Condition] = []
 
 
 class KWOKNodeClass(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
-    status: KWOKNodeClassStatus = KWOKNodeClassStatus()
+    status: NodeClassStatus = NodeClassStatus()
 
 
 class PodTemplate(Wire, frozen=True):
@@ -257,3 +318,26 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
+
+
+class VolumeSource(Wire, frozen=True):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Wire, frozen=True):
+    node_name: str = ""
+    source: VolumeSource = VolumeSource()
+
+
+class VolumeAttachment(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+class VolumeClaimSpec(Wire, frozen=True):
+    volume_name: str = ""
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()

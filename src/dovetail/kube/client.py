@@ -1,7 +1,8 @@
 """The Kubernetes API of a real server, as the port KubeApi."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -11,11 +12,10 @@ import msgspec
 import dovetail
 from dovetail.api import names
 from dovetail.kube.access import load
-from dovetail.kube.failures import failure_of_event
-from dovetail.kube.pacing import TokenBucket
-from dovetail.kube.reading import ErrorEvent, Unreadable, read_event, read_object, read_page
+from dovetail.kube.reading import Unreadable, read_object, read_page
 from dovetail.kube.retrying import NO_PATIENCE, Patience
 from dovetail.kube.transport import WATCH_MARGIN_SECONDS, Request, Transport
+from dovetail.kube.watching import RealWatch
 from dovetail.ports import (
     PODS,
     ApiError,
@@ -25,9 +25,8 @@ from dovetail.ports import (
     PatchType,
     Propagation,
     Resource,
-    Unavailable,
-    WatchEvent,
 )
+from dovetail.values.rate import Rate, TokenBucket
 
 T = TypeVar("T")
 
@@ -52,11 +51,13 @@ async def connect(
     `qps=None` sets no limit, as leader election needs. `timeout_seconds` is for one attempt at a request, `patience`
     bounds the client's own retries. `before_write` is called right before a write is sent, and may refuse it.
     """
+    now = asyncio.get_running_loop().time()
+    bucket = None if qps is None else TokenBucket(Rate(per_second=qps, burst=burst), at=now)
     transport = Transport(
         await load(kubeconfig, context),
         reload=lambda: load(kubeconfig, context),
         user_agent=f"{names.COMPONENT}/{dovetail.__version__}",
-        bucket=None if qps is None else TokenBucket(qps, burst),
+        bucket=bucket,
         patience=patience,
         random=random or Random(),
         before_write=before_write,
@@ -95,7 +96,7 @@ class RealApi(KubeApi):
         except Unreadable as error:
             raise ApiError(f"list of {resource.plural} is unreadable: {error}", reason="Unreadable") from None
 
-    async def watch(
+    def watch(
         self,
         resource: Resource[T],
         *,
@@ -104,7 +105,7 @@ class RealApi(KubeApi):
         labels: str = "",
         fields: str = "",
         timeout_seconds: int = 300,
-    ) -> AsyncGenerator[WatchEvent[T], None]:
+    ) -> RealWatch[T]:
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -120,15 +121,7 @@ class RealApi(KubeApi):
             timeout_seconds=timeout_seconds + WATCH_MARGIN_SECONDS,
             begin_seconds=self._timeout_seconds,
         )
-        async with aclosing(self._transport.lines(request)) as lines:
-            async for line in lines:
-                try:
-                    event = read_event(line, resource)
-                except ErrorEvent as error:
-                    raise failure_of_event(error.status) from None
-                except Unreadable as error:
-                    raise Unavailable(f"watch of {resource.plural} is unreadable: {error}") from None
-                yield event
+        return RealWatch(self._transport.lines(request), resource)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         return read_object(await self._send("GET", _object(resource, name, namespace)), resource)

@@ -67,6 +67,8 @@ def read(data: bytes | msgspec.Raw, type_: type[T]) -> T:
         return decode(Document("", 1, None, None, "", "", raw), type_)
     except InputError as error:
         raise Unreadable(f"{error.field}: {error.message}" if error.field else error.message) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no JSON at all, which files are checked for before
+        raise Unreadable(str(error)) from None
 
 
 def read_page(data: bytes, resource: Resource[T]) -> Page[T]:

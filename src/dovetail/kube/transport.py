@@ -19,9 +19,10 @@ from dovetail.kube.access import Access
 from dovetail.kube.failures import failure_of
 from dovetail.kube.kubeconfig import KubeConfigError
 from dovetail.kube.lines import LineSplitter, LineTooLong
-from dovetail.kube.pacing import TokenBucket
+from dovetail.kube.pacing import take
 from dovetail.kube.retrying import Patience, wait_before_retry
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
+from dovetail.values.rate import TokenBucket
 
 CONNECT_SECONDS = 10.0
 CONNECTIONS = 200
@@ -139,7 +140,7 @@ class Transport:
     async def _answer(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
         """A good answer, whose body is still to be read; what fails is raised as ApiError, within the block too."""
         if self._bucket is not None:
-            await self._bucket.take()
+            await take(self._bucket)
         try:
             async with self._authenticated(request) as response:
                 if response.status >= 300:

@@ -2,25 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import msgspec
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
-from dovetail.api.documents import Document, InputError, decode
-from dovetail.api.schema import crd_schema, violations
+from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.schema import Violation, crd_schema, violations
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Record, Recorder, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 
-_GROUPS = {
-    "Pod": "",
-    "Node": "",
-    "PodDisruptionBudget": "policy",
-    names.NODEPOOL_KIND: names.GROUP,
-    names.NODECLAIM_KIND: names.GROUP,
-}
-_NAMESPACED = frozenset({"Pod", "PodDisruptionBudget"})
 # The fields that rules read, by kind.
 _CHECKED = {
     names.NODEPOOL_KIND: (
@@ -31,52 +22,64 @@ _CHECKED = {
     ),
     names.NODECLAIM_KIND: ("spec.expireAfter", "spec.terminationGracePeriod"),
 }
-_VERSIONS = {"": "v1", "policy": "policy/v1", names.GROUP: names.API_VERSION}
+
+
+class _Shelf(NamedTuple):
+    """How the objects of one kind are read, and those that were."""
+
+    api_version: str
+    type_: type[Any]
+    record_of: Callable[[Any], Record]
+    records: dict[tuple[str, str], Any]
+    namespaced: bool = False
+
+
+def _shelves() -> dict[str, _Shelf]:
+    return {
+        "Pod": _Shelf("v1", objects.Pod, Recorder().pod, {}, namespaced=True),
+        "Node": _Shelf("v1", objects.Node, node_record, {}),
+        "PodDisruptionBudget": _Shelf("policy/v1", objects.PodDisruptionBudget, pdb_record, {}, namespaced=True),
+        names.NODEPOOL_KIND: _Shelf(names.API_VERSION, objects.NodePool, pool_record, {}),
+        names.NODECLAIM_KIND: _Shelf(names.API_VERSION, objects.NodeClaim, claim_record, {}),
+    }
 
 
 def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
     """The cluster that the documents describe, and what was odd about them. Raises InputError on the unreadable."""
-    recorder = Recorder()
-    readers: dict[str, tuple[type[Any], Callable[[Any], Record]]] = {
-        "Pod": (objects.Pod, recorder.pod),
-        "Node": (objects.Node, node_record),
-        "PodDisruptionBudget": (objects.PodDisruptionBudget, pdb_record),
-        names.NODEPOOL_KIND: (objects.NodePool, pool_record),
-        names.NODECLAIM_KIND: (objects.NodeClaim, claim_record),
-    }
-    found: dict[str, dict[tuple[str, str], Record]] = {kind: {} for kind in readers}
+    shelves = _shelves()
     ignored: Counter[str] = Counter()
     problems: list[Problem] = []
     for document in documents:
-        kind, group = document.kind, document.api_version.rpartition("/")[0]
-        if _GROUPS.get(kind) != group:
-            ignored[f"{document.api_version} {kind}"] += 1
+        kind, version = document.kind, document.api_version
+        shelf = shelves.get(kind)
+        if shelf is None or (version != shelf.api_version and _group(version) != _group(shelf.api_version)):
+            ignored[f"{version} {kind}"] += 1
             continue
-        type_, record_of = readers[kind]
-        wire = decode(document, type_)
-        if not wire.metadata.name:
+        wire = decode(document, shelf.type_)
+        meta = wire.metadata
+        if not meta.name:
             raise InputError(
                 document.file, "is required", document=document.number, line=document.line, field=_field(document)
             )
-        key = (wire.metadata.namespace or "default" if kind in _NAMESPACED else "", wire.metadata.name)
-        if document.api_version != _VERSIONS[group]:
-            problems.append(_old_version(_name(kind, key), document, _VERSIONS[group]))
+        key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
+        if version != shelf.api_version:
+            problems.append(_old_version(_name(kind, key), document, shelf.api_version))
         if document.coerced:
             problems += [_no_string(_name(kind, key), field, document.file) for field, _ in document.coerced]
-        if key in found[kind]:
+        if key in shelf.records:
             problems.append(_duplicate(_name(kind, key), document.file))
         if kind in _CHECKED:
-            problems += _bad_fields(_name(kind, key), document)
-        found[kind][key] = record_of(wire)
+            problems += _bad_fields(_name(kind, key), document, wire)
+        shelf.records[key] = shelf.record_of(wire)
     problems += [_ignored(kind, count) for kind, count in sorted(ignored.items())]
-    records: dict[str, Any] = {kind: by_key.values() for kind, by_key in found.items()}
+    found = {kind: shelf.records.values() for kind, shelf in shelves.items()}
     return (
         take_snapshot(
-            pods=records["Pod"],
-            nodes=records["Node"],
-            claims=records[names.NODECLAIM_KIND],
-            pools=records[names.NODEPOOL_KIND],
-            pdbs=records["PodDisruptionBudget"],
+            pods=found["Pod"],
+            nodes=found["Node"],
+            claims=found[names.NODECLAIM_KIND],
+            pools=found[names.NODEPOOL_KIND],
+            pdbs=found["PodDisruptionBudget"],
         ),
         problems,
     )
@@ -90,23 +93,37 @@ def _field(document: Document) -> str:
     return f"{document.path}.metadata.name" if document.path else "metadata.name"
 
 
-def _bad_fields(name: str, document: Document) -> Iterable[Problem]:
+def _bad_fields(name: str, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Problem]:
     """What the rules read but the API would refuse. Fields that our CRDs do not know are not our matter here."""
-    schema = crd_schema(document.kind)
-    value = document.value if document.raw is None else msgspec.json.decode(document.raw)
-    if schema is None or not isinstance(value, dict):
-        return
-    for violation in violations({"spec": value.get("spec") or {}}, schema):
-        if not violation.unknown and violation.field.startswith(_CHECKED[document.kind]):
-            yield Problem(
-                severity=Severity.ERROR,
-                rule="InvalidField",
-                object=name,
-                field=violation.field,
-                message=f"{violation.message}; the API refuses it, and here it counts as not set or not to be read",
-                remedy="correct it; `dovetail lint` says how",
-                file=document.file,
-            )
+    if isinstance(wire, objects.NodeClaim):  # there are thousands, with few texts among them
+        found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
+    else:
+        found = _violations(document.kind, plain_value(document).get("spec") or {})
+    for violation in found:
+        yield Problem(
+            severity=Severity.ERROR,
+            rule="InvalidField",
+            object=name,
+            field=violation.field,
+            message=f"{violation.message}; the API refuses it, and here it counts as not set or not to be read",
+            remedy="correct it; `dovetail lint` says how",
+            file=document.file,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[Violation, ...]:
+    spec = {"expireAfter": expire_after, "terminationGracePeriod": grace_period}
+    return _violations(names.NODECLAIM_KIND, spec)
+
+
+def _violations(kind: str, spec: object) -> tuple[Violation, ...]:
+    found = violations({"spec": spec}, crd_schema(kind) or {})
+    return tuple(one for one in found if not one.unknown and one.field.startswith(_CHECKED[kind]))
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]
 
 
 def _old_version(name: str, document: Document, version: str) -> Problem:

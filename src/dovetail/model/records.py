@@ -5,7 +5,7 @@ bad value has one safe meaning (an unreadable duration is no duration), and kept
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntFlag
 from types import MappingProxyType
@@ -33,6 +33,9 @@ _POD_ANNOTATIONS = frozenset(
 )
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
 _NONE: Mapping[str, str] = MappingProxyType({})
+_STATUSES = {"True": True, "False": False}
+_DISRUPTED_KEYS = frozenset(("", names.DISRUPTED_TAINT))  # without a key, all taints are tolerated
+_DISRUPTED_EFFECTS = frozenset(("", names.Effect.NO_SCHEDULE))
 
 
 class Owner(IntFlag):
@@ -69,7 +72,9 @@ class PodRecord(Record, frozen=True):
     owner: Owner
     grace_seconds: int
     priority: int
+    critical: bool
     tolerates_disrupted: bool
+    volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
 
     @property
     def object(self) -> str:
@@ -87,6 +92,8 @@ class PodRecord(Record, frozen=True):
     @property
     def reschedulable(self) -> bool:
         """It needs a place elsewhere when its node goes (02 §4.1)."""
+        if self.owner is Owner.NONE:  # most; and asking flags is slow
+            return self.active
         if self.owner & (Owner.DAEMONSET | Owner.NODE):
             return False
         returns = bool(self.owner & Owner.STATEFULSET) and self.deleted_at is not None  # under the same name
@@ -97,7 +104,8 @@ class PodRecord(Record, frozen=True):
         """02 §6: 1, moved by deletion cost and priority, within ±10. Unreadable costs count 0."""
         text = self.annotations.get(names.POD_DELETION_COST, "0")
         deletion_cost = float(text) if _NUMBER.fullmatch(text) else 0.0
-        return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + self.priority / 2**25))
+        priority = max(-(2**31), min(2**31, self.priority))  # a file may hold a number that no float can
+        return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
 class NodeRecord(Record, frozen=True):
@@ -184,7 +192,8 @@ class Recorder:
         self._texts: dict[str, str] = {}
 
     def pod(self, pod: objects.Pod) -> PodRecord:
-        meta, spec = pod.metadata, pod.spec
+        meta, spec, text = pod.metadata, pod.spec, self._texts.setdefault
+        namespace, phase = meta.namespace or "default", pod.status.phase
         owner = Owner.NONE
         for reference in meta.owner_references:
             found = _OWNERS.get((reference.api_version, reference.kind))
@@ -192,20 +201,22 @@ class Recorder:
                 owner |= found
         grace = spec.termination_grace_period_seconds
         return PodRecord(
-            namespace=self._text(meta.namespace or "default"),
+            namespace=text(namespace, namespace),
             name=meta.name,
             uid=meta.uid,
-            node_name=self._text(spec.node_name),
+            node_name=text(spec.node_name, spec.node_name),
             labels=self._shared(meta.labels),
-            annotations=self._shared({key: text for key, text in meta.annotations.items() if key in _POD_ANNOTATIONS}),
+            annotations=_NONE if _POD_ANNOTATIONS.isdisjoint(meta.annotations) else self._read(meta.annotations),
             created_at=_utc(meta.creation_timestamp),
             deleted_at=_utc(meta.deletion_timestamp),
-            phase=self._text(pod.status.phase),
+            phase=text(phase, phase),
             ready=_condition(pod.status.conditions, "Ready"),
             owner=owner,
-            grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else max(0, grace),
+            grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace if grace > 0 else 0,
             priority=spec.priority or 0,
-            tolerates_disrupted=any(map(_tolerates_disrupted, spec.tolerations)),
+            critical=spec.priority_class_name in names.CRITICAL_PRIORITY_CLASSES,
+            tolerates_disrupted=bool(spec.tolerations) and _tolerates_disrupted(spec.tolerations),
+            volume_claims=tuple(_volume_claims(pod)) if spec.volumes else (),
         )
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
@@ -214,8 +225,8 @@ class Recorder:
         # The API server prints keys in order; were they not, equal sets would merely not be shared.
         return self._labels.setdefault(tuple(labels.items()), labels)
 
-    def _text(self, text: str) -> str:
-        return self._texts.setdefault(text, text)
+    def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
+        return self._shared({key: text for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
 
 def node_record(node: objects.Node) -> NodeRecord:
@@ -298,19 +309,30 @@ def _utc(at: datetime | None) -> datetime | None:
         return at.replace(tzinfo=UTC)
 
 
-def _condition(conditions: list[objects.ConditionStatus], wanted: str) -> bool | None:
+def _volume_claims(pod: objects.Pod) -> Iterator[str]:
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:  # its claim is named after both
+            yield f"{pod.metadata.name}-{volume.name}"
+
+
+def _condition(conditions: Sequence[objects.ConditionStatus | objects.Condition], wanted: str) -> bool | None:
     for condition in conditions:
         if condition.type == wanted:
-            return {"True": True, "False": False}.get(condition.status)
+            return _STATUSES.get(condition.status)
     return None
 
 
-def _tolerates_disrupted(toleration: objects.Toleration) -> bool:
-    if toleration.effect not in {"", names.Effect.NO_SCHEDULE}:
-        return False
-    if toleration.operator == "Exists":
-        return toleration.key in {"", names.DISRUPTED_TAINT}
-    return toleration.operator in {"", "Equal"} and toleration.key == names.DISRUPTED_TAINT and not toleration.value
+def _tolerates_disrupted(tolerations: list[objects.Toleration]) -> bool:
+    for toleration in tolerations:
+        if toleration.key not in _DISRUPTED_KEYS or toleration.effect not in _DISRUPTED_EFFECTS:
+            continue
+        if toleration.operator == "Exists":
+            return True
+        if toleration.operator in {"", "Equal"} and toleration.key and not toleration.value:
+            return True
+    return False
 
 
 def _nillable(text: str) -> int | None:

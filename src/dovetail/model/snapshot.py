@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
@@ -10,6 +11,9 @@ from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
 
 R = TypeVar("R", NodeRecord, ClaimRecord)
+
+_NAME = attrgetter("name")
+_IN_NAMESPACE = attrgetter("namespace", "name")
 
 
 class ClusterNode(Record, frozen=True):
@@ -58,15 +62,15 @@ def take_snapshot(
     pdbs: Iterable[PdbRecord] = (),
 ) -> Snapshot:
     """Join the records. NodeClaim and Node meet by provider ID, never by name, and never by an empty one (01 §1)."""
-    all_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
+    all_pods = tuple(sorted(pods, key=_IN_NAMESPACE))
     pods_on: dict[str, list[PodRecord]] = defaultdict(list)
     for pod in all_pods:
         if pod.node_name:
             pods_on[pod.node_name].append(pod)
 
     problems: list[Problem] = []
-    sorted_nodes = sorted(nodes, key=lambda node: node.name)
-    sorted_claims = sorted(claims, key=lambda claim: claim.name)
+    sorted_nodes = sorted(nodes, key=_NAME)
+    sorted_claims = sorted(claims, key=_NAME)
     nodes_of = _by_provider_id(sorted_nodes, problems, "Nodes", "spec.providerID")
     claims_of = _by_provider_id(sorted_claims, problems, "NodeClaims", "status.providerID")
     joined = {provider_id: claims_of[provider_id] for provider_id in nodes_of.keys() & claims_of.keys()}
@@ -77,10 +81,10 @@ def take_snapshot(
     ]
     members += [ClusterNode(claim=claim, node=None) for claim in sorted_claims if _key(claim, claims_of) not in joined]
     return Snapshot(
-        nodes=tuple(sorted(members, key=lambda member: member.name)),
+        nodes=tuple(sorted(members, key=_NAME)),
         pods=all_pods,
-        pools={pool.name: pool for pool in sorted(pools, key=lambda pool: pool.name)},
-        pdbs=tuple(sorted(pdbs, key=lambda pdb: (pdb.namespace, pdb.name))),
+        pools={pool.name: pool for pool in sorted(pools, key=_NAME)},
+        pdbs=tuple(sorted(pdbs, key=_IN_NAMESPACE)),
         problems=tuple(problems),
     )
 

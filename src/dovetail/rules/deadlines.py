@@ -55,12 +55,12 @@ def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> Forced
     """R17: at the deadline less the pod's own grace, or at once if that has passed.
 
     None for a pod that will be gone by the deadline anyway. A pod already terminating is deleted again only if
-    its grace would outlive the node.
+    its grace would outlive the node and that shortens it.
     """
     if pod.terminal:
         return None
     if pod.deleted_at is not None:
-        if pod.deleted_at <= deadline:
+        if pod.deleted_at <= deadline or pod.deleted_at - now <= timedelta(seconds=LEAST_GRACE_SECONDS):
             return None
         return ForcedDeletion(pod=pod, at=now, grace_seconds=deletion_grace_seconds(pod, deadline, now))
     try:

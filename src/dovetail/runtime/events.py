@@ -30,8 +30,9 @@ from dovetail.ports import (
     NotFound,
 )
 from dovetail.runtime.lease import micro_time
-from dovetail.runtime.pace import Backoff, Rate, TokenBucket
+from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
+from dovetail.values.rate import Rate, TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ WAITING_AT_MOST: Final = 1000
 REMEMBERED_AT_MOST: Final = 20_000
 SEND_SECONDS: Final = 10.0
 ATTEMPTS_AT_MOST: Final = 4
+_NAMESPACE_IS_GOING: Final = "because it is being terminated"
 RETRIES: Final = Backoff(first_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 
 
@@ -179,11 +181,11 @@ class EventRecorder:
         for attempt in range(1, ATTEMPTS_AT_MOST + 1):
             try:
                 await within(self._clock, SEND_SECONDS, self._write(event, at, body))
-            except (Conflict, NotFound):
-                self.counts.ignored += 1  # what it is about, or its namespace, is going
-                return
-            except (Forbidden, Invalid) as error:
-                self._give_up(event, error)
+            except (Conflict, NotFound, Forbidden, Invalid) as error:
+                if _is_going(error):
+                    self.counts.ignored += 1
+                else:
+                    self._give_up(event, error)
                 return
             except (ApiError, TimeoutError) as error:
                 if attempt == ATTEMPTS_AT_MOST:
@@ -224,6 +226,11 @@ class EventRecorder:
         self._series[key] = series
         if len(self._series) > REMEMBERED_AT_MOST:
             del self._series[next(iter(self._series))]
+
+
+def _is_going(error: ApiError) -> bool:
+    """Whether it is refused because what it is about is going, or its namespace, which only the text tells."""
+    return isinstance(error, Conflict | NotFound) or _NAMESPACE_IS_GOING in error.message
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ request already sent may still take. Every write of a leader goes through a Fenc
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -30,7 +30,7 @@ from dovetail.ports import (
     Propagation,
     Resource,
     Unavailable,
-    WatchEvent,
+    Watch,
 )
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, root_cause, within
 
@@ -134,7 +134,7 @@ class FencedApi(KubeApi):
         labels: str = "",
         fields: str = "",
         timeout_seconds: int = 300,
-    ) -> AsyncIterator[WatchEvent[T]]:
+    ) -> Watch[T]:
         return self._api.watch(
             resource,
             resource_version=resource_version,

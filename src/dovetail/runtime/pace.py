@@ -1,4 +1,4 @@
-"""How fast may something be done, and how long does one wait after a failure?"""
+"""How long does one wait after a failure?"""
 
 from random import Random
 
@@ -21,42 +21,3 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         assert failures >= 1, failures
         longest = min(self.cap_seconds, self.first_seconds * 2.0 ** min(failures - 1, 60))
         return longest * (1 - self.jitter * chance.random())
-
-
-class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """So many a second in the long run, and `burst` at once."""
-
-    per_second: float
-    burst: int
-
-    def __post_init__(self) -> None:
-        assert self.per_second > 0, self
-        assert self.burst >= 1, self
-
-
-class TokenBucket:
-    """Holds to a rate. It keeps no time of its own: the caller says when it is."""
-
-    def __init__(self, rate: Rate, *, at: float) -> None:
-        self._rate = rate
-        self._tokens = float(rate.burst)
-        self._at = at
-
-    def take(self, at: float) -> bool:
-        """Take a token if there is one."""
-        self._fill(at)
-        # Sums of fractions may come to a hair less than one.
-        if self._tokens < 1 - 1e-9:
-            return False
-        self._tokens -= 1
-        return True
-
-    def wait_seconds(self, at: float) -> float:
-        """How long until there is a token; 0 if there is one."""
-        self._fill(at)
-        return max(0.0, (1 - self._tokens) / self._rate.per_second)
-
-    def _fill(self, at: float) -> None:
-        assert at >= self._at, (at, self._at)
-        self._tokens = min(float(self._rate.burst), self._tokens + (at - self._at) * self._rate.per_second)
-        self._at = at

@@ -13,7 +13,7 @@ the reflector.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import aclosing
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -424,12 +424,10 @@ class Reflector(Generic[T, V]):
         async def read(heard: Callable[[], None]) -> None:
             nonlocal now, told
             seconds = round(self._timings.watch_seconds * (1 + self._chance.random()))
-            events = self._api.watch(
+            watch = self._api.watch(
                 self._resource, resource_version=state.resource_version, timeout_seconds=seconds, **self._where
             )
-            async with AsyncExitStack() as stack:
-                if (close := getattr(events, "aclose", None)) is not None:
-                    stack.push_async_callback(close)
+            async with aclosing(watch) as events:
                 async for event in events:
                     heard()
                     told += 1

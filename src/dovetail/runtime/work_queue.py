@@ -17,8 +17,10 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from dovetail.ports import ApiError, Clock, TooManyRequests
-from dovetail.runtime.pace import Backoff, Rate, TokenBucket
+from dovetail.runtime.dry_run import WouldWrite
+from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, within
+from dovetail.values.rate import Rate, TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -271,5 +273,7 @@ async def _outcome(reconcile: Callable[[K], Awaitable[Outcome]], key: K) -> Outc
         return await reconcile(key)
     except TooManyRequests as error:
         return Done(error.retry_after) if error.retry_after > 0 else Retry(str(error))
+    except WouldWrite:
+        return Done()
     except ApiError as error:
         return Retry(str(error))

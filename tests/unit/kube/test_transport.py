@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -427,7 +427,8 @@ def test_credentials_that_cannot_be_renewed(tmp_path: Path) -> None:
 
 
 async def events(api: RealApi) -> list[WatchEvent[Any]]:
-    return [each async for each in api.watch(PODS, resource_version="1", timeout_seconds=5)]
+    async with aclosing(api.watch(PODS, resource_version="1", timeout_seconds=5)) as watch:
+        return [each async for each in watch]
 
 
 def test_a_watch(tmp_path: Path) -> None:
@@ -494,10 +495,8 @@ def test_a_watch_that_breaks(tmp_path: Path, handler: Handler, kind: type[ApiErr
         run(Server(handler), tmp_path, events)
 
 
-def test_a_watch_that_is_left_closes_its_connection(tmp_path: Path) -> None:
-    left = asyncio.Event()
-
-    async def endless(request: web.Request) -> web.StreamResponse:
+def endless(left: asyncio.Event) -> Handler:
+    async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         try:
@@ -507,14 +506,43 @@ def test_a_watch_that_is_left_closes_its_connection(tmp_path: Path) -> None:
         finally:
             left.set()
 
+    return respond
+
+
+def test_a_watch_that_is_closed_closes_its_connection(tmp_path: Path) -> None:
+    left = asyncio.Event()
+
     async def use(api: RealApi) -> None:
-        watch = api.watch(PODS, resource_version="1")
-        assert (await anext(watch)).type is EventType.ADDED
-        await watch.aclose()
+        async with aclosing(api.watch(PODS, resource_version="1")) as watch:
+            assert (await anext(watch)).type is EventType.ADDED
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
         async with asyncio.timeout(5):
             await left.wait()
 
-    run(Server(endless), tmp_path, use)
+    run(Server(endless(left)), tmp_path, use)
+
+
+def test_a_watch_that_is_left_open_is_warned_of_at_once(tmp_path: Path) -> None:
+    """Not in a later test, where its connection would be found."""
+    left = asyncio.Event()
+
+    async def use(api: RealApi) -> None:
+        with pytest.warns(ResourceWarning, match="a watch was left open"):
+            assert (await anext(api.watch(PODS, resource_version="1"))).type is EventType.ADDED
+
+    run(Server(endless(left)), tmp_path, use)
+    assert left.is_set()
+
+
+def test_a_watch_that_was_never_begun_holds_nothing(tmp_path: Path) -> None:
+    server = Server(silence)
+
+    async def use(api: RealApi) -> None:
+        api.watch(PODS, resource_version="1")
+
+    run(server, tmp_path, use)
+    assert server.requests == []
 
 
 def test_a_list_in_pages(tmp_path: Path) -> None:

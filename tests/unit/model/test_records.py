@@ -38,6 +38,7 @@ def test_an_empty_pod_has_the_api_servers_defaults() -> None:
         owner=Owner.NONE,
         grace_seconds=30,
         priority=0,
+        critical=False,
         tolerates_disrupted=False,
     )
     assert record.object == "Pod/default/"

@@ -239,7 +239,15 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [NotFound("no such namespace"), Conflict("going")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound("no such namespace"),
+        Conflict("going"),
+        Forbidden("unable to create new content in namespace a because it is being terminated", reason="Forbidden"),
+    ],
+    ids=["gone", "changed", "its namespace"],
+)
 def test_what_is_going_needs_no_event(error: ApiError) -> None:
     async def scene(world: Scene) -> None:
         world.server.faults.add(Fault(error=error), verb="create")

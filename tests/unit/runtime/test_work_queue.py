@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.ports import Conflict, TooManyRequests
-from dovetail.runtime.pace import Backoff, Rate
+from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome, QueueClosed, QueueFull, Retry, WorkQueue, work
 from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.values.rate import Rate
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")

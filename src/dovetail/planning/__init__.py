@@ -1,0 +1,1 @@
+"""What should be done: decisions on values, which controllers then carry out."""

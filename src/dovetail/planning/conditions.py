@@ -1,0 +1,156 @@
+"""What becomes of an object's conditions when one of them is set or cleared (01 §5.3)?
+
+Timeouts and dashboards read `lastTransitionTime` and `observedGeneration`, so the mechanics are exactly upstream's.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from dovetail.api.names import Condition, ConditionReason
+from dovetail.api.objects import Condition as Entry
+from dovetail.api.objects import NodeClaim, NodePool
+from dovetail.values.timestamp import format_time
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+ROOT = Condition.READY
+_DEPENDENTS: dict[type[NodeClaim] | type[NodePool], tuple[Condition, ...]] = {
+    NodeClaim: (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED),
+    NodePool: (Condition.VALIDATION_SUCCEEDED, Condition.NODECLASS_READY),
+}
+_AWAITING = "object is awaiting reconciliation"
+
+
+class Conditions:
+    """The conditions of one NodeClaim or NodePool, to be read, changed, and written back as a whole."""
+
+    def __init__(self, of: NodeClaim | NodePool, now: datetime) -> None:
+        self._now = now.replace(microsecond=0)  # as coarse as the API's own times
+        self._created_at = of.metadata.creation_timestamp or self._now
+        self._generation = of.metadata.generation
+        self._deleting = of.metadata.deletion_timestamp is not None
+        self._dependents = _DEPENDENTS[type(of)]
+        self._stored = of.status.conditions
+        self._entries = {entry.type: entry for entry in of.status.conditions}
+        for missing in (name for name in self._dependents if name not in self._entries):
+            self._entries[missing] = self._new(missing, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, _AWAITING)
+        if ROOT not in self._entries:
+            self._recompute_root()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, name: Condition) -> Entry | None:
+        return self._entries.get(name)
+
+    def status(self, name: Condition) -> str:
+        """Unknown if it is not there."""
+        entry = self._entries.get(name)
+        return UNKNOWN if entry is None else entry.status
+
+    def is_true(self, name: Condition) -> bool:
+        return self.status(name) == TRUE
+
+    def since(self, name: Condition) -> datetime | None:
+        """When its status last changed."""
+        entry = self._entries.get(name)
+        return None if entry is None else entry.last_transition_time
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    def set(self, name: Condition, status: str = TRUE, reason: str = "", message: str = "") -> None:
+        """Set it; True needs no reason. The root follows."""
+        assert name != ROOT, "the root is derived"
+        entry = self._new(name, status, reason or name, message)
+        if entry != self._entries.get(name):
+            self._entries[name] = entry
+        if self._deleting:  # a deletion raises the generation: otherwise the others would look out of date (03 §2)
+            self._refresh(self._entries)
+        self._recompute_root()
+
+    def clear(self, name: Condition) -> None:
+        """Only conditions that the root does not depend on can go, and not the root itself."""
+        assert name not in (ROOT, *self._dependents), name
+        self._entries.pop(name, None)
+
+    def refresh(self) -> None:
+        """The dependents still hold at the object's present generation (03 §7.3)."""
+        self._refresh(self._dependents)
+        self._recompute_root()
+
+    def _refresh(self, which: Iterable[str]) -> None:
+        for name in which:
+            entry = self._entries[name]
+            self._entries[name] = msgspec.structs.replace(entry, observed_generation=self._generation)
+
+    def _new(self, name: Condition, status: str, reason: str, message: str) -> Entry:
+        before = self._entries.get(name)
+        if before is not None and before.status == status and before.last_transition_time is not None:
+            since = before.last_transition_time
+        elif before is None and name in self._dependents:
+            since = self._created_at
+        else:
+            since = self._now
+        return Entry(
+            type=name,
+            status=status,
+            reason=reason,
+            message=message,
+            last_transition_time=since,
+            observed_generation=self._generation,
+        )
+
+    def _recompute_root(self) -> None:
+        entries = [self._entries[name] for name in self._dependents]
+        current = [entry for entry in entries if entry.observed_generation == self._generation]
+        if len(current) == len(entries) and all(entry.status == TRUE for entry in entries):
+            self._entries[ROOT] = self._new(ROOT, TRUE, ROOT, "")
+            return
+        failed = [entry for entry in current if entry.status == FALSE]
+        waiting = [entry for entry in entries if entry.status != TRUE or entry not in current]
+        status, reason = (
+            (FALSE, ConditionReason.UNHEALTHY_DEPENDENTS)
+            if failed
+            else (UNKNOWN, ConditionReason.RECONCILING_DEPENDENTS)
+        )
+        newest_first = sorted(failed or waiting, key=_since, reverse=True)
+        message = ", ".join(f"{entry.type}={entry.status}" for entry in newest_first)
+        self._entries[ROOT] = self._new(ROOT, status, reason, message)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    @property
+    def changed(self) -> bool:
+        return list(self._stored) != self.entries()
+
+    def entries(self) -> list[Entry]:
+        """Oldest transition first, the root last."""
+        root = self._entries[ROOT]
+        others = [entry for entry in self._entries.values() if entry is not root]
+        return [*sorted(others, key=_since), root]
+
+    def body(self) -> list[dict[str, Any]]:
+        """As the API takes them. Every field is written: upstream's CRDs ask for reason and message."""
+        return condition_bodies(self.entries())
+
+
+def condition_bodies(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Conditions as the API takes them."""
+    return [
+        {
+            "type": entry.type,
+            "status": entry.status,
+            "reason": entry.reason,
+            "message": entry.message,
+            "lastTransitionTime": None
+            if entry.last_transition_time is None
+            else format_time(entry.last_transition_time),
+            "observedGeneration": entry.observed_generation,
+        }
+        for entry in entries
+    ]
+
+
+def _since(entry: Entry) -> float:
+    return entry.last_transition_time.timestamp() if entry.last_transition_time is not None else 0.0

@@ -1,0 +1,53 @@
+"""Which nodes are so unhealthy that they are replaced, and from when (02 §11, R24a)?"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dovetail.api import objects
+
+TOLERATED_PERCENT = 20
+
+
+class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A node whose condition has had this status for so long is to be replaced."""
+
+    condition: str
+    status: str
+    toleration_seconds: int
+
+
+class Ailment(msgspec.Struct, frozen=True):
+    """What is wrong with a node, and when it is replaced for it."""
+
+    condition: str
+    replace_at: datetime
+
+
+def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> Ailment | None:
+    """The one that comes first; None for a healthy node."""
+    found = [
+        Ailment(condition.type, condition.last_transition_time + timedelta(seconds=policy.toleration_seconds))
+        for condition in node.status.conditions
+        for policy in policies
+        if (condition.type, condition.status) == (policy.condition, policy.status)
+        and condition.last_transition_time is not None
+    ]
+    return min(found, key=lambda found: (found.replace_at, found.condition), default=None)
+
+
+def too_many_unhealthy(nodes: Iterable[objects.Node], policies: Sequence[RepairPolicy]) -> str | None:
+    """The 20 % guard: what ails so many at once is not cured by replacing them. None: go ahead."""
+    all_ = list(nodes)
+    unhealthy = sum(ailment(node, policies) is not None for node in all_)
+    tolerated = -(-len(all_) * TOLERATED_PERCENT // 100)
+    if unhealthy <= tolerated:
+        return None
+    return f"{unhealthy} of {len(all_)} nodes are unhealthy, more than {TOLERATED_PERCENT} % ({tolerated})"
+
+
+def snake_case(condition: str) -> str:
+    """KernelReady as kernel_ready and PIDPressure as pid_pressure, for the metrics."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", condition).lower()

@@ -1,0 +1,192 @@
+"""Where does a NodeClaim stand between wanted and initialized, and what is written next (03 §7)?"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, ConditionReason, Effect
+from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
+from dovetail.planning.timings import Timings
+from dovetail.values.quantity import QuantityError, parse_quantity
+
+# Taints that go by themselves while a node comes up (03 §7.3).
+_EPHEMERAL = (
+    objects.Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_SCHEDULE),
+    objects.Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_EXECUTE),
+    objects.Taint(key=names.UNREACHABLE_TAINT, effect=Effect.NO_SCHEDULE),
+    objects.Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=Effect.NO_SCHEDULE),
+    objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE),
+)
+_UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE)
+
+
+# -- registration ------------------------------------------------------------------------------------------------------
+
+
+def registration_patch(claim: objects.NodeClaim, node: objects.Node, label: str) -> dict[str, Any]:
+    """What registration makes of the Node, as a merge patch with a lock: lists are written whole.
+
+    `label` is the one that says which node class it is; termination only handles Nodes that have it (03 §7.5).
+    """
+    meta = node.metadata
+    return {
+        "metadata": {
+            "resourceVersion": meta.resource_version,
+            "finalizers": _with(meta.finalizers, names.TERMINATION_FINALIZER),
+            "ownerReferences": [to_body(owner) for owner in _with_owner(meta.owner_references, claim)],
+            "labels": {
+                **claim.metadata.labels,
+                label: claim.spec.node_class_ref.name,
+                names.REGISTERED_LABEL: "true",
+            },
+            "annotations": claim.metadata.annotations,
+        },
+        "spec": {"taints": [to_body(taint) for taint in _registered_taints(claim, node)]},
+    }
+
+
+def lacks_guard(node: objects.Node) -> bool:
+    """Whether pods may have come to the node before its taints did (03 §7.2)."""
+    registered = node.metadata.labels.get(names.REGISTERED_LABEL) == "true"
+    return not registered and not any(taint.matches(_UNREGISTERED) for taint in node.spec.taints)
+
+
+def _registered_taints(claim: objects.NodeClaim, node: objects.Node) -> list[objects.Taint]:
+    taints = [taint for taint in node.spec.taints if not taint.matches(_UNREGISTERED)]
+    if node.metadata.labels.get(names.DO_NOT_SYNC_TAINTS_LABEL) == "true":
+        return taints
+    # A startup taint that has been removed since must not come back.
+    synced = node.metadata.labels.get(names.REGISTERED_LABEL) == "true"
+    for wanted in () if synced else (*claim.spec.taints, *claim.spec.startup_taints):
+        if not any(taint.matches(wanted) for taint in taints):
+            taints.append(wanted)
+    return taints
+
+
+def _with(texts: Sequence[str], text: str) -> list[str]:
+    return [*texts, *(() if text in texts else (text,))]
+
+
+def _with_owner(owners: Sequence[objects.OwnerReference], claim: objects.NodeClaim) -> list[objects.OwnerReference]:
+    owner = objects.OwnerReference(
+        api_version=names.API_VERSION,
+        kind=names.NODECLAIM_KIND,
+        name=claim.metadata.name,
+        uid=claim.metadata.uid,
+        block_owner_deletion=True,
+    )
+    known = any(
+        (found.api_version, found.kind, found.uid) == (owner.api_version, owner.kind, owner.uid) for found in owners
+    )
+    return [*owners, *(() if known else (owner,))]
+
+
+def to_body(struct: objects.Wire) -> dict[str, Any]:
+    """A wire struct as the API takes it."""
+    body: dict[str, Any] = msgspec.to_builtins(struct)
+    return body
+
+
+# -- initialization ----------------------------------------------------------------------------------------------------
+
+
+class Unmet(msgspec.Struct, frozen=True):
+    """Why a registered claim is not initialized yet."""
+
+    reason: ConditionReason
+    message: str
+
+
+def why_not_initialized(claim: objects.NodeClaim, node: objects.Node) -> Unmet | None:
+    """The first check of 03 §7.3 that fails."""
+    name = node.metadata.name
+    if not is_ready(node):
+        return Unmet(ConditionReason.NODE_NOT_READY, f"Node {name} is not Ready")
+    startup = [
+        taint for taint in node.spec.taints if any(taint.matches(wanted) for wanted in claim.spec.startup_taints)
+    ]
+    if startup:
+        return Unmet(ConditionReason.STARTUP_TAINTS_EXIST, f"Node {name} still has startup taint {_text(startup[0])}")
+    ephemeral = [taint for taint in node.spec.taints if is_ephemeral(taint)]
+    if ephemeral:
+        return Unmet(ConditionReason.KNOWN_EPHEMERAL_TAINTS_EXIST, f"Node {name} still has taint {_text(ephemeral[0])}")
+    for resource, amount in sorted(claim.spec.resources.requests.items()):
+        if not _is_zero(amount) and _is_zero(node.status.allocatable.get(resource, "0")):
+            return Unmet(ConditionReason.RESOURCE_NOT_REGISTERED, f"Node {name} does not offer {resource} yet")
+    return None
+
+
+def _is_zero(amount: str | int | float) -> bool:
+    """What cannot be read is nothing: it is neither offered nor waited for."""
+    try:
+        return parse_quantity(str(amount)).nano == 0
+    except QuantityError:
+        return True
+
+
+def is_ephemeral(taint: objects.Taint) -> bool:
+    """Whether the taint goes by itself while a node comes up."""
+    return taint.key.startswith(names.READINESS_TAINT_PREFIX) or any(taint.matches(known) for known in _EPHEMERAL)
+
+
+def is_ready(node: objects.Node) -> bool:
+    """Missing counts as not ready (03 §10.20)."""
+    return any(condition.type == "Ready" and condition.status == TRUE for condition in node.status.conditions)
+
+
+def _text(taint: objects.Taint) -> str:
+    return f"{taint.key}:{taint.effect}"
+
+
+# -- all of it ---------------------------------------------------------------------------------------------------------
+
+
+class GiveUp(msgspec.Struct, frozen=True):
+    """The claim has taken too long; `reason` is that of the metrics."""
+
+    reason: str
+    message: str
+
+
+def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp | datetime | None:
+    """03 §7.4: give it up, or the instant at which it would be, or None once it is registered."""
+    if conditions.is_true(Condition.REGISTERED):
+        return None
+    limits = [(Condition.REGISTERED, timings.registration_timeout_seconds, "registration_timeout", "registered")]
+    if not conditions.is_true(Condition.LAUNCHED):
+        limits.insert(0, (Condition.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "launched"))
+    ends = []
+    for condition, seconds, reason, word in limits:
+        since = conditions.since(condition)
+        if since is None:
+            continue
+        at = since + timedelta(seconds=seconds)
+        if now >= at:
+            return GiveUp(reason, f"not {word} within {seconds:g} s")
+        ends.append(at)
+    return min(ends, default=None)
+
+
+def note_launch_failure(conditions: Conditions, reason: str, message: str) -> None:
+    """Launched stays Unknown, and says why (03 §7.1)."""
+    conditions.set(Condition.LAUNCHED, UNKNOWN, reason, message[:300])
+
+
+def note_nodes(conditions: Conditions, count: int) -> None:
+    """What Registered says while there is not exactly one Node."""
+    if count == 0:
+        conditions.set(
+            Condition.REGISTERED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "Node not registered with cluster"
+        )
+    else:
+        conditions.set(
+            Condition.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND, f"{count} Nodes have its provider ID"
+        )
+
+
+def launched_metadata(claim: objects.NodeClaim, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Any:
+    """03 §7.1: provider labels overlaid by the claim's own; the claim's annotations overlaid by the provider's."""
+    return {"labels": {**labels, **claim.metadata.labels}, "annotations": {**claim.metadata.annotations, **annotations}}
