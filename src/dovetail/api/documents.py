@@ -10,14 +10,15 @@ Duplicate keys are refused, except in JSON of more than 16 MB, where the check w
 """
 
 import codecs
-import json
 import re
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from dovetail.api.json_paths import absurd_number, duplicate_key
+from dovetail.api.refusals import OUT_OF_RANGE, explain_refusal, with_keys
 from dovetail.api.yaml_events import YamlError, join, parse, shorten
 
 T = TypeVar("T")
@@ -126,6 +127,8 @@ class _Place(msgspec.Struct):
         return InputError(self.file, message, document=self.number, line=line or self.line, field=path or field or None)
 
 
+# An item of a List as kubectl prints it, with its names in front: for those no pass to look for them is needed.
+_TOLD = re.compile(rb'\{[ \t\r\n]*"apiVersion": ?"([A-Za-z0-9./-]+)",[ \t\r\n]*"kind": ?"([A-Za-z]+)(?<!List)"')
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 _HEAD = msgspec.json.Decoder(_Head)
 _JSON_HEAD = msgspec.json.Decoder(_JsonHead)
@@ -139,8 +142,9 @@ def read_documents(data: bytes, file: str) -> Iterator[Document]:
         raise InputError(file, f"NUL byte (byte {at})", line=_line(data, at))
     _check_utf8(data, file)
     start = len(_UTF8_BOM) if data.startswith(_UTF8_BOM) else 0
-    if _JSON_START.match(data, start) and b"\n---" not in data:
-        yield from _read_json(data, start, file)
+    whole = _whole_json(data, start) if _JSON_START.match(data, start) else None
+    if whole is not None or (_JSON_START.match(data, start) and b"\n---" not in data):
+        yield from _read_json(data, start, file, whole)
     else:
         yield from _read_yaml(data, file)
 
@@ -158,18 +162,45 @@ def decode(document: Document, type_: type[T]) -> T:
                 return decoded
             return msgspec.convert(document.value, type_)
         except msgspec.ValidationError:
-            value = msgspec.json.decode(document.raw) if document.raw is not None else document.value
             coerced: list[tuple[str, object]] = []
-            mended = _mend(value, coerced)
+            mended = _mend(plain_value(document), coerced)
             document.coerced = tuple(coerced)
-            return msgspec.convert(mended, type_)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        field, message = ("", _TOO_DEEP) if isinstance(error, RecursionError) else _explain(error)
-        place = _Place(document.file, document.number, line=document.line, path=document.path)
-        raise place.error(message, field=field) from None
+            try:
+                return msgspec.convert(mended, type_)
+            except msgspec.ValidationError as error:
+                field, message = explain_refusal(error)
+                raise _place(document).error(message, field=with_keys(field, mended, type_)) from None
+    except RecursionError:
+        raise _place(document).error(_TOO_DEEP) from None
 
 
-def _read_json(data: bytes, start: int, file: str) -> Iterator[Document]:
+def plain_value(document: Document) -> Any:
+    """The object as dicts, lists and scalars, as it was written; raises InputError."""
+    if document.raw is None:
+        return document.value
+    try:
+        try:
+            return msgspec.json.decode(document.raw)
+        except msgspec.ValidationError:  # where no type is wanted, only a number can be refused
+            path = absurd_number(bytes(document.raw).decode())
+            raise _place(document).error(OUT_OF_RANGE, field=path or "") from None
+    except RecursionError:
+        raise _place(document).error(_TOO_DEEP) from None
+
+
+def _place(document: Document) -> _Place:
+    return _Place(document.file, document.number, line=document.line, path=document.path)
+
+
+def _whole_json(data: bytes, start: int) -> "_Named | None":
+    """All the text as one JSON value, if it is one and in order. Mostly it is, and of 300 MB each pass takes long."""
+    try:
+        return _named(msgspec.Raw(memoryview(data)[start:]))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _read_json(data: bytes, start: int, file: str, whole: "_Named | None") -> Iterator[Document]:
     view = memoryview(data)
     checked = len(data) <= DUPLICATES_CHECKED_UP_TO
     number = 0
@@ -177,21 +208,22 @@ def _read_json(data: bytes, start: int, file: str) -> Iterator[Document]:
         number += 1
         place = _Place(file, number)
         try:
-            raw, end = _one_json(data, view, start, place)
-            if checked:
-                _refuse_duplicates(str(view[start:end], "utf-8"), place)
+            named, end = _one_json(data, view, start, place) if whole is None else (whole, len(data))
+            if checked and (found := duplicate_key(str(view[start:end], "utf-8"))) is not None:
+                path, key = found
+                raise place.error(f"duplicate key {shorten(key)!r}", field=join(path, key))
             start = end
-            yield from _objects(raw, place, None)
+            yield from _objects(named, place, None)
         except RecursionError:  # both msgspec and json count their depth against Python's limit
             raise place.error(_TOO_DEEP) from None
 
 
-def _one_json(data: bytes, view: memoryview, start: int, place: _Place) -> tuple[msgspec.Raw, int]:
+def _one_json(data: bytes, view: memoryview, start: int, place: _Place) -> tuple["_Named", int]:
     """The JSON value at `start` and where it ends."""
     end = len(data)
     for _ in range(2):
         try:
-            return _RAW.decode(view[start:end]), end
+            return _named_at(_RAW.decode(view[start:end]), place, None), end
         except msgspec.DecodeError as error:
             message = str(error)
             match = _BYTE.search(message)
@@ -208,20 +240,24 @@ def _read_yaml(data: bytes, file: str) -> Iterator[Document]:
     try:
         for parsed in parse(data):
             if parsed.value is not None:
-                yield from _objects(parsed.value, _Place(file, parsed.number, parsed.lines, parsed.line), None)
+                place = _Place(file, parsed.number, parsed.lines, parsed.line)
+                yield from _objects(_named_at(parsed.value, place, None), place, None)
     except YamlError as error:
         raise InputError(file, error.message, document=error.number, line=error.line, field=error.field) from None
 
 
-def _objects(thing: object, place: _Place, item: int | None) -> Iterator[Document]:
-    """The objects of one JSON text (msgspec.Raw) or YAML value: itself, or a List's items."""
-    raw = thing if isinstance(thing, msgspec.Raw) else None
+class _Named(NamedTuple):
+    """One JSON text (msgspec.Raw) or YAML value, and what names it."""
+
+    thing: object
+    head: _Head
+    items: list[Any] | msgspec.UnsetType | None
+
+
+def _objects(named: _Named, place: _Place, item: int | None) -> Iterator[Document]:
+    """The objects of one JSON text or YAML value: itself, or a List's items."""
+    thing, head, items = named
     line = place.lines.get(id(thing), place.line)
-    try:
-        head, items = _head(thing)
-    except msgspec.ValidationError as error:
-        field, message = _explain(error)
-        raise place.error(message, item, field, line) from None
     kind = head.kind or place.list_kind.removesuffix("List")
     version = head.apiVersion or place.list_version
     if not kind:
@@ -229,7 +265,7 @@ def _objects(thing: object, place: _Place, item: int | None) -> Iterator[Documen
     if not version:
         raise place.error("is required", item, "apiVersion", line)
     if not kind.endswith("List") or (items is msgspec.UNSET and kind != "List"):  # not all that end in List are Lists
-        value = thing if isinstance(thing, dict) else None
+        raw, value = (thing, None) if isinstance(thing, msgspec.Raw) else (None, cast(dict[str, Any], thing))
         yield Document(place.file, place.number, item, line, version, kind, raw, value, place.path)
         return
     if place.depth >= MAX_LIST_DEPTH:
@@ -238,68 +274,32 @@ def _objects(thing: object, place: _Place, item: int | None) -> Iterator[Documen
     own_version = None if kind == "List" else version  # v1 is the List's own, not its items'
     inner = _Place(place.file, place.number, place.lines, line, path, kind, own_version, place.depth + 1)
     for index, child in enumerate(items or ()):
-        yield from _objects(child, inner, index)
+        told = _TOLD.match(child) if isinstance(child, msgspec.Raw) else None
+        if told is not None:
+            version, kind = str(told[1], "ascii"), str(told[2], "ascii")
+            yield Document(place.file, place.number, index, None, version, kind, child, None, path)
+        else:
+            yield from _objects(_named_at(child, inner, index), inner, index)
 
 
-def _head(thing: object) -> tuple[_Head, list[Any] | msgspec.UnsetType | None]:
-    """What names the object, and its items, in one pass: for a file of 150 MB each pass counts."""
+def _named_at(thing: object, place: _Place, item: int | None) -> _Named:
+    try:
+        return _named(thing)
+    except msgspec.ValidationError as error:
+        field, message = explain_refusal(error)
+        raise place.error(message, item, field, place.lines.get(id(thing), place.line)) from None
+
+
+def _named(thing: object) -> _Named:
+    """What names the object, and its items, in one pass. Raises what msgspec does."""
     try:
         head = _JSON_HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _YamlHead)
     except msgspec.ValidationError:
         plain = _HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _Head)
         if plain.kind is None or plain.kind.endswith("List"):
             raise
-        return plain, msgspec.UNSET  # its `items` are something else
-    return head, head.items
-
-
-class _Duplicate(Exception):
-    pass
-
-
-def _unique(pairs: list[tuple[str, object]]) -> None:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise _Duplicate
-
-
-class _Pairs(list[tuple[str, object]]):
-    """An object's keys and values as they stand, to look for a duplicate's path."""
-
-
-# The numbers do not matter here, and Python's int would refuse to read very long ones.
-_CHECK = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=len)
-_PAIRS = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=len, parse_float=len)
-
-
-def _refuse_duplicates(text: str, place: _Place) -> None:
-    """Refuse a repeated key; the path is sought only once there is one."""
-    try:
-        _CHECK.decode(text)
-    except _Duplicate:
-        path, key = _find_duplicate(_PAIRS.decode(text))
-        raise place.error(f"duplicate key {shorten(key)!r}", field=join(path, key)) from None
-
-
-def _find_duplicate(root: object) -> tuple[str, str]:
-    """The path of the first object with a repeated key, and that key."""
-    pending: list[tuple[str, object]] = [("", root)]
-    while pending:
-        path, value = pending.pop()
-        if isinstance(value, _Pairs):
-            seen: set[str] = set()
-            for key, _ in value:
-                if key in seen:
-                    return path, key
-                seen.add(key)
-            pending += [
-                (shorten(join(path, key), 300), child) for key, child in reversed(value) if isinstance(child, list)
-            ]
-        elif isinstance(value, list):
-            indexes = range(len(value) - 1, -1, -1)
-            pending += [
-                (shorten(join(path, index), 300), value[index]) for index in indexes if isinstance(value[index], list)
-            ]
-    raise AssertionError("unreachable: a duplicate was seen before")
+        return _Named(thing, plain, msgspec.UNSET)  # its `items` are something else
+    return _Named(thing, head, head.items)
 
 
 @lru_cache(maxsize=256)
@@ -354,35 +354,6 @@ def _stringify(strings: dict[str, Any], path: Any, coerced: list[tuple[str, obje
     for key in odd:
         coerced.append((f"{field}[{shorten(key, 320)}]", strings[key]))
         strings[key] = "" if strings[key] is None else msgspec.json.encode(strings[key]).decode()
-
-
-_TYPES = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "true or false",
-    "null": "null",
-    "array": "a list",
-    "object": "a mapping",
-    "datetime": "a time",
-}
-_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
-_AT = re.compile(r"(.*) - at `\$([^`]*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `([^`]*)`")
-
-
-def _explain(error: Exception) -> tuple[str, str]:
-    """The field and the words of msgspec's message: `Expected ... - at `$.spec.containers[3].name``."""
-    # From the right: the message itself may quote the text.
-    match = _AT.fullmatch(str(error))
-    message, field = (match[1], match[2].removeprefix(".")) if match else (str(error), "")
-    if match := _EXPECTED.fullmatch(message):
-        wanted = " or ".join(_TYPES.get(word, word) for word in match[1].split(" | ") if word != "null")
-        message = f"expected {wanted}, got {_TYPES.get(match[2], match[2])}"
-    elif match := _MISSING.fullmatch(message):
-        field = join(field, match[1])
-        message = "is required"
-    return field, message
 
 
 def _check_utf8(data: bytes, file: str) -> None:

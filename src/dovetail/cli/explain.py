@@ -1,7 +1,6 @@
 """`dovetail explain`: may it be disrupted now; if not, every rule that blocks it, and until when."""
 
 import sys
-from datetime import datetime, tzinfo
 
 import click
 import msgspec
@@ -9,7 +8,7 @@ import msgspec
 from dovetail.cli.explain_text import explanation_lines
 from dovetail.cli.failing import fail
 from dovetail.cli.files import documents_of, one_line_errors
-from dovetail.cli.options import at_option, files_option, instant_or_now, output_option, zone_option
+from dovetail.cli.options import Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.model.intake import take_in
 from dovetail.rules.budgets import Reading
@@ -18,11 +17,12 @@ from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, exp
 
 @click.command("explain")
 @click.argument("objects", nargs=-1, metavar="[KIND/NAME]...")
-@files_option
-@output_option
-@at_option
-@zone_option
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of pods named without one.")
+@common_options(
+    ahead="Look ahead: say also what becomes free or blocked within this span, and when.",
+    namespace="Only pods of this namespace. For pods named without one, theirs; else it is default.",
+    quiet="Leave out problems and what is not blocked.",
+    verbose="Show every rule that was asked, not only those that block.",
+)
 @click.option(
     "--budget-reading",
     type=click.Choice([reading.value for reading in Reading]),
@@ -30,20 +30,8 @@ from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, exp
     show_default=True,
     help="Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Leave out problems and what is not blocked.")
-@click.option("-v", "--verbose", is_flag=True, help="Show every rule that was asked, not only those that block.")
-def command(
-    *,
-    objects: tuple[str, ...],
-    paths: tuple[str, ...],
-    output: str,
-    at: datetime | None,
-    zone: tzinfo,
-    namespace: str,
-    budget_reading: str,
-    quiet: bool,
-    verbose: bool,
-) -> None:
+@without_cycle_search()
+def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) -> None:
     """Say whether pods and nodes may be disrupted now, and if not, which rules block them and until when.
 
     Reads a dump of the cluster:
@@ -55,19 +43,33 @@ def command(
     Name objects to ask about these only (pod/shop/cart-0, node/n1, nodeclaim/default-x1, nodepool/default); then the
     exit code is 1 if one of them is blocked.
     """
-    if not paths:
+    if not common.paths:
         fail("no input: give -f FILE, such as what `kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml` prints")
-    at = instant_or_now(at)
-    with one_line_errors(), working("reading and judging …"), without_cycle_search():
-        snapshot, problems = take_in(documents_of(paths))
-        explanation = explain(snapshot, at, reading=Reading(budget_reading), problems=problems)
+    with one_line_errors(), working("reading and judging …"):
+        snapshot, problems = take_in(documents_of(common.paths))
+        reading = Reading(budget_reading)
+        explanation = explain(snapshot, common.at, end=common.end, reading=reading, problems=problems)
     if objects:
-        explanation = _select(explanation, objects, namespace)
-    if output == "table":
-        print_lines(explanation_lines(explanation, Times(at, zone), verbose=verbose or bool(objects), quiet=quiet))
+        explanation = _select(explanation, objects, common.namespace or "default")
+    elif common.namespace is not None:
+        explanation = _only(explanation, common.namespace)
+    if common.output == "table":
+        times = Times(common.at, common.zone)
+        print_lines(explanation_lines(explanation, times, verbose=common.verbose or bool(objects), quiet=common.quiet))
     else:
-        print_data(explanation, output)
+        print_data(explanation, common.output)
     sys.exit(1 if objects and not explanation.all_allowed else 0)
+
+
+def _only(explanation: Explanation, namespace: str) -> Explanation:
+    """Only the namespace's pods, and no problems of others' pods and budgets; nodes and pools are everybody's."""
+    return msgspec.structs.replace(
+        explanation,
+        pods=tuple(pod for pod in explanation.pods if pod.namespace == namespace),
+        problems=tuple(
+            problem for problem in explanation.problems if problem.object.split("/")[1:-1] in ([], [namespace])
+        ),
+    )
 
 
 def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) -> Explanation:

@@ -1,13 +1,18 @@
 """What `dovetail explain` tells people: nodes, protected pods, budgets and problems, as lines."""
 
+from collections import defaultdict
 from datetime import datetime
 
 import click
+from msgspec import UNSET
 
 from dovetail.cli.output import Times, plain, problem_lines, table
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
 from dovetail.rules.verdict import Rule
 from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
+
+# In a line for people; JSON has more.
+_MOST_TURNS = 6
 
 
 def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
@@ -17,7 +22,8 @@ def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, 
         "Nodes": text.nodes(explanation.nodes),
         "Pods": text.pods(explanation.pods, {node.name for node in explanation.nodes}),
         "Budgets": text.pools(explanation.nodepools),
-        "Problems": [] if quiet else problem_lines(explanation.problems),
+        "Changes": text.changes(explanation),
+        "Problems": [] if quiet else problem_lines(explanation.problems, times),
     }
     lines = [f"At {times.stamp(explanation.at)}"]
     if not (explanation.nodes or explanation.pods or explanation.nodepools):
@@ -140,6 +146,34 @@ class _Text:
             lines += [f"  {self._verdict(verdict)}" for verdict in pod.verdicts if self.verbose or not verdict.allowed]
         return lines
 
+    def changes(self, explanation: Explanation) -> list[str]:
+        """A line for each node and pod of which the answer changes within the span."""
+        if explanation.end is UNSET:
+            return []
+        told = {f"Node/{node.name}": self._node_changes(node) for node in explanation.nodes}
+        told |= {f"Pod/{pod.namespace}/{pod.name}": self._pod_changes(pod) for pod in explanation.pods}
+        lines = [f"{click.style(plain(name), bold=True)}: {_cut(turns)}" for name, turns in told.items() if turns]
+        return [f"until {self.times.full(explanation.end)}", *(lines or ["none, if nothing but time changes"])]
+
+    def _node_changes(self, node: NodeView) -> list[str]:
+        """What the reasons become at each instant: those of which the same holds, together."""
+        at: dict[datetime, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for change in node.changes or ():
+            allowed = _coloured("allowed" if change.allowed else "blocked", good=change.allowed)
+            wanted = f"wanted {'and' if change.allowed else 'but'} " if change.wanted else ""
+            at[change.at][wanted + allowed].append(change.reason)
+        return [
+            f"{self.times.full(turn)} " + ", ".join(f"{' and '.join(told[what])} {what}" for what in told)
+            for turn, told in at.items()
+        ]
+
+    def _pod_changes(self, pod: PodView) -> list[str]:
+        return [
+            f"{self.times.full(change.at)} "
+            + _coloured("can be disrupted" if change.allowed else "protected", good=change.allowed)
+            for change in pod.changes or ()
+        ]
+
     def pools(self, pools: tuple[PoolView, ...]) -> list[str]:
         rows = [["POOL", "NODES", "REASON", "LIMIT", "DISRUPTING", "UNHEALTHY", "ALLOWED", "LIMIT CHANGES"]]
         for pool in pools:
@@ -157,6 +191,11 @@ class _Text:
                 for budget in pool.budgets
             ]
         return table(rows) if pools else []
+
+
+def _cut(turns: list[str]) -> str:
+    more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
+    return "; ".join(turns[:_MOST_TURNS] + more)
 
 
 def _coloured(text: str, *, good: bool) -> str:

@@ -35,6 +35,8 @@ def _yaml_parts(data: msgspec.Struct) -> Iterator[str]:
     """The struct as YAML, in parts as below."""
     for field in msgspec.structs.fields(data):
         value = getattr(data, field.name)
+        if value is msgspec.UNSET:
+            continue
         if not isinstance(value, tuple) or not value:
             yield _yaml({field.encode_name: msgspec.to_builtins(value)})
             continue
@@ -52,16 +54,18 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
     """The struct as indented JSON, in parts: the text for 100,000 pods need never be in memory at once."""
     opening = b"{"
     for field in msgspec.structs.fields(data):
+        value = getattr(data, field.name)
+        if value is msgspec.UNSET:
+            continue
         yield opening + b"\n  " + msgspec.json.encode(field.encode_name) + b": "
         opening = b","
-        value = getattr(data, field.name)
         if not isinstance(value, tuple) or not value:
-            yield msgspec.json.encode(value)
+            yield msgspec.json.format(msgspec.json.encode(value), indent=2).replace(b"\n", b"\n  ")
             continue
         for start in range(0, len(value), _BATCH):
-            text = msgspec.json.format(msgspec.json.encode(value[start : start + _BATCH]), indent=2)
-            # A newline in JSON text is never part of a string, so that indenting deeper is safe.
-            yield (b"[" if start == 0 else b",") + text[1:-2].replace(b"\n", b"\n  ")
+            # In a list in a list the items stand as deep as they must; its brackets are cut off.
+            text = msgspec.json.format(msgspec.json.encode([value[start : start + _BATCH]]), indent=2)
+            yield (b"[" if start == 0 else b",") + text[len(b"[\n  [") : -len(b"\n  ]\n]")]
         yield b"\n  ]"
     yield b"\n}\n"
 
@@ -122,7 +126,7 @@ class Times:
             return stamp
 
 
-def problem_lines(problems: Sequence[Problem]) -> list[str]:
+def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
     """Two lines a problem: what is wrong where, and what to write instead."""
     lines = []
     for problem in problems:
@@ -131,7 +135,7 @@ def problem_lines(problems: Sequence[Problem]) -> list[str]:
         lines.append(
             f"{severity}{click.style(place, bold=True)}" + (f"  {plain(problem.file)}" if problem.file else "")
         )
-        lines.append(f"        {plain(problem.rule)}: {plain(problem.message)}")
+        lines.append(f"        {plain(problem.rule)}: {times.localised(plain(problem.message))}")
         if problem.remedy:
             lines.append(f"        → {plain(problem.remedy)}")
     return lines

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -42,6 +43,23 @@ class ReasonVerdict(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[Verdict, ...]
 
 
+class OwnVerdicts(NamedTuple):
+    """What a node is told whatever the reason: asked once where several reasons are judged."""
+
+    standing: tuple[Verdict, Verdict, Verdict]
+    quiet: Verdict
+
+
+def own_verdicts(member: ClusterNode, pool: PoolRecord | None, now: datetime) -> OwnVerdicts:
+    """The rules that do not look at the reason."""
+    annotated = (
+        allow(Rule.NODE_DO_NOT_DISRUPT, member.object, "no Node")
+        if member.node is None
+        else node_do_not_disrupt(member.node, now)
+    )
+    return OwnVerdicts((annotated, _initialized(member), _deleting(member)), consolidate_after(member, pool, now))
+
+
 def pods_standing(verdicts: Sequence[Verdict], pods: int) -> PodsStanding:
     """From every verdict of every pod on the node."""
     blockers = tuple(verdict for verdict in verdicts if not verdict.allowed)
@@ -56,16 +74,18 @@ def judge_reason(
     *,
     pods: PodsStanding,
     allowance: Allowance | None,
+    own: OwnVerdicts | None = None,
 ) -> ReasonVerdict:
     """Every node-level rule for the reason, in the order of the Rule enum."""
+    own = own or own_verdicts(member, pool, now)
     forced = when_forced(member, pool, reason)
     if forced.contains(now):
         verdicts = _forceful(member)
         when = together(verdicts)
     else:
         verdicts = [
-            *standing_rules(member, pool, reason, now),
-            *([consolidate_after(member, pool, now)] if reason in CONSOLIDATION else []),
+            *standing_rules(member, pool, reason, now, own),
+            *([own.quiet] if reason in CONSOLIDATION else []),
             pods_rule(member, reason, pods, now),
             budget_rule(member, reason, allowance, now),
         ]
@@ -92,13 +112,14 @@ def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) ->
     return NEVER if at is None else since(at)
 
 
-def when_free(member: ClusterNode, pool: PoolRecord | None, pods: PodsStanding, now: datetime) -> Instants:
+def when_free(
+    member: ClusterNode, pool: PoolRecord | None, pods: PodsStanding, now: datetime, own: OwnVerdicts | None = None
+) -> Instants:
     """When no pod-level and no node-level rule blocks a graceful disruption; budgets are the pool's matter.
 
     `consolidateAfter` is not part of it: it holds back consolidation only, and drift may act before.
     """
-    strict = judge(Rule.PODS, member.object, pods.when, now, allowed="", blocked="")
-    return together([*standing_rules(member, pool, Reason.DRIFTED, now), strict])
+    return all_of([together(standing_rules(member, pool, Reason.DRIFTED, now, own)), pods.when])
 
 
 def is_empty(member: ClusterNode) -> bool:
@@ -111,34 +132,29 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
     claim = member.claim
     if claim is None or member.node is None:
         return False
-    drifted = claim.is_true(Condition.DRIFTED)
-    expirations = (expires_at(claim), gracefully_expires_at(claim, pool))
-    expired = claim.is_true(Condition.EXPIRED) or any(at is not None and now >= at for at in expirations)
     if reason is Reason.EMPTY:
         return is_initialized(member) and is_empty(member)
     if reason is Reason.DRIFTED:
-        return drifted
+        return claim.is_true(Condition.DRIFTED)
     if reason is Reason.EXPIRED:
-        return expired
-    if reason is Reason.UNDERUTILIZED:
+        expirations = (expires_at(claim), gracefully_expires_at(claim, pool))
+        return claim.is_true(Condition.EXPIRED) or any(at is not None and now >= at for at in expirations)
+    if reason is Reason.UNDERUTILIZED and is_tainted_candidate(member):
         # The candidate taint says that some graceful reason stands (R22); the others show themselves.
-        return is_tainted_candidate(member) and not (drifted or expired or is_empty(member))
+        others = any(is_wanted(member, pool, other, now) for other in (Reason.DRIFTED, Reason.EXPIRED))
+        return not (others or is_empty(member))
     return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
 
 
 # -- the rules --------------------------------------------------------------------------------------------------------
 
 
-def standing_rules(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> list[Verdict]:
+def standing_rules(
+    member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime, own: OwnVerdicts | None = None
+) -> list[Verdict]:
     """What the node itself must satisfy for any graceful reason."""
-    return [
-        node_do_not_disrupt(member.node, now)
-        if member.node is not None
-        else allow(Rule.NODE_DO_NOT_DISRUPT, member.object, "no Node"),
-        _initialized(member),
-        _deleting(member),
-        _nodepool(member, pool, reason),
-    ]
+    own = own or own_verdicts(member, pool, now)
+    return [*own.standing, _nodepool(member, pool, reason)]
 
 
 def _initialized(member: ClusterNode) -> Verdict:
@@ -214,10 +230,15 @@ def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None
 
 
 def _forceful(member: ClusterNode) -> list[Verdict]:
-    ignored = (Rule.NODE_DO_NOT_DISRUPT, Rule.INITIALIZED, Rule.NODEPOOL, Rule.BUDGET)
-    verdicts = {rule: allow(rule, member.object, _FORCEFUL) for rule in ignored}
+    name = member.object
+    owned = allow(Rule.NODEPOOL, name, _FORCEFUL)
     if member.claim is None:
-        verdicts[Rule.NODEPOOL] = refuse(Rule.NODEPOOL, member.object, _NO_CLAIM if member.pool else _NOT_MANAGED)
-    verdicts[Rule.DELETING] = _deleting(member, IN_DISRUPTION - {State.DISRUPTING})
-    verdicts[Rule.PODS] = allow(Rule.PODS, member.object, "protections hold while draining, until the node's deadline")
-    return [verdicts[rule] for rule in Rule if rule in verdicts]
+        owned = refuse(Rule.NODEPOOL, name, _NO_CLAIM if member.pool else _NOT_MANAGED)
+    return [
+        allow(Rule.NODE_DO_NOT_DISRUPT, name, _FORCEFUL),
+        allow(Rule.INITIALIZED, name, _FORCEFUL),
+        _deleting(member, IN_DISRUPTION - {State.DISRUPTING}),
+        owned,
+        allow(Rule.PODS, name, "protections hold while draining, until the node's deadline"),
+        allow(Rule.BUDGET, name, _FORCEFUL),
+    ]

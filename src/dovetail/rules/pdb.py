@@ -58,14 +58,16 @@ class PdbIndex:
 
     def __init__(self, pdbs: Iterable[PdbRecord], pods: Iterable[PodRecord]) -> None:
         self._by_namespace: dict[str, SelectorIndex[PdbRecord]] = defaultdict(SelectorIndex)
+        counted = False
         for pdb in pdbs:
+            counted = counted or pdb.disruptions_allowed is None or pdb.expected_pods is None
             if pdb.selector is not None:  # without a selector it matches nothing
                 self._by_namespace[pdb.namespace].add(pdb.selector, pdb)
         # Records share equal label sets, so one answer serves all pods of a workload.
         self._matches: dict[tuple[str, int], tuple[Mapping[str, str], tuple[PdbRecord, ...]]] = {}
         self._expected: dict[str, int] = defaultdict(int)
         self._healthy: dict[str, int] = defaultdict(int)
-        for pod in pods:
+        for pod in pods if counted else ():  # a PDB with a status says itself what it allows
             for pdb in self.matching(pod):
                 if pod.active:
                     self._expected[pdb.object] += 1
@@ -100,7 +102,7 @@ class PdbIndex:
             return allow(rule, pod.object, "no PodDisruptionBudget selects it")
         if not pod.active:
             return allow(rule, pod.object, "the pod is finished or terminating")
-        if pod.tolerates_disrupted or pod.owner & Owner.NODE:
+        if pod.tolerates_disrupted or (pod.owner is not Owner.NONE and pod.owner & Owner.NODE):  # flags are slow
             return allow(rule, pod.object, "the pod is never evicted: it is a mirror pod or tolerates the taint")
         if len(matching) > 1:
             named = ", ".join(pdb.name for pdb in matching)

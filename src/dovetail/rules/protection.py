@@ -265,7 +265,7 @@ def _opening(window: Window, now: datetime, name: str, *, opens: str, never_clos
 
 
 def _run_length(window: Window, opens_at: datetime) -> str:
-    closes_at = window.at(opens_at).until
+    closes_at = window.instants.until(opens_at)
     if closes_at is None:
         return ""
     microseconds = round((closes_at - opens_at).total_seconds() * 1_000_000)

@@ -1,14 +1,14 @@
 """May each pod and node be disrupted now, and if not, which rules block it and until when? The contract of 09."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from dovetail.api import names
 from dovetail.api.names import Reason
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
@@ -23,14 +23,22 @@ from dovetail.rules.budgets import (
     read_budgets,
 )
 from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
-from dovetail.rules.nodes import PodsStanding, judge_reason, pods_standing, when_free
+from dovetail.rules.nodes import (
+    PodsStanding,
+    ReasonVerdict,
+    is_wanted,
+    judge_reason,
+    own_verdicts,
+    pods_standing,
+    when_free,
+)
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import pod_problems, protection, read_do_not_disrupt
-from dovetail.rules.states import State, state_of
+from dovetail.rules.protection import pod_problems, protection
+from dovetail.rules.states import state_of
 from dovetail.rules.verdict import Verdict, together
-from dovetail.values.duration import shown
 from dovetail.values.instants import ALWAYS
-from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.turns import turns
 
 # Pools grow, and what makes no difference with one node will make one then.
 _GROWN = (10, 100, 1000)
@@ -49,6 +57,13 @@ class VerdictView(View, frozen=True, omit_defaults=True):
     blockers: tuple["VerdictView", ...] = ()
 
 
+class ChangeView(View, frozen=True):
+    """From here on the pod may, or may not, be disrupted."""
+
+    at: datetime
+    allowed: bool
+
+
 class PodView(View, frozen=True):
     namespace: str
     name: str
@@ -56,6 +71,8 @@ class PodView(View, frozen=True):
     allowed: bool
     until: datetime | None
     verdicts: tuple[VerdictView, ...]
+    changes: tuple[ChangeView, ...] | UnsetType = UNSET
+    """Within the span asked about; as everywhere, if nothing but time changes."""
 
 
 class ReasonView(View, frozen=True):
@@ -64,6 +81,15 @@ class ReasonView(View, frozen=True):
     allowed: bool
     until: datetime | None
     verdicts: tuple[VerdictView, ...]
+
+
+class ReasonChangeView(View, frozen=True):
+    """What holds for the reason from here on."""
+
+    at: datetime
+    reason: str
+    wanted: bool
+    allowed: bool
 
 
 class DeletionView(View, frozen=True):
@@ -87,6 +113,7 @@ class NodeView(View, frozen=True):
     gracefully_expires_at: datetime | None
     deadline: datetime | None
     forced_deletions: tuple[DeletionView, ...] = ()
+    changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
 class ConsumerView(View, frozen=True):
@@ -114,8 +141,10 @@ class PoolView(View, frozen=True):
     budgets: tuple[BudgetView, ...]
 
 
-class Explanation(View, frozen=True):
+class Explanation(View, frozen=True, kw_only=True):
     at: datetime
+    end: datetime | UnsetType = UNSET
+    """Of the span asked about."""
     pods: tuple[PodView, ...]
     nodes: tuple[NodeView, ...]
     nodepools: tuple[PoolView, ...]
@@ -146,49 +175,67 @@ class _Pool(msgspec.Struct, frozen=True):
 
 
 def explain(
-    snapshot: Snapshot, at: datetime, *, reading: Reading = Reading.SEED, problems: Iterable[Problem] = ()
+    snapshot: Snapshot,
+    at: datetime,
+    *,
+    end: datetime | None = None,
+    reading: Reading = Reading.SEED,
+    problems: Iterable[Problem] = (),
 ) -> Explanation:
-    """Ask every rule about everything in the snapshot."""
-    pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
-    verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
-    pods: list[PodView] = []
+    """Ask every rule about everything in the snapshot; with an end, also what changes until then."""
     found = [*problems, *snapshot.problems]
-    deadlines = _deadlines(snapshot)
-    for pod in snapshot.pods:
-        verdicts: tuple[Verdict, ...] = (*protection(pod, at), pdbs.verdict(pod))
-        deadline = deadlines.get(pod.node_name)
-        if deadline is not None and (forced := forced_deletion(pod, deadline, at)) is not None:
-            verdicts = tuple(until_forced(verdict, forced, at) for verdict in verdicts)
+    verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
+    pods = []
+    for pod, verdicts in _pod_verdicts(snapshot, at):
         # Verdicts that time and protection do not touch say nothing about the node.
-        verdicts_on[pod.node_name].extend([verdict for verdict in verdicts if verdict.when is not ALWAYS])
-        pods.append(_pod_view(pod, verdicts, at))
+        telling = [verdict for verdict in verdicts if verdict.when is not ALWAYS]
+        if telling:
+            verdicts_on[pod.node_name] += telling
+        pods.append(_pod_view(pod, verdicts, telling, at, end))
         if pod.annotations and pod.active:
             found += pod_problems(pod)
     pools = _pools(snapshot, at, reading)
     nodes = []
     for member in snapshot.nodes:
         standing = pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods))
-        nodes.append(_node_view(member, pools.get(member.pool), standing, at))
-        found += _node_problems(member, standing)
+        nodes.append(_node_view(member, pools.get(member.pool), standing, at, end))
+        found += node_problems(member, standing)
     for pool in pools.values():
-        graceful = pool.record.graceful_expire_after_ns is not None
         found += budget_problems(
             pool.record.object,
             pool.budgets,
-            graceful_expiry=graceful,
+            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
             now=at,
             node_counts=[pool.counts.nodes, *_GROWN],
         )
     if snapshot.nodes and not snapshot.pods:
-        found.append(_NO_PODS)
-    found += [_bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
+        found.append(NO_PODS)
+    found += [bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
     return Explanation(
         at=at,
+        end=UNSET if end is None else end,
         pods=tuple(pods),
         nodes=tuple(nodes),
         nodepools=tuple(_pool_view(pool) for pool in pools.values()),
         problems=tuple(found),
     )
+
+
+def _pod_verdicts(snapshot: Snapshot, at: datetime) -> Iterator[tuple[PodRecord, Sequence[Verdict]]]:
+    """Each pod with every verdict about it, until it is deleted for its node's deadline."""
+    pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
+    deadlines = _deadlines(snapshot)
+    unprotected: Sequence[Verdict] = ()
+    for pod in snapshot.pods:
+        if pod.annotations:
+            own: Sequence[Verdict] = protection(pod, at)
+        else:  # all pods without annotations are told the same, but for the name, which `_pod_view` puts right
+            own = unprotected = unprotected or protection(pod, at)
+        verdicts = (*own, pdbs.verdict(pod))
+        deadline = deadlines.get(pod.node_name)
+        if deadline is not None and (forced := forced_deletion(pod, deadline, at)) is not None:
+            verdicts = tuple(until_forced(verdict, forced, at) for verdict in verdicts)
+        yield pod, verdicts
 
 
 def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
@@ -220,49 +267,47 @@ def _pools(snapshot: Snapshot, at: datetime, reading: Reading) -> dict[str, _Poo
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
-def _verdict_views(verdicts: Sequence[Verdict]) -> tuple[VerdictView, ...]:
-    return tuple(
-        VerdictView(
-            rule=verdict.rule,
-            allowed=verdict.allowed,
-            until=verdict.until,
-            object=verdict.object,
-            message=verdict.message,
-            blockers=_verdict_views(verdict.blockers) if verdict.blockers else (),
-        )
-        for verdict in verdicts
-    )
-
-
-def _pod_view(pod: PodRecord, verdicts: Sequence[Verdict], at: datetime) -> PodView:
-    when = together(verdicts)
+def _pod_view(
+    pod: PodRecord, verdicts: Sequence[Verdict], telling: Sequence[Verdict], at: datetime, end: datetime | None
+) -> PodView:
+    object_ = pod.object
+    when = together(telling) if telling else ALWAYS
     return PodView(
-        namespace=pod.namespace,
-        name=pod.name,
-        node=pod.node_name or None,
-        allowed=all(verdict.allowed for verdict in verdicts),
-        until=when.until(at),
-        verdicts=_verdict_views(verdicts),
+        pod.namespace,
+        pod.name,
+        pod.node_name or None,
+        not telling or when.contains(at),
+        when.until(at),
+        tuple(
+            [
+                VerdictView(verdict.rule, verdict.allowed, verdict.until, object_, verdict.message)
+                for verdict in verdicts
+            ]
+        ),
+        UNSET if end is None else tuple(ChangeView(turn, when.contains(turn)) for turn in turns(when, at, end)),
     )
 
 
-def _node_view(member: ClusterNode, pool: _Pool | None, standing: PodsStanding, at: datetime) -> NodeView:
+def _node_view(
+    member: ClusterNode, pool: _Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
+) -> NodeView:
     record = None if pool is None else pool.record
     claim = member.claim
     deadline = None if claim is None else node_deadline(claim)
-    reasons = []
-    for reason in BUDGETED:
-        allowed = None if pool is None else pool.allowances[reason]
-        judged = judge_reason(member, record, reason, at, pods=standing, allowance=allowed)
-        reasons.append(
-            ReasonView(
-                reason=reason,
-                wanted=judged.wanted,
-                allowed=judged.allowed,
-                until=judged.until,
-                verdicts=_verdict_views(judged.verdicts),
-            )
+    own = own_verdicts(member, record, at)
+    judged = [
+        judge_reason(
+            member,
+            record,
+            reason,
+            at,
+            pods=standing,
+            allowance=None if pool is None else pool.allowances[reason],
+            own=own,
         )
+        for reason in BUDGETED
+    ]
+    views: dict[int, VerdictView] = {}
     return NodeView(
         name=member.name,
         nodepool=member.pool or None,
@@ -270,13 +315,50 @@ def _node_view(member: ClusterNode, pool: _Pool | None, standing: PodsStanding, 
         state=state_of(member),
         ready=None if member.node is None else member.node.ready,
         pods=len(member.pods),
-        reasons=tuple(reasons),
-        free_at=when_free(member, record, standing, at).first(at),
+        reasons=tuple(
+            [
+                ReasonView(one.reason, one.wanted, one.allowed, one.until, _verdict_views(one.verdicts, views))
+                for one in judged
+            ]
+        ),
+        free_at=when_free(member, record, standing, at, own).first(at),
         expires_at=None if claim is None else expires_at(claim),
         gracefully_expires_at=None if claim is None else gracefully_expires_at(claim, record),
         deadline=deadline,
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
+        changes=UNSET if end is None else _node_changes(member, record, judged, at, end),
     )
+
+
+def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -> tuple[VerdictView, ...]:
+    """Several reasons share verdicts, which must live as long as `views`."""
+    found = []
+    for verdict in verdicts:
+        view = views.get(id(verdict))
+        if view is None:
+            blockers = _verdict_views(verdict.blockers, views) if verdict.blockers else ()
+            view = VerdictView(verdict.rule, verdict.allowed, verdict.until, verdict.object, verdict.message, blockers)
+            views[id(verdict)] = view
+        found.append(view)
+    return tuple(found)
+
+
+def _node_changes(
+    member: ClusterNode, pool: PoolRecord | None, judged: Sequence[ReasonVerdict], at: datetime, end: datetime
+) -> tuple[ReasonChangeView, ...]:
+    """Reasons come by expiring; whether they are allowed changes with the sets of the verdicts."""
+    claim = member.claim
+    expirations = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
+    expiring = [expires for expires in expirations if expires is not None and at < expires <= end]
+    changes = []
+    for one in judged:
+        before = (one.wanted, one.allowed)
+        for turn in sorted({*turns(one.when, at, end), *expiring}):
+            now = (is_wanted(member, pool, one.reason, turn), one.when.contains(turn))
+            if now != before:
+                changes.append(ReasonChangeView(turn, one.reason, *now))
+            before = now
+    return tuple(sorted(changes, key=lambda change: change.at))
 
 
 def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetime) -> tuple[DeletionView, ...]:
@@ -310,85 +392,4 @@ def _pool_view(pool: _Pool) -> PoolView:
             )
             for reason, allowed in pool.allowances.items()
         ),
-    )
-
-
-# -- problems ---------------------------------------------------------------------------------------------------------
-
-
-def _node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Problem]:
-    claim, node = member.claim, member.node
-    if node is not None and node.do_not_disrupt is not None:
-        meaning = read_do_not_disrupt(node.do_not_disrupt)
-        if meaning.fault is not None:
-            yield Problem(
-                severity=Severity.WARNING,
-                rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
-                object=node.object,
-                field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
-                message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
-                remedy='write "true" or a positive Go duration such as "4h"',
-            )
-    if node is not None and node.pool and claim is None:
-        yield Problem(
-            severity=Severity.WARNING,
-            rule="NodeClaimMissing",
-            object=node.object,
-            field="spec.providerID",
-            message="no NodeClaim has this Node's provider ID, so its limits and reasons are unknown",
-            remedy="put the NodeClaims and NodePools into the dump too: kubectl get nodepools,nodeclaims -o yaml",
-        )
-    if claim is None:
-        return
-    if claim.created_at is None and claim.expire_after_ns is not None:
-        yield Problem(
-            severity=Severity.INFO,
-            rule="CreationTimestampMissing",
-            object=claim.object,
-            field="metadata.creationTimestamp",
-            message="without a creation time it is unknown when the NodeClaim expires",
-            remedy="dump the object from the cluster",
-        )
-    if claim.termination_timestamp is not None:
-        try:
-            parse_time(claim.termination_timestamp)
-        except TimeError as error:
-            yield Problem(
-                severity=Severity.WARNING,
-                rule="InvalidTerminationTimestamp",
-                object=claim.object,
-                field=f"metadata.annotations[{names.TERMINATION_TIMESTAMP}]",
-                message=f"{error}; nothing is forced until it is corrected",
-                remedy="remove the annotation, or write an RFC 3339 time",
-            )
-    if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:
-        waits_for = ", ".join(dict.fromkeys(verdict.object for verdict in standing.blockers[:5]))
-        yield Problem(
-            severity=Severity.WARNING,
-            rule="DrainHasNoDeadline",
-            object=claim.object,
-            field="spec.terminationGracePeriod",
-            message=f"draining without a limit and waiting for {waits_for}; meanwhile it holds a slot of every budget",
-            remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
-        )
-
-
-_NO_PODS = Problem(
-    severity=Severity.WARNING,
-    rule="NoPods",
-    object="Pod",
-    field="kind",
-    message="the input holds nodes but no pods, so that nothing protects them here",
-    remedy="put the pods and PodDisruptionBudgets into the dump too: kubectl get pods,pdb -A -o yaml",
-)
-
-
-def _bad_selector(object_: str, problem: str) -> Problem:
-    return Problem(
-        severity=Severity.ERROR,
-        rule="InvalidSelector",
-        object=object_,
-        field="spec.selector",
-        message=f"{problem}; it selects nothing",
-        remedy="correct the selector",
     )

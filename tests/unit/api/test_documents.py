@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dovetail.api import documents
-from dovetail.api.documents import Document, InputError, decode, read_documents
+from dovetail.api.documents import Document, InputError, decode, plain_value, read_documents
 
 POD = b"kind: Pod\napiVersion: v1\n"
 
@@ -126,6 +126,28 @@ def test_lists_are_flattened_in_both_formats() -> None:
     assert [(d.where, d.kind, d.api_version) for d in as_yaml] == expected
     assert [decode(d, dict[str, Any]) for d in as_json] == [d.value for d in as_yaml]
     assert [d.item for d in as_json] == [0, 0, 1, 3, 5]
+
+
+@pytest.mark.parametrize("form", [{}, {"indent": 2}, {"separators": (",", ":")}])
+def test_the_order_of_names_makes_no_difference(form: dict[str, Any]) -> None:
+    """Names in front, as kubectl prints them, are read in a shorter way."""
+    heads = [
+        ("v1", "Pod"),
+        ("apps/v1", "AllowList"),
+        ("v1", "Listing"),
+        ("v1", 'P"\\d'),
+        ("v1", "Pöd"),
+        ("a_b/v1", "X"),
+    ]
+    in_front = [{"apiVersion": version, "kind": kind, "a": number} for number, (version, kind) in enumerate(heads)]
+    behind = [dict(reversed(item.items())) for item in in_front]
+    inner = {"apiVersion": "v1", "kind": "List", "items": in_front}
+    expected = [(index, kind, version, index) for index, (version, kind) in enumerate(heads)]
+    for items in (in_front, behind):
+        found = read(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, inner]}, **form))
+        told = [(one.item, one.kind, one.api_version, decode(one, dict[str, Any])["a"]) for one in found]
+        assert told == expected * 2
+        assert [one.path for one in found[5:7]] == ["items[5]", "items[6].items[0]"]
 
 
 def test_items_have_their_lines_and_documents_their_numbers() -> None:
@@ -596,13 +618,93 @@ def test_decode_names_the_item() -> None:
         decode(document, Pod)
 
 
-@pytest.mark.parametrize("number", ["1" * 5000, "1e999", "-1e999"])
-def test_decode_of_absurd_numbers(number: str) -> None:
-    (document,) = read(
+@pytest.mark.parametrize("number", ["1" * 5000, "-" + "1" * 5000, "1e999", "-1e999", "1E+400"])
+@pytest.mark.parametrize(
+    ("rest", "field"),
+    [
+        ('"metadata":{"name":"a"},"spec":{"containers":[{"name":"c"},{"name":"c","readyCount":%s}]}',
+         "spec.containers[1].readyCount"),
+        ('"metadata":{"name":%s}', "metadata.name"),
+        ('"metadata":{"name":"a","labels":{"a":"b","app.kubernetes.io/name":%s}}',
+         "metadata.labels[app.kubernetes.io/name]"),
+        ('"metadata":{"name":"a","labels":{"a":{"x":[1,{"y":%s}]}}}', "metadata.labels.a.x[1].y"),
+        ('"metadata":{"name":"a","labels":{"a":1}},"unread":[[],[2.5,%s]]', "unread[1][1]"),
+        ('"metadata":{"name":"a"},"spec":%s', "spec"),
+    ],
+)  # fmt: skip
+def test_a_number_out_of_range_is_refused_with_its_field(rest: str, field: str, number: str) -> None:
+    pod = JSON_POD + rest % number + "}"
+    in_a_list = f'{{"kind":"List","apiVersion":"v1","items":[{JSON_POD}"a":1}},{pod}]}}'
+    for document, path in ((read(pod)[0], field), (read(in_a_list)[1], f"items[1].{field}")):
+        with pytest.raises(InputError) as caught:
+            decode(document, Pod)
+        error = caught.value
+        assert (error.document, error.field, error.message) == (1, path, "number is out of range")
+
+
+def test_a_number_out_of_range_that_nobody_reads_does_no_harm() -> None:
+    (document,) = read(JSON_POD + '"metadata":{"name":"a"},"unread":1e400}')
+    assert decode(document, Pod) == Pod(Meta("a"))
+    with pytest.raises(InputError, match=r"^in\.yaml: document 1: unread: number is out of range$"):
+        plain_value(document)
+
+
+@pytest.mark.parametrize("head", ['{"kind":1e400}', '{"kind":"A","apiVersion":1e400}', '{"kind":"List","items":1e400}'])
+def test_a_number_out_of_range_in_the_head(head: str) -> None:
+    key = head.rpartition(",")[2].strip("{}").partition(":")[0].strip('"')
+    error = refused(f'{{"kind":"List","apiVersion":"v1","items":[{head}]}}')
+    assert (error.field, error.message) == (f"items[0].{key}", "number is out of range")
+
+
+@pytest.mark.parametrize("number", ["1.5", "1.0", "1e3", "-0.0"])
+def test_a_float_where_an_integer_belongs(number: str) -> None:
+    for document in both(
         JSON_POD + f'"metadata":{{"name":"a"}},"spec":{{"containers":[{{"name":"c","readyCount":{number}}}]}}}}'
-    )
-    with pytest.raises(InputError, match="out of range"):
-        decode(document, Pod)
+    ):
+        with pytest.raises(InputError) as caught:
+            decode(document, Pod)
+        assert (caught.value.field, caught.value.message) == (
+            "spec.containers[0].readyCount",
+            "expected an integer, got a number",
+        )
+
+
+class Group(msgspec.Struct):
+    members: dict[str, list[Container]] = {}
+    flags: dict[str, dict[str, bool]] = {}
+
+
+class Selector(msgspec.Struct, rename="camel"):
+    match_labels: dict[str, str] = {}
+    groups: list[Group] = []
+
+
+@pytest.mark.parametrize(
+    ("rest", "field", "message"),
+    [
+        ('"matchLabels":{"a":"b","c":"d","e":7,"f":8}', "matchLabels.e", "expected a string, got an integer"),
+        ('"matchLabels":{"a.b/c":[]}', "matchLabels[a.b/c]", "expected a string, got a list"),
+        ('"groups":[{},{"members":{"x":[{"name":"c"}],"y [...]":[{"name":"c"},{}]}}]',
+         "groups[1].members[y [...]][1].name", "is required"),
+        ('"groups":[{"flags":{"p":{"q":true},"r":{"s":true,"t":1},"u":{"v":2}}}]',
+         "groups[0].flags.r.t", "expected true or false, got an integer"),
+    ],
+)  # fmt: skip
+def test_the_key_of_a_mapping_is_part_of_the_field(rest: str, field: str, message: str) -> None:
+    for document in both(JSON_POD + rest + "}"):
+        with pytest.raises(InputError) as caught:
+            decode(document, Selector)
+        assert (caught.value.field, caught.value.message) == (field, message)
+
+
+def test_the_key_is_found_quickly_among_many() -> None:
+    """A hang would show; this is no measure of speed."""
+    labels = {f"k{number}": "v" for number in range(100_000)} | {"odd": 1}
+    (document,) = read(json.dumps({"kind": "A", "apiVersion": "v1", "matchLabels": labels}))
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"matchLabels\.odd: expected a string"):
+        decode(document, Selector)
+    assert time.process_time() - start < 10
 
 
 def test_decode_of_deep_json() -> None:

@@ -78,6 +78,33 @@ REFUSED = {
         b'{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": 1}}]}',
         ["items[0].metadata.name"],
     ),
+    "a number that no float can hold": (
+        b'{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}},'
+        b'{"metadata": {"name": "a"}, "spec": {"priority": 1e400}}]}',
+        ["input.yaml: document 1: items[1].spec.priority: number is out of range\n"],
+    ),
+    "an integer of 5000 digits, in the second document": (
+        b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}\n{"apiVersion": "v1", "kind": "Pod", '
+        b'"metadata": {"name": "a"}, "spec": {"terminationGracePeriodSeconds": ' + b"9" * 5000 + b"}}",
+        ["input.yaml: document 2: spec.terminationGracePeriodSeconds: number is out of range\n"],
+    ),
+    "the same in YAML": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  terminationGracePeriodSeconds: " + b"9" * 5000,
+        ["document 1, line 5: spec.terminationGracePeriodSeconds: number of 5000 digits is too long\n"],
+    ),
+    "a float for an integer": (
+        b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"replicas": 1.5}}',
+        ["document 1: spec.replicas: expected an integer, got a number\n"],
+    ),
+    "a number where any number may stand": (
+        b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"x": [{}, 1e999]}}',
+        ["document 1: spec.x[1]: number is out of range\n"],
+    ),
+    "a selector's label is a number": (
+        b"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n"
+        b"spec: {selector: {matchLabels: {app: a, app.kubernetes.io/version: 7}}}\n",
+        ["line 1: spec.selector.matchLabels[app.kubernetes.io/version]: expected a string, got an integer\n"],
+    ),
     "budgets are a string": (
         b"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: none}}\n",
         ["spec.disruption.budgets"],
@@ -89,6 +116,28 @@ REFUSED = {
 def test_explain_refuses_with_one_line(dovetail: Program, name: str) -> None:
     text, parts = REFUSED[name]
     assert_one_line(dovetail("explain", "-f", dovetail.file(text)), "input.yaml", *parts)
+
+
+def test_lint_names_the_exact_field_of_a_number_out_of_range(dovetail: Program) -> None:
+    text = json.dumps(pod() | {"spec": {"tolerations": [{}, {"key": 0}]}}).replace('"key": 0', '"key": 1e400')
+    outcome = dovetail("lint", "-o", "json", dovetail.file(text))
+    (problem,) = json.loads(outcome.out)["problems"]
+    assert (problem["rule"], problem["field"]) == ("InvalidObject", "spec.tolerations[1].key")
+    assert problem["message"].startswith("number is out of range")
+
+
+def test_an_integer_of_any_length_is_a_priority(dovetail: Program) -> None:
+    """Python's integers have no limit up to 4300 digits, but a quotient of them has."""
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "a", "labels": {"karpenter.sh/initialized": "true"}},
+        "spec": {"providerID": "i"},
+    }
+    claim = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"}, "spec": {}}
+    one = pod() | {"spec": {"nodeName": "a", "priority": -int("9" * 4000)}}
+    answer = explained(dovetail, node, claim | {"status": {"providerID": "i"}}, one)
+    assert answer["nodes"][0]["reasons"][0]["wanted"]  # a pod that counts for nothing leaves the node empty
 
 
 def test_a_missing_file_and_an_empty_directory(dovetail: Program) -> None:

@@ -294,3 +294,114 @@ def test_no_protection_counts_once_a_pod_is_deleted_for_the_deadline(
     (node,) = answer["nodes"]
     assert node["deadline"] == "2026-03-06T00:15:00Z"
     assert [deletion["pod"] for deletion in node["forcedDeletions"]] == ["Pod/d/p"]
+
+
+# -- a span -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_span_adds_what_changes_within_it(dovetail: Program) -> None:
+    answer = data(dovetail, "--for", "36h")
+    opens, closes = "2026-03-07T02:00:00Z", "2026-03-07T08:00:00Z"
+    assert (answer["at"], answer["end"]) == (AT, "2026-03-08T13:30:00Z")
+    assert answer["pods"][0]["changes"] == [{"at": opens, "allowed": True}, {"at": closes, "allowed": False}]
+    assert answer["nodes"][0]["changes"] == [
+        {"at": at, "reason": reason, "wanted": reason == "Drifted", "allowed": at == opens}
+        for at in (opens, closes)
+        for reason in ("Empty", "Drifted", "Underutilized")
+    ]
+
+
+def test_without_a_span_the_keys_are_as_ever(dovetail: Program) -> None:
+    plain, ahead = data(dovetail), data(dovetail, "--for", "36h")
+    assert "end" not in plain
+    del ahead["end"], ahead["pods"][0]["changes"], ahead["nodes"][0]["changes"]
+    assert ahead == plain
+
+
+def test_the_table_has_a_line_for_each_that_changes(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    out = dovetail("explain", "-f", file, "--at", AT, "--for", "36h", "--tz", "Europe/Berlin").out
+    assert out.endswith(
+        "Changes\n"
+        "until 2026-03-08T14:30:00+01:00 (in 36h)\n"
+        "Node/n1: 2026-03-07T03:00:00+01:00 (in 30m) Empty and Underutilized allowed, Drifted wanted and allowed; "
+        "2026-03-07T09:00:00+01:00 (in 6h30m) Empty and Underutilized blocked, Drifted wanted but blocked\n"
+        "Pod/ml/trainer-0: 2026-03-07T03:00:00+01:00 (in 30m) can be disrupted; "
+        "2026-03-07T09:00:00+01:00 (in 6h30m) protected\n"
+    )
+    assert "Changes" not in dovetail("explain", "-f", file, "--at", AT).out
+
+
+def test_a_span_in_which_nothing_changes_says_so(dovetail: Program) -> None:
+    out = dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT, "--for", "29m59s").out
+    assert out.endswith("until 2026-03-07T01:59:59Z (in 29m59s)\nnone, if nothing but time changes\n")
+
+
+def test_a_line_of_changes_is_cut_and_data_are_not(dovetail: Program) -> None:
+    answer = data(dovetail, "--for", "70d", "pod/ml/trainer-0")
+    assert len(answer["pods"][0]["changes"]) == 20
+    out = dovetail("explain", "-f", dovetail.file(TRAINER), "--at", AT, "--for", "70d", "pod/ml/trainer-0").out
+    assert out.endswith("2026-03-21T08:00:00Z (in 14d6h) protected; and 14 more\n")
+
+
+def test_a_span_leaves_the_exit_code_alone(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    assert dovetail("explain", "-f", file, "--at", AT, "--for", "7d", "pod/ml/trainer-0").code == 1
+    assert dovetail("explain", "-f", file, "--at", AT, "--for", "7d").code == 0
+
+
+def test_yaml_output_of_a_span_holds_the_same(dovetail: Program) -> None:
+    file = dovetail.file(TRAINER)
+    shown = dovetail("explain", "-f", file, "--at", AT, "--for", "36h", "-o", "yaml").out
+    assert yaml.safe_load(shown) == data(dovetail, "--for", "36h")
+
+
+@pytest.mark.parametrize(
+    ("span", "end"),
+    [
+        ("36h", "2026-03-08T13:30:00Z"),
+        ("7d", "2026-03-14T01:30:00Z"),
+        ("1d12h", "2026-03-08T13:30:00Z"),
+        ("1d0h90m", "2026-03-08T03:00:00Z"),
+        ("1s", "2026-03-07T01:30:01Z"),
+        ("1825d", "2031-03-06T01:30:00Z"),
+    ],
+)
+def test_forms_of_a_span(dovetail: Program, span: str, end: str) -> None:
+    assert data(dovetail, "--for", span)["end"] == end
+
+
+@pytest.mark.parametrize(
+    "span", ["", "0h", "0d", "7", "d", "1w", "-1h", "36H", "1.5h", "1826d", "12h1d", "999999999d", "9" * 30 + "h", "٧d"]
+)
+@pytest.mark.parametrize("command", ["explain", "lint"])
+def test_other_spans_are_refused_in_one_line(dovetail: Program, command: str, span: str) -> None:
+    outcome = dovetail(command, "-f", dovetail.file(TRAINER), "--for", span)
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert "--for" in outcome.err
+
+
+def test_a_span_beyond_the_calendar_is_refused(dovetail: Program) -> None:
+    outcome = dovetail("explain", "-f", dovetail.file(TRAINER), "--at", "9999-12-31T00:00:00Z", "--for", "2d")
+    assert (outcome.code, outcome.err) == (2, "dovetail: --for ends beyond the calendar\n")
+
+
+# -- a namespace ------------------------------------------------------------------------------------------------------
+
+
+def test_a_namespace_leaves_out_the_pods_of_others(dovetail: Program) -> None:
+    everything = json.loads(dovetail("explain", "-f", CLUSTER, "--at", AT, "-o", "json").out)
+    shop = json.loads(dovetail("explain", "-f", CLUSTER, "--at", AT, "-o", "json", "-n", "shop").out)
+    assert shop["pods"] == [pod for pod in everything["pods"] if pod["namespace"] == "shop"]
+    assert shop["pods"]
+    assert (shop["nodes"], shop["nodepools"]) == (everything["nodes"], everything["nodepools"])
+    left_out = [problem["object"] for problem in everything["problems"] if problem not in shop["problems"]]
+    assert left_out
+    assert all(name.startswith("Pod/") and not name.startswith("Pod/shop/") for name in left_out)
+
+
+@pytest.mark.parametrize("command", ["explain", "lint"])
+def test_every_command_has_the_common_options(dovetail: Program, command: str) -> None:
+    shown = dovetail(command, "--help").out
+    options = ["-f", "-o", "--at", "--for", "--tz", "-n", "-q", "-v"]
+    assert [option for option in options if f"  {option}" not in shown] == []

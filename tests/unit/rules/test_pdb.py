@@ -294,3 +294,12 @@ def test_expected_pods_of_the_status_serve_the_arithmetic() -> None:
 )
 def test_never_allows(guard: PdbRecord, expected: int | None, why: str | None) -> None:
     assert never_allows(guard, expected) == why
+
+
+def test_pods_are_counted_where_some_budget_has_no_status() -> None:
+    """Most dumps have every status, and then nobody counts."""
+    web = [pod(f"web-{number}", labels=WEB) for number in range(3)]
+    told = pdb(name="told", match={"app": "db"}, allowed=1)
+    fresh = pdb(name="fresh", match=WEB, max_unavailable=1, allowed=None, expected=None)
+    assert PdbIndex([told, fresh], web).allowed(fresh) == 1
+    assert PdbIndex([told, fresh], web).expected(fresh) == 3

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from dovetail.api import names, objects
-from dovetail.api.documents import Document, InputError, decode
+from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
@@ -20,7 +20,7 @@ from dovetail.views.lint.pods import (
 )
 from dovetail.views.lint.pools import INVALID, claim_findings, pool_findings, resource_findings
 from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
-from dovetail.views.lint.workloads import PodSource, builtins, pod_source
+from dovetail.views.lint.workloads import PodSource, pod_source
 
 T = TypeVar("T")
 
@@ -207,7 +207,10 @@ class _Linter:
 
     def _resource(self, subject: Subject, document: Document) -> list[Problem]:
         """One of our own kinds: first what the API server would say, then what the rules do."""
-        value = builtins(document)
+        try:
+            value = plain_value(document)
+        except InputError as error:  # a number out of range, or nested too deeply
+            return [_undecodable(subject, document, error)]
         found = resource_findings(subject, value) if isinstance(value, dict) else []
         refused = any(problem.severity is Severity.ERROR for problem in found)
         try:

@@ -6,10 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.api import names, objects
-from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, describe, violations
+from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, violations
 from dovetail.api.yaml_events import join
 from dovetail.model.problem import Problem
-from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration, shown
+from dovetail.planning.pool_validation import restricted_label, unsettable_label, value_flaw
+from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
 from dovetail.views.lint.pods import annotation_field, node_findings
 from dovetail.views.lint.subject import Subject
@@ -23,18 +24,6 @@ _DURATIONS = (
     "gracefulExpireAfter",
     "terminationGracePeriod",
     "nodeRegistrationDelay",
-)
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
-_KARPENTER_DOMAIN = re.compile(r"[^/]*karpenter[.]sh/")
-_KWOK_DOMAIN = re.compile(r"[^/]*karpenter[.]kwok[.]sh/")
-_KWOK_LABELS = frozenset(
-    {
-        names.KWOK_NODECLASS_LABEL,
-        names.KWOK_INSTANCE_CPU_LABEL,
-        names.KWOK_INSTANCE_MEMORY_LABEL,
-        names.KWOK_INSTANCE_FAMILY_LABEL,
-        names.KWOK_INSTANCE_SIZE_LABEL,
-    }
 )
 # Fields that have moved, or that people look for elsewhere, by kind and path.
 _MOVED = {
@@ -182,23 +171,9 @@ def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
 def _labels(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
     labels = _mapping(_mapping(_mapping(spec.get("template")).get("metadata")).get("labels"))
     for key in list(labels)[:100]:
-        wrong = _restricted(key, nodepool_allowed=False)
-        if wrong and _KWOK_DOMAIN.match(key) is None:  # 01 §4.1: kwok's domain is restricted in requirements only
+        if wrong := unsettable_label(key):
             field = f"spec.template.metadata.labels[{key}]"
             yield _refused(subject, field, f"{wrong} be set", "remove the label, or use a domain of your own")
-
-
-def _restricted(key: str, *, nodepool_allowed: bool) -> str | None:
-    """01 §4.1."""
-    if key == names.HOSTNAME_LABEL:
-        return f"{key} is every node's own and may not"
-    if key == names.NODEPOOL_LABEL:
-        return None if nodepool_allowed else f"{key} is set by the controller and may not"
-    if _KARPENTER_DOMAIN.match(key) and key != names.CAPACITY_TYPE_LABEL:
-        return f"{shown(key)}: of the label domain karpenter.sh only karpenter.sh/capacity-type may"
-    if _KWOK_DOMAIN.match(key) and key not in _KWOK_LABELS:
-        return f"{shown(key)}: of the label domain karpenter.kwok.sh only kwoknodeclass and instance-* may"
-    return None
 
 
 def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -208,28 +183,15 @@ def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iter
         field = f"{path}.requirements[{index}]"
         key, operator, values = (requirement.get(name) for name in ("key", "operator", "values"))
         if isinstance(key, str):
-            wrong = _restricted(key, nodepool_allowed=subject.kind == names.NODECLAIM_KIND)
+            wrong = restricted_label(key, nodepool_allowed=subject.kind == names.NODECLAIM_KIND)
             if wrong:
                 yield _refused(subject, f"{field}.key", f"{wrong} be required", "remove the requirement")
-        count = len(values) if isinstance(values, list) else 0
         least = requirement.get("minValues")
-        if operator == "In" and count == 0:
-            yield _refused(subject, f"{field}.values", "operator In needs at least one value", "add a value")
-        elif operator == "In" and isinstance(least, int) and count < least:
-            message = f"operator In with minValues {describe(least)} needs at least as many values, not {count}"
-            yield _refused(subject, f"{field}.minValues", message, f"add values, or lower minValues to {count}")
-        elif operator in ("Gt", "Lt", "Gte", "Lte") and not (count == 1 and _is_whole(values)):
-            yield _refused(
-                subject,
-                f"{field}.values",
-                f"operator {operator} needs exactly one value, a whole number of 0 or more",
-                'write one number in quotes, such as ["4"]',
-            )
-
-
-def _is_whole(values: object) -> bool:
-    text = values[0] if isinstance(values, list) else None
-    return isinstance(text, str) and bool(_WHOLE.fullmatch(text)) and 0 <= int(text) < 2**63
+        flaw = value_flaw(
+            operator, values if isinstance(values, list) else [], least if isinstance(least, int) else None
+        )
+        if flaw:
+            yield _refused(subject, f"{field}.{flaw.field}", flaw.message, flaw.remedy)
 
 
 def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -274,7 +236,7 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> lis
     """The times and budgets of a NodePool."""
     disruption, template = pool.spec.disruption, pool.spec.template
     graceful = _nillable(disruption.graceful_expire_after)
-    found = node_findings(subject, "spec.template.metadata", template.metadata.annotations)
+    found = node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
     found += _times(subject, template.spec, _TEMPLATE)
     found += _expiry(subject, pool, graceful)
     found += budget_findings(subject, pool, at, graceful=graceful is not None)
@@ -296,7 +258,7 @@ def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Problem]:
     return found if claim.metadata.labels.get(names.NODEPOOL_LABEL) else found + _times(subject, claim.spec, "spec")
 
 
-def _times(subject: Subject, spec: objects.NodeClaimSpec, path: str) -> list[Problem]:
+def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> list[Problem]:
     found = []
     if _nillable(spec.expire_after) == 0:
         found.append(

@@ -1,9 +1,7 @@
 """Where in an object is its pod, or pod template, and how many pods does it stand for?"""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from dovetail.api import objects
 from dovetail.api.documents import Document, decode
@@ -79,13 +77,3 @@ def _source(path: str, template: objects.PodTemplate, *around: tuple[str, Mappin
 
 def _template(path: str, meta: objects.ObjectMeta) -> Template:
     return Template(path, meta.annotations, meta.labels)
-
-
-def builtins(document: Document) -> Any:
-    """The document as it was written, for what the structs pass over; None if that is nested too deeply."""
-    if document.raw is None:
-        return document.value
-    try:
-        return msgspec.json.decode(document.raw)
-    except (msgspec.MsgspecError, RecursionError):
-        return None

@@ -1,0 +1,93 @@
+"""What about these nodes and PodDisruptionBudgets must their owners know, beside the verdicts of `explain`?"""
+
+from collections.abc import Iterable
+
+from dovetail.api import names
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.deadlines import node_deadline
+from dovetail.rules.nodes import PodsStanding
+from dovetail.rules.protection import read_do_not_disrupt
+from dovetail.rules.states import State, state_of
+from dovetail.values.duration import shown
+from dovetail.values.timestamp import TimeError, parse_time
+
+
+def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Problem]:
+    """What keeps a node from the answer that its owner expects."""
+    claim, node = member.claim, member.node
+    if node is not None and node.do_not_disrupt is not None:
+        meaning = read_do_not_disrupt(node.do_not_disrupt)
+        if meaning.fault is not None:
+            yield Problem(
+                severity=Severity.WARNING,
+                rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
+                object=node.object,
+                field=f"metadata.annotations[{names.DO_NOT_DISRUPT}]",
+                message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
+                remedy='write "true" or a positive Go duration such as "4h"',
+            )
+    if node is not None and node.pool and claim is None:
+        yield Problem(
+            severity=Severity.WARNING,
+            rule="NodeClaimMissing",
+            object=node.object,
+            field="spec.providerID",
+            message="no NodeClaim has this Node's provider ID, so its limits and reasons are unknown",
+            remedy="put the NodeClaims and NodePools into the dump too: kubectl get nodepools,nodeclaims -o yaml",
+        )
+    if claim is None:
+        return
+    if claim.created_at is None and claim.expire_after_ns is not None:
+        yield Problem(
+            severity=Severity.INFO,
+            rule="CreationTimestampMissing",
+            object=claim.object,
+            field="metadata.creationTimestamp",
+            message="without a creation time it is unknown when the NodeClaim expires",
+            remedy="dump the object from the cluster",
+        )
+    if claim.termination_timestamp is not None:
+        try:
+            parse_time(claim.termination_timestamp)
+        except TimeError as error:
+            yield Problem(
+                severity=Severity.WARNING,
+                rule="InvalidTerminationTimestamp",
+                object=claim.object,
+                field=f"metadata.annotations[{names.TERMINATION_TIMESTAMP}]",
+                message=f"{error}; nothing is forced until it is corrected",
+                remedy="remove the annotation, or write an RFC 3339 time",
+            )
+    if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:
+        waits_for = ", ".join(dict.fromkeys(verdict.object for verdict in standing.blockers[:5]))
+        yield Problem(
+            severity=Severity.WARNING,
+            rule="DrainHasNoDeadline",
+            object=claim.object,
+            field="spec.terminationGracePeriod",
+            message=f"draining without a limit and waiting for {waits_for}; meanwhile it holds a slot of every budget",
+            remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
+        )
+
+
+NO_PODS = Problem(
+    severity=Severity.WARNING,
+    rule="NoPods",
+    object="Pod",
+    field="kind",
+    message="the input holds nodes but no pods, so that nothing protects them here",
+    remedy="put the pods and PodDisruptionBudgets into the dump too: kubectl get pods,pdb -A -o yaml",
+)
+
+
+def bad_selector(object_: str, problem: str) -> Problem:
+    """A PodDisruptionBudget whose selector cannot be read."""
+    return Problem(
+        severity=Severity.ERROR,
+        rule="InvalidSelector",
+        object=object_,
+        field="spec.selector",
+        message=f"{problem}; it selects nothing",
+        remedy="correct the selector",
+    )

@@ -1,0 +1,110 @@
+"""`explain` over a span: what it says of later instants must be what it would say at those instants."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec import UNSET
+
+from dovetail.api.documents import read_documents
+from dovetail.model.intake import take_in
+from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.views.explain import Explanation, explain
+from dovetail.views.turns import MAX_TURNS
+from tests.builders import at, claim, node, pod, pool
+
+CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
+NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Snapshot:
+    return take_in(read_documents(CLUSTER.read_bytes(), "cluster.yaml"))[0]
+
+
+def states(explanation: Explanation) -> dict[tuple[str, ...], tuple[bool, ...]]:
+    """What holds of each pod, and of each node and reason."""
+    found: dict[tuple[str, ...], tuple[bool, ...]] = {}
+    for pod_ in explanation.pods:
+        found[pod_.namespace, pod_.name] = (pod_.allowed,)
+    for node_ in explanation.nodes:
+        for reason in node_.reasons:
+            found["node", node_.name, reason.reason] = (reason.wanted, reason.allowed)
+    return found
+
+
+def changes(explanation: Explanation) -> list[tuple[datetime, tuple[str, ...], tuple[bool, ...]]]:
+    found: list[tuple[datetime, tuple[str, ...], tuple[bool, ...]]] = []
+    for pod_ in explanation.pods:
+        found += [(change.at, (pod_.namespace, pod_.name), (change.allowed,)) for change in pod_.changes or ()]
+    for node_ in explanation.nodes:
+        found += [
+            (change.at, ("node", node_.name, change.reason), (change.wanted, change.allowed))
+            for change in node_.changes or ()
+        ]
+    return sorted(found, key=lambda change: change[0])
+
+
+@pytest.mark.parametrize("span", [timedelta(hours=36), timedelta(days=14)])
+def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelta) -> None:
+    now = explain(cluster, NOW, end=NOW + span)
+    foretold, held = changes(now), states(now)
+    instants = sorted({turn for turn, _, _ in foretold})
+    assert len(instants) > 5
+    before = NOW
+    for turn in [*instants, NOW + span]:
+        for between in (before + (turn - before) / 2, turn - timedelta(microseconds=1)):
+            assert states(explain(cluster, max(before, between))) == held
+        held |= {who: what for when, who, what in foretold if when == turn}
+        assert states(explain(cluster, turn)) == held
+        before = turn
+
+
+def test_each_change_is_one(cluster: Snapshot) -> None:
+    now = explain(cluster, NOW, end=NOW + timedelta(days=14))
+    held = states(now)
+    for turn, who, what in changes(now):
+        assert NOW < turn <= NOW + timedelta(days=14)
+        assert held[who] != what
+        held[who] = what
+    for node_ in now.nodes:
+        assert [change.at for change in node_.changes or ()] == sorted(change.at for change in node_.changes or ())
+
+
+def test_without_a_span_nothing_is_said_of_later(cluster: Snapshot) -> None:
+    now = explain(cluster, NOW)
+    assert now.end is UNSET
+    assert {pod_.changes for pod_ in now.pods} == {node_.changes for node_ in now.nodes} == {UNSET}
+
+
+def test_the_end_of_the_span_belongs_to_it() -> None:
+    snapshot = take_snapshot(pods=[pod(do_not_disrupt="4h", created="2026-03-06T14:20:00Z")])
+    ends = [NOW + 2 * HOUR - timedelta(microseconds=1), NOW + 2 * HOUR]
+    assert [len(explain(snapshot, NOW, end=end).pods[0].changes or ()) for end in ends] == [0, 1]
+
+
+def test_a_node_that_expires_is_wanted_from_then_on() -> None:
+    snapshot = take_snapshot(
+        nodes=[node()],
+        claims=[claim(created="2026-03-01T00:00:00Z", expire_after="144h")],
+        pools=[pool()],
+        pods=[pod()],
+    )
+    (view,) = explain(snapshot, NOW, end=NOW + 12 * HOUR).nodes
+    assert [(change.at, change.reason, change.wanted, change.allowed) for change in view.changes or ()] == [
+        (at("2026-03-07T00:00:00Z"), "Expired", True, True)
+    ]
+
+
+def test_a_window_that_opens_all_the_time_is_cut_off() -> None:
+    snapshot = take_snapshot(pods=[pod(schedule="*/2 * * * *", duration="1m")])
+    (view,) = explain(snapshot, NOW, end=NOW + timedelta(days=7)).pods
+    assert len(view.changes or ()) == MAX_TURNS
+
+
+def test_pods_without_annotations_have_verdicts_of_their_own_name() -> None:
+    pods = [pod("a"), pod("b", namespace="shop"), pod("c", do_not_disrupt="true"), pod("d")]
+    for view in explain(take_snapshot(pods=pods), NOW).pods:
+        assert {verdict.object for verdict in view.verdicts} == {f"Pod/{view.namespace}/{view.name}"}
+        assert len(view.verdicts) == 4
