@@ -46,14 +46,17 @@ def nodepool(name: str, **spec: Any) -> Object:
     return {"metadata": {"name": name}, "spec": {"template": template, **spec}}
 
 
-def node(name: str, *, group: str = "", cpu: str = "4", taints: Sequence[Object] = (), **spec: Any) -> Object:
+def node(
+    name: str, *, group: str = "", zone: str = "", cpu: str = "4", taints: Sequence[Object] = (), **spec: Any
+) -> Object:
     """A Node that kwok, or the simulated kubelet, makes Ready. The taint keeps the pods of other tests away."""
+    in_zone = {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone} if zone else {}
     amounts = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
     own = {"key": "test", "value": name, "effect": "NoSchedule"}
     return {
         "metadata": {
             "name": name,
-            "labels": {"test": group or name, "kubernetes.io/hostname": name},
+            "labels": {"test": group or name, "kubernetes.io/hostname": name, **in_zone},
             "annotations": {"kwok.x-k8s.io/node": "fake"},
         },
         "spec": {"taints": [own, *taints], **spec},

@@ -18,7 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         differs = item.get_closest_marker("sim_differs")
-        if differs is not None and isinstance(item, pytest.Function) and item.callspec.params["cluster"] == "sim":
+        if differs is not None and isinstance(item, pytest.Function) and "sim" in item.callspec.params.values():
             item.add_marker(pytest.mark.xfail(strict=True, reason=differs.args[0]))
 
 
@@ -30,6 +30,14 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
     return RealCluster(request.getfixturevalue("cluster_with_crds"))
 
 
+@pytest.fixture(params=["real", "sim"])
+def lone_cluster(request: pytest.FixtureRequest) -> Cluster:
+    """A cluster in which nobody else has nodes."""
+    if request.param == "sim":
+        return SimulatedCluster()
+    return RealCluster(request.getfixturevalue("private_plane"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs coroutines on the cluster's loop."""
@@ -37,7 +45,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(test):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
-    cluster = given["cluster"]
-    assert isinstance(cluster, Cluster), "a coroutine here must take the fixture `cluster`"
-    cluster.run(partial(test, **given))
+    clusters = [value for value in given.values() if isinstance(value, Cluster)]
+    assert len(clusters) == 1, "a coroutine here must take the fixture `cluster` or `lone_cluster`"
+    clusters[0].run(partial(test, **given))
     return True

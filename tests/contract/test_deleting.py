@@ -20,6 +20,7 @@ from tests.contract.bodies import (
     PODS,
     REPLICASETS,
     config_map,
+    ends_after,
     nodeclaim,
     owned_by,
     parked,
@@ -147,7 +148,7 @@ async def test_what_is_being_deleted_can_be_changed(cluster: Cluster) -> None:
 
 async def test_what_is_being_deleted_holds_its_name(cluster: Cluster) -> None:
     name = await held(cluster)
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(AlreadyExists, match=r"^object is being deleted: nodeclaims"):
         await cluster.api.create(NODECLAIMS, nodeclaim(name))
 
 
@@ -435,7 +436,6 @@ async def test_a_deleted_job_leaves_its_pods(cluster: Cluster) -> None:
 # -- namespaces --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sim_differs("a deleted namespace is gone at once instead of Terminating until it is empty")
 async def test_a_deleted_namespace_waits_for_what_is_in_it(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     for name, held_by in (("a", []), ("b", [FINALIZER])):
@@ -450,6 +450,62 @@ async def test_a_deleted_namespace_waits_for_what_is_in_it(cluster: Cluster) -> 
     await cluster.wait(CONFIG_MAPS, "b", lambda it: "deletionTimestamp" in it["metadata"], namespace=space)
     await cluster.api.patch(CONFIG_MAPS, "b", {"metadata": {"finalizers": None}}, namespace=space)
     await cluster.wait_gone(NAMESPACES, space, timeout=40)
+
+
+async def test_nothing_new_comes_into_a_namespace_that_goes(cluster: Cluster) -> None:
+    space = await cluster.new_namespace()
+    await cluster.api.create(CONFIG_MAPS, config_map("a"), namespace=space)
+    await cluster.api.create(PODS, parked("b"), namespace=space)
+    await cluster.api.delete(NAMESPACES, space)
+    why = f"is forbidden: unable to create new content in namespace {space} because it is being terminated"
+    with pytest.raises(Forbidden, match=f'configmaps "c" {why}') as caught:
+        await cluster.api.create(CONFIG_MAPS, config_map("c"), namespace=space)
+    assert (caught.value.code, caught.value.reason) == (403, "Forbidden")
+    with pytest.raises(Forbidden, match=f'pods "d-" {why}'):
+        await cluster.api.create(PODS, pod("") | {"metadata": {"generateName": "d-"}}, namespace=space)
+    with pytest.raises(Forbidden, match=f'configmaps "e" {why}'):
+        await cluster.apply_as("somebody", CONFIG_MAPS, "e", {"data": {}}, namespace=space)
+    # Evictions and bindings are created too.
+    with pytest.raises(Forbidden, match=f'pods "b" {why}'):
+        await cluster.api.evict("b", namespace=space)
+    # What is there can still be changed, and the namespace be deleted once more, but not made anew.
+    patched = await cluster.api.patch(CONFIG_MAPS, "a", {"data": {"x": "1"}}, namespace=space)
+    assert patched["data"] == {"x": "1"}
+    await cluster.api.delete(NAMESPACES, space)
+    with pytest.raises(AlreadyExists, match=f'^object is being deleted: namespaces "{space}" already exists$'):
+        await cluster.api.create(NAMESPACES, {"metadata": {"name": space}})
+
+
+async def test_the_pods_of_a_namespace_go_before_the_rest(cluster: Cluster) -> None:
+    space, on = await cluster.new_namespace(), await cluster.add_node()
+    await cluster.api.create(CONFIG_MAPS, config_map("a"), namespace=space)
+    body = pod("b", on, grace=3, annotations=ends_after("2s"))
+    await cluster.api.create(PODS, body, namespace=space)
+    await cluster.api.create(DEPLOYMENTS, workload("c", on, replicas=1), namespace=space)
+    await cluster.wait(PODS, "b", lambda it: it["status"]["phase"] == "Running", namespace=space)
+    await cluster.api.delete(NAMESPACES, space)
+    left = await cluster.wait(PODS, "b", lambda it: "deletionTimestamp" in it["metadata"], namespace=space)
+    assert (left["metadata"]["deletionGracePeriodSeconds"], left["status"]["phase"]) == (3, "Running")
+    assert "deletionTimestamp" not in (await cluster.api.get(CONFIG_MAPS, "a", namespace=space))["metadata"]
+    await cluster.wait_gone(NAMESPACES, space, timeout=40)
+    for resource in (PODS, CONFIG_MAPS, DEPLOYMENTS, REPLICASETS):
+        assert await listed(cluster, resource, space) == []
+
+
+async def test_a_namespace_with_a_finalizer_of_its_own(cluster: Cluster) -> None:
+    space = await cluster.new_namespace()
+    await cluster.api.patch(NAMESPACES, space, {"metadata": {"finalizers": [FINALIZER]}})
+    await cluster.api.delete(NAMESPACES, space)
+    found = await cluster.wait(NAMESPACES, space, lambda it: not it["spec"].get("finalizers"))
+    assert (found["status"]["phase"], found["metadata"]["finalizers"]) == ("Terminating", [FINALIZER])
+    await cluster.api.patch(NAMESPACES, space, {"metadata": {"finalizers": None}})
+    assert await cluster.find(NAMESPACES, space) is None
+
+
+@pytest.mark.parametrize("name", ["default", "kube-public", "kube-system"])
+async def test_a_namespace_that_every_cluster_has_stays(cluster: Cluster, name: str) -> None:
+    with pytest.raises(Forbidden, match=f'^namespaces "{name}" is forbidden: this namespace may not be deleted$'):
+        await cluster.api.delete(NAMESPACES, name)
 
 
 async def test_a_namespace_is_active(cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """How does a pod live: when is it bound, does it run, and does it end; and what does the scheduler say meanwhile?"""
 
+from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
@@ -68,15 +69,17 @@ async def test_the_steps_of_a_pod(cluster: Cluster) -> None:
     await cluster.api.delete(PODS, "a", namespace=space)
     await cluster.wait_gone(PODS, "a", namespace=space)
     steps = []
-    async for event in cluster.api.watch(PODS, resource_version=start, namespace=space, timeout_seconds=20):
-        if event.object is None:
-            continue
-        meta = event.object["metadata"]
-        step = (event.object["spec"].get("nodeName", ""), event.object["status"]["phase"], "deletionTimestamp" in meta)
-        if step not in steps:
-            steps.append(step)
-        if event.type is EventType.DELETED:
-            break
+    watch = cluster.api.watch(PODS, resource_version=start, namespace=space, timeout_seconds=20)
+    async with aclosing(watch) as events:
+        async for event in events:
+            if event.object is None:
+                continue
+            spec, meta = event.object["spec"], event.object["metadata"]
+            step = (spec.get("nodeName", ""), event.object["status"]["phase"], "deletionTimestamp" in meta)
+            if step not in steps:
+                steps.append(step)
+            if event.type is EventType.DELETED:
+                break
     assert steps == [("", "Pending", False), (on, "Pending", False), (on, "Running", False), (on, "Running", True)]
 
 
@@ -299,7 +302,6 @@ async def test_a_node_by_its_affinity(cluster: Cluster) -> None:
     assert (await run(cluster, space, "a", group, affinity=rule))["spec"]["nodeName"] == nodes[1]
 
 
-@pytest.mark.sim_differs("the scheduler does not preempt")
 async def test_a_pod_of_a_higher_priority_takes_the_place(cluster: Cluster) -> None:
     space, on, high = await cluster.new_namespace(), await cluster.add_node(cpu="1"), cluster.unique("high")
     await cluster.make(PRIORITY_CLASSES, {"metadata": {"name": high}, "value": 1000})

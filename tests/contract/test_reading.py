@@ -48,7 +48,7 @@ async def test_a_watch_goes_on_after_what_it_could_not_read(cluster: Cluster) ->
     await leases(cluster, space)
     await cluster.api.delete(LEASES, "a", namespace=space)
     found = []
-    watch: Any = cluster.api.watch(STRICT, resource_version=start, namespace=space, timeout_seconds=20)
+    watch = cluster.api.watch(STRICT, resource_version=start, namespace=space, timeout_seconds=20)
     async with aclosing(watch) as events:
         async for event in events:
             if event.type is not EventType.BOOKMARK:
@@ -59,6 +59,7 @@ async def test_a_watch_goes_on_after_what_it_could_not_read(cluster: Cluster) ->
     assert [event.object is None for event in found] == [False, True, False]
     assert "holderIdentity" in found[1].problem
     assert int(found[0].resource_version) < int(found[1].resource_version)
+    assert found[1].unread is not None
     assert (found[1].unread.namespace, found[1].unread.name) == (space, "b")
 
 

@@ -1,38 +1,38 @@
 """What does a watch tell, from where does it go on, and when does it end? And how do lists come in pages?"""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Any
+from contextlib import aclosing
 
 import pytest
 
-from dovetail.ports import EventType, Gone, InternalError, Invalid, Page, WatchEvent
+from dovetail.ports import EventType, Gone, InternalError, Invalid, Page, Watch, WatchEvent
 from tests.contract.backends import Cluster
 from tests.contract.bodies import FINALIZER, LEASES, NODECLAIMS, Object, nodeclaim
 
 ADDED, MODIFIED, DELETED, BOOKMARK = EventType
 
 
-async def close(events: AsyncIterator[Any]) -> None:
-    await events.aclose()  # type: ignore[attr-defined]
-
-
 async def take(
     cluster: Cluster, space: str, since: str, count: int, *, labels: str = "", fields: str = ""
 ) -> list[WatchEvent[Object]]:
     """The first changes after the version; bookmarks, which come when they like, are passed over."""
-    events = cluster.api.watch(
+    watch = cluster.api.watch(
         LEASES, resource_version=since, namespace=space, labels=labels, fields=fields, timeout_seconds=20
     )
     found: list[WatchEvent[Object]] = []
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(close, events)
+    async with aclosing(watch) as events:
         while len(found) < count:
             event = await anext(events)
             if event.type is not BOOKMARK:
                 found.append(event)
     return found
+
+
+async def only_bookmarks(watch: Watch[Object]) -> None:
+    """Watch to the end, and see no change."""
+    async with aclosing(watch) as events:
+        async for event in events:
+            assert event.type is BOOKMARK
 
 
 def told(events: list[WatchEvent[Object]]) -> list[tuple[EventType, str]]:
@@ -214,8 +214,7 @@ async def test_a_watch_by_an_unknown_field_is_refused(cluster: Cluster) -> None:
 async def test_a_watch_ends_at_its_time(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     start, began = await version(cluster, space), cluster.now()
-    async for event in cluster.api.watch(LEASES, resource_version=start, namespace=space, timeout_seconds=2):
-        assert event.type is BOOKMARK
+    await only_bookmarks(cluster.api.watch(LEASES, resource_version=start, namespace=space, timeout_seconds=2))
     lasted = (cluster.now() - began).total_seconds()
     assert lasted == 2 if cluster.exact else 1.5 < lasted < 6
 
@@ -223,11 +222,12 @@ async def test_a_watch_ends_at_its_time(cluster: Cluster) -> None:
 async def test_bookmarks_tell_how_far_the_watch_has_come(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     start = await version(cluster, space)
-    events = cluster.api.watch(LEASES, resource_version=start, namespace=space, labels="x=1", timeout_seconds=5)
-    await lease(cluster, space, "a", x="1")
-    assert (await anext(events)).type is ADDED
-    passed_over = await lease(cluster, space, "b")
-    rest = [event async for event in events]
+    watch = cluster.api.watch(LEASES, resource_version=start, namespace=space, labels="x=1", timeout_seconds=5)
+    async with aclosing(watch) as events:
+        await lease(cluster, space, "a", x="1")
+        assert (await anext(events)).type is ADDED
+        passed_over = await lease(cluster, space, "b")
+        rest = [event async for event in events]
     assert {event.type for event in rest} == {BOOKMARK}
     assert all(event.object is None and not event.problem for event in rest)
     assert int(rest[-1].resource_version) >= int(passed_over["metadata"]["resourceVersion"])
@@ -239,10 +239,9 @@ async def test_bookmarks_tell_how_far_the_watch_has_come(cluster: Cluster) -> No
 async def test_a_watch_that_is_left_early(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     start = await version(cluster, space)
-    events = cluster.api.watch(LEASES, resource_version=start, namespace=space)
-    await lease(cluster, space, "a")
-    assert (await anext(events)).type is ADDED
-    await close(events)
+    async with aclosing(cluster.api.watch(LEASES, resource_version=start, namespace=space)) as events:
+        await lease(cluster, space, "a")
+        assert (await anext(events)).type is ADDED
     with pytest.raises(StopAsyncIteration):
         await anext(events)
 
@@ -251,8 +250,7 @@ async def test_a_watch_from_too_old_a_version(cluster: Cluster) -> None:
     await cluster.make(NODECLAIMS, nodeclaim(cluster.unique("claim")))
     since = await cluster.too_old(NODECLAIMS)
     with pytest.raises(Gone) as caught:
-        async for _ in cluster.api.watch(NODECLAIMS, resource_version=since, timeout_seconds=5):
-            pass
+        await only_bookmarks(cluster.api.watch(NODECLAIMS, resource_version=since, timeout_seconds=5))
     assert caught.value.code == 410
     assert caught.value.reason in ("Expired", "Gone")
     assert "too old resource version" in caught.value.message
@@ -261,14 +259,12 @@ async def test_a_watch_from_too_old_a_version(cluster: Cluster) -> None:
 async def test_a_version_of_the_future(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     since = str(int(await version(cluster, space)) + 1_000_000)
-    async for event in cluster.api.watch(LEASES, resource_version=since, namespace=space, timeout_seconds=2):
-        assert event.type is BOOKMARK
+    await only_bookmarks(cluster.api.watch(LEASES, resource_version=since, namespace=space, timeout_seconds=2))
 
 
 async def test_a_version_that_is_none(cluster: Cluster) -> None:
     with pytest.raises(InternalError, match='resourceVersion: Invalid value: "soon"'):
-        async for _ in cluster.api.watch(LEASES, resource_version="soon", timeout_seconds=5):
-            pass
+        await only_bookmarks(cluster.api.watch(LEASES, resource_version="soon", timeout_seconds=5))
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

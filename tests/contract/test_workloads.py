@@ -1,5 +1,6 @@
 """Do workloads keep their pods as they should, with the names and in the order that they should?"""
 
+from contextlib import aclosing
 from typing import Any
 
 from dovetail.ports import Resource
@@ -168,19 +169,21 @@ async def test_a_stateful_set_starts_its_pods_in_order(cluster: Cluster) -> None
     await cluster.api.create(STATEFULSETS, body, namespace=space)
     await settled(cluster, STATEFULSETS, space, readyReplicas=3)
     ready: list[str] = []
-    async for event in cluster.api.watch(PODS, resource_version=start, namespace=space, timeout_seconds=10):
-        if event.object is None:
-            continue
-        name = event.object["metadata"]["name"]
-        if event.type.value == "ADDED":
-            assert ready == [f"x-{index}" for index in range(int(name[2:]))]
-            assert event.object["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == name[2:]
-            assert event.object["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == name
-            assert event.object["spec"]["hostname"] == name
-        if is_ready(event.object) and name not in ready:
-            ready.append(name)
-        if len(ready) == 3:
-            break
+    watch = cluster.api.watch(PODS, resource_version=start, namespace=space, timeout_seconds=10)
+    async with aclosing(watch) as events:
+        async for event in events:
+            if event.object is None:
+                continue
+            name = event.object["metadata"]["name"]
+            if event.type.value == "ADDED":
+                assert ready == [f"x-{index}" for index in range(int(name[2:]))]
+                assert event.object["metadata"]["labels"]["apps.kubernetes.io/pod-index"] == name[2:]
+                assert event.object["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == name
+                assert event.object["spec"]["hostname"] == name
+            if is_ready(event.object) and name not in ready:
+                ready.append(name)
+            if len(ready) == 3:
+                break
     assert ready == ["x-0", "x-1", "x-2"]
 
 

@@ -119,8 +119,6 @@ def _fill_pod(body: Body, now: str) -> None:
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("priority", 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec["tolerations"] = _with_default_tolerations(spec.get("tolerations") or ())
     body["spec"] = spec
     body["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
@@ -218,10 +216,17 @@ _ON_UPDATE: Mapping[tuple[str, str], Callable[[Body], None]] = {
     ("", "pods"): _refill_pod,
     ("", "nodes"): _refill_node,
 }
+
+
+def _fill_priority_class(body: Body, _now: str) -> None:
+    body.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
 _ON_CREATE: Mapping[tuple[str, str], Callable[[Body, str], None]] = {
     ("", "pods"): _fill_pod,
     ("", "nodes"): _fill_node,
     ("", "namespaces"): _fill_namespace,
+    ("scheduling.k8s.io", "priorityclasses"): _fill_priority_class,
     ("", "persistentvolumeclaims"): _starting({"phase": "Pending"}),
     ("policy", "poddisruptionbudgets"): _starting(_PDB_STATUS),
     ("apps", "deployments"): _starting({}, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600),

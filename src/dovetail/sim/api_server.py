@@ -31,6 +31,8 @@ from dovetail.sim import eviction
 from dovetail.sim.expiry import EventExpiry
 from dovetail.sim.faults import Faults, Request
 from dovetail.sim.garbage import GarbageCollector
+from dovetail.sim.namespaces import NamespaceController
+from dovetail.sim.node_leases import NodeLeases, may_be_node_lease
 from dovetail.sim.registry import Registry, scale_of
 from dovetail.sim.selectors import wanted
 from dovetail.sim.store import Stored, Unreadable
@@ -89,7 +91,9 @@ class Client(KubeApi):
         return Watch(
             self._registry.store,
             resource,
+            namespace=namespace,
             resource_version=resource_version,
+            on_begin=lambda: self._server.watch_begins(resource, namespace),
             select=lambda: wanted(resource, namespace, labels, fields),
             timeout_seconds=timeout_seconds,
             bookmark_seconds=self._server.bookmark_seconds,
@@ -228,6 +232,8 @@ class ApiServer(Client):
         if collect_garbage:
             GarbageCollector(self.registry, _soon)
         EventExpiry(self.registry, _soon)
+        NamespaceController(self.registry, _later)
+        self.node_leases = NodeLeases(self.registry, _later, self._node_leases_watched)
         super().__init__(self, name)
 
     @property
@@ -249,6 +255,13 @@ class ApiServer(Client):
             if resource is None or watch.resource.plural == resource.plural:
                 watch.end(error)
 
+    def watch_begins(self, resource: Resource[Any], namespace: str | None) -> None:
+        if may_be_node_lease(resource, namespace):
+            self.node_leases.keep_up_to_date()
+
+    def _node_leases_watched(self) -> bool:
+        return any(may_be_node_lease(watch.resource, watch.namespace) for watch in self.open_watches)
+
     async def travel(self) -> None:
         """The way from the client to the server, or back."""
         await asyncio.sleep(self._latency_seconds)
@@ -264,3 +277,7 @@ def _read(stored: Stored, resource: Resource[T]) -> T:
 
 def _soon(act: Callable[[str], None], uid: str) -> None:
     asyncio.get_running_loop().call_soon(act, uid)
+
+
+def _later(seconds: float, act: Callable[[str], None], name: str) -> None:
+    asyncio.get_running_loop().call_later(seconds, act, name)

@@ -1,4 +1,5 @@
-"""What does a DELETE do? Finalizers hold an object, a pod has its grace, everything else goes at once."""
+"""What does a DELETE do? Finalizers hold an object, a pod has its grace, a namespace is emptied first, and everything
+else goes at once."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -7,7 +8,7 @@ import msgspec
 
 from dovetail.ports import PODS, Propagation, Resource
 from dovetail.sim import errors
-from dovetail.sim.kinds import kind_of
+from dovetail.sim.kinds import NAMESPACES, kind_of
 from dovetail.values.timestamp import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+_KEPT_NAMESPACES = ("default", "kube-public", "kube-system")
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -32,7 +34,12 @@ def delete_object(
 ) -> None:
     """Delete, or begin to. Raises Conflict if a precondition does not hold."""
     meta = stored.body["metadata"]
+    if resource.plural == NAMESPACES.plural and key[1] in _KEPT_NAMESPACES:
+        raise errors.forbidden(resource, key[1], "this namespace may not be deleted")
     _check_preconditions(resource, meta, options)
+    if resource.plural == NAMESPACES.plural:
+        _terminate(registry, key, stored.body)
+        return
     graceful = _pod_metadata(registry, stored.body, options) if resource.plural == PODS.plural else None
     if graceful is _PENDING:
         return  # a longer or equal grace changes nothing
@@ -50,6 +57,14 @@ def delete_object(
         registry.store.put(resource, key, {**stored.body, "metadata": changed}, "delete")
     if not finalizers and not changed["deletionGracePeriodSeconds"]:
         registry.remove(resource, key)
+
+
+def _terminate(registry: "Registry", key: "Key", namespace: "Body") -> None:
+    """The rest is for the namespace controller, which see (`namespaces`)."""
+    meta = namespace["metadata"]
+    if "deletionTimestamp" not in meta:
+        changed = {"metadata": {**meta, "deletionTimestamp": registry.timestamp()}, "status": {"phase": "Terminating"}}
+        registry.store.put(NAMESPACES, key, {**namespace, **changed}, "delete")
 
 
 def _check_preconditions(resource: Resource[Any], meta: "Body", options: Deletion) -> None:

@@ -20,8 +20,10 @@ def not_found(resource: Resource[Any], name: str) -> NotFound:
     return NotFound(f'{group_resource(resource)} "{name}" not found', code=404, reason="NotFound")
 
 
-def already_exists(resource: Resource[Any], name: str) -> AlreadyExists:
-    return AlreadyExists(f'{group_resource(resource)} "{name}" already exists', code=409, reason="AlreadyExists")
+def already_exists(resource: Resource[Any], name: str, *, deleting: bool = False) -> AlreadyExists:
+    message = f'{group_resource(resource)} "{name}" already exists'
+    told = f"object is being deleted: {message}" if deleting else message
+    return AlreadyExists(told, code=409, reason="AlreadyExists")
 
 
 def conflict(resource: Resource[Any], name: str, why: str) -> Conflict:
@@ -32,6 +34,12 @@ def conflict(resource: Resource[Any], name: str, why: str) -> Conflict:
 def forbidden(resource: Resource[Any], name: str, why: str) -> Forbidden:
     message = f'{group_resource(resource)} "{name}" is forbidden: {why}'
     return Forbidden(message, code=403, reason="Forbidden")
+
+
+def terminating(resource: Resource[Any], name: str, namespace: str) -> Forbidden:
+    """Nothing new comes into a namespace that is being deleted. The port adds the cause to the message."""
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    return forbidden(resource, name, f"{why} namespace {namespace} is being terminated")
 
 
 def invalid(resource: Resource[Any], name: str, faults: list[str]) -> Invalid:

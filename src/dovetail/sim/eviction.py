@@ -17,7 +17,9 @@ _MAX_DISRUPTED = 2000
 
 
 def evict(registry: "Registry", name: str, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-    """Raises NotFound, Conflict (UID), TooManyRequests, Forbidden, InternalError."""
+    """Raises NotFound, Conflict (UID), TooManyRequests, InternalError, and Forbidden, as in a namespace that goes away:
+    to the server an eviction is something new in it."""
+    registry.check_namespace(PODS, name, namespace)
     pod = registry.get(PODS, name, namespace)
     phase = pod.body["status"].get("phase")
     if phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod.body["metadata"]:

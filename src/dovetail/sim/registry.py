@@ -8,18 +8,18 @@ import random
 import uuid
 from collections.abc import Callable
 from datetime import datetime
-from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from dovetail.ports import LEASES, NODES, PODS, Conflict, InternalError, PatchType, Propagation, Resource
+from dovetail.ports import PODS, Conflict, InternalError, PatchType, Propagation, Resource
 from dovetail.sim import errors
 from dovetail.sim.admission import before_create, before_update
 from dovetail.sim.apply import FieldOwners
 from dovetail.sim.deletion import Deletion, delete_object
-from dovetail.sim.kinds import BINDINGS, NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES, Kind, kind_of
+from dovetail.sim.kinds import BINDINGS, NAMESPACES, Kind, kind_of
 from dovetail.sim.patching import merged, strategically_merged
+from dovetail.sim.priorities import prioritised
 from dovetail.sim.selectors import wanted
 from dovetail.sim.store import Body, Key, Store, Stored
 from dovetail.sim.validation import check
@@ -38,8 +38,7 @@ class Registry:
         self.store = Store(now)
         self.owners = FieldOwners()
         self._random = random.Random(seed)
-        # What would be written every few seconds is worked out when it is read instead: the leases of nodes.
-        self.node_lease: Callable[[Body], Body | None] = lambda _node: None
+        self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
         for name in _FIRST_NAMESPACES:
             self.create(NAMESPACES, {"metadata": {"name": name}})
 
@@ -52,17 +51,11 @@ class Registry:
     def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Stored:
         """Raises NotFound."""
         key = self.key(resource, name, namespace)
+        self.before_reading(resource, namespace, name)
         found = self.store.collection(resource).objects.get(key)
-        if found is None and _may_be_node_lease(resource, namespace):
-            node = self.store.collection(NODES).objects.get(("", name))
-            found = None if node is None else self._node_lease(node)
         if found is None:
             raise errors.not_found(resource, name)
         return found
-
-    def _node_lease(self, node: Stored) -> Stored | None:
-        body = self.node_lease(node.body)
-        return None if body is None else Stored(body, self.store.version)
 
     def key(self, resource: Resource[Any], name: str, namespace: str | None) -> Key:
         if resource.namespaced != (namespace is not None):
@@ -83,13 +76,11 @@ class Registry:
         """The objects of a page, the version of the list, and the token for the next page."""
         wants = wanted(resource, namespace, labels, fields)
         after, version = last, _ = _read_token(continue_)
+        if not continue_:
+            self.before_reading(resource, namespace, "")
         items = self.store.snapshot(resource, version) if continue_ else self.store.collection(resource).sorted()
         if not continue_:
             version = self.store.version
-        if _may_be_node_lease(resource, namespace):
-            leases = map(self._node_lease, self.store.collection(NODES).objects.values())
-            computed = [(("kube-node-lease", one.body["metadata"]["name"]), one) for one in leases if one is not None]
-            items = sorted([*items, *computed], key=itemgetter(0))
         found: list[Stored] = []
         for key, stored in items:
             if key <= after or (namespace is not None and key[0] != namespace):
@@ -109,38 +100,23 @@ class Registry:
     def create(
         self, resource: Resource[Any], body: Body, *, namespace: str | None = None, manager: str = "unknown"
     ) -> Stored:
-        """Raises AlreadyExists, Invalid, and NotFound if there is no such namespace."""
+        """Raises AlreadyExists, Invalid, and what `check_namespace` raises."""
         if resource.plural == BINDINGS.plural:
             return self._bind(body, namespace)
         kind = kind_of(resource)
         body = self._identified(resource, body, namespace)
         if resource.plural == PODS.plural and not resource.group:
-            body = self._prioritised(body)
+            body = prioritised(self, body)
         body = before_create(resource, kind, body, self.timestamp())
         self._set_system_fields(body["metadata"], resource)
         check(resource, kind, body, None)
         key = (namespace or "", body["metadata"]["name"])
-        if key in self.store.collection(resource).objects:
-            raise errors.already_exists(resource, key[1])
+        there = self.store.collection(resource).objects.get(key)
+        if there is not None:
+            raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in there.body["metadata"])
         stored = self.store.put(resource, key, body, "create")
         self.owners.created(stored.body, manager)
         return stored
-
-    def _prioritised(self, body: Body) -> Body:
-        """The admission plugin Priority: the number that the class stands for. Raises Forbidden if there is none."""
-        spec = body.get("spec") or {}
-        name = spec.get("priorityClassName")
-        if not name:
-            return body
-        value = SYSTEM_PRIORITIES.get(name)
-        if value is None:
-            found = self.store.collection(PRIORITY_CLASSES).objects.get(("", name))
-            if found is None:
-                raise errors.forbidden(
-                    PODS, body["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
-                )
-            value = found.body.get("value", 0)
-        return {**body, "spec": {**spec, "priority": value}}
 
     def _identified(self, resource: Resource[Any], body: Body, namespace: str | None) -> Body:
         """A copy of the body that says what and where it is."""
@@ -156,11 +132,19 @@ class Registry:
             )
         if namespace is None:
             del meta["namespace"]
-        elif ("", namespace) not in self.store.collection(NAMESPACES).objects:
-            raise errors.not_found(NAMESPACES, namespace)
+        else:
+            self.check_namespace(resource, meta.get("name") or meta.get("generateName", ""), namespace)
         if meta.get("resourceVersion"):
             raise InternalError("resourceVersion should not be set on objects to be created", code=500)
         return {**result, "metadata": meta}
+
+    def check_namespace(self, resource: Resource[Any], name: str, namespace: str) -> None:
+        """Whether something can be created there. Raises NotFound; and Forbidden while the namespace goes away."""
+        found = self.store.collection(NAMESPACES).objects.get(("", namespace))
+        if found is None:
+            raise errors.not_found(NAMESPACES, namespace)
+        if "deletionTimestamp" in found.body["metadata"]:
+            raise errors.terminating(resource, name, namespace)
 
     def _set_system_fields(self, meta: Body, resource: Resource[Any]) -> None:
         if not meta.get("name") and meta.get("generateName"):
@@ -198,6 +182,7 @@ class Registry:
         asked = (patch.get("metadata") or {}).get("name", name)
         if asked != name:
             raise errors.bad_request(f"the name of the object ({asked}) does not match the name on the URL ({name})")
+        self.before_reading(resource, namespace, name)
         old = self.store.collection(resource).objects.get(key)
         if old is None:
             if type_ is PatchType.APPLY and not subresource:
@@ -255,6 +240,7 @@ class Registry:
             not body["metadata"].get("finalizers")
             and before.get("deletionTimestamp") is not None
             and not before.get("deletionGracePeriodSeconds")
+            and not (resource.plural == NAMESPACES.plural and body["spec"].get("finalizers"))
         ):
             self.remove(resource, key)
             return Stored(body, old.version)  # what the patch made of it, though it is gone
@@ -279,7 +265,7 @@ class Registry:
         grace_seconds: int | None = None,
         propagation: Propagation | None = None,
     ) -> None:
-        """Raises NotFound, Conflict."""
+        """Raises NotFound, Conflict, and Forbidden for namespaces that every cluster has."""
         stored = self.get(resource, name, namespace)
         options = Deletion(uid, resource_version, grace_seconds, propagation)
         delete_object(self, resource, (namespace or "", name), stored, options)
@@ -287,6 +273,7 @@ class Registry:
     def _bind(self, body: Body, namespace: str | None) -> Stored:
         meta = body.get("metadata") or {}
         name, node = str(meta.get("name", "")), str((body.get("target") or {}).get("name", ""))
+        self.check_namespace(BINDINGS, name, namespace or "")
         old = self.get(PODS, name, namespace)
         pod = old.body
         if pod["metadata"].get("deletionTimestamp"):
@@ -320,6 +307,10 @@ def scale_of(resource: Resource[Any], body: Body) -> Body:
     }
 
 
+def _no_news(_resource: Resource[Any], _namespace: str | None, _name: str) -> None:
+    """What somebody is about to read, of one or all namespaces and names, is up to date. See `node_leases`."""
+
+
 def _scale_patch(patch: Body) -> Body:
     meta = {key: value for key, value in (patch.get("metadata") or {}).items() if key in ("resourceVersion", "uid")}
     replicas = (patch.get("spec") or {}).get("replicas")
@@ -334,10 +325,6 @@ def _check_subresource(kind: Kind, resource: Resource[Any], subresource: str) ->
 
 def _token(last: Key, version: int) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode([*last, version])).decode()
-
-
-def _may_be_node_lease(resource: Resource[Any], namespace: str | None) -> bool:
-    return resource.plural == LEASES.plural and resource.group == LEASES.group and namespace == "kube-node-lease"
 
 
 def _read_token(text: str) -> tuple[Key, int]:

@@ -27,7 +27,9 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         store: Store,
         resource: Resource[T],
         *,
+        namespace: str | None,
         resource_version: str,
+        on_begin: Callable[[], None],
         select: Callable[[], Wanted | None],
         timeout_seconds: int,
         bookmark_seconds: float,
@@ -35,6 +37,8 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         open_watches: dict["Watch[Any]", None],
     ) -> None:
         self.resource = resource
+        self.namespace = namespace
+        self._on_begin = on_begin
         self._store = store
         self._from = resource_version
         self._select = select
@@ -89,6 +93,7 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         if fault is not None and fault.error is not None:
             raise fault.error
         self._wants = self._select()
+        self._on_begin()
         collection = self._store.collection(self.resource)
         if self._from in ("", "0"):
             # Without a version the server tells what is there first.

@@ -237,7 +237,7 @@ def test_an_undecodable_object_does_not_end_the_watch() -> None:
             await server.create(CONFIGMAPS, body, namespace="default")
         first, second = await anext(watch), await anext(watch)
         assert (first.type, first.object) == (EventType.ADDED, None)
-        assert first.problem == "data[...]: expected an integer, got a string"
+        assert first.problem == "data.x: expected an integer, got a string"
         assert (first.unread.namespace, first.unread.name) == ("default", "a") if first.unread else False
         assert second.object == Strict({"x": 1})
 

@@ -21,7 +21,7 @@ from dovetail.ports import AlreadyExists, PatchType, Resource
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.daemon_set import DaemonSets
 from dovetail.sim.actors.deployment import Deployments
-from dovetail.sim.actors.garbage import NamespaceGarbage, PodGarbage
+from dovetail.sim.actors.garbage import PodGarbage
 from dovetail.sim.actors.job import Jobs
 from dovetail.sim.actors.kubelet import Kubelets
 from dovetail.sim.actors.node_lifecycle import NodeLifecycle, TaintEviction
@@ -46,7 +46,7 @@ from dovetail.sim.actors.wire import (
     pod_ready,
 )
 from dovetail.sim.api_server import ApiServer
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.kinds import NAMESPACES, PRIORITY_CLASSES
 from dovetail.sim.store import Change
 from dovetail.sim.virtual_loop import VirtualClock, simulate
 from dovetail.values.duration import SECOND, parse_duration
@@ -54,7 +54,8 @@ from dovetail.values.duration import SECOND, parse_duration
 R = TypeVar("R")
 
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
-_RAW = (PODS, NODES, PDBS, DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS, CLAIMS, VOLUMES, NAMESPACES)
+_WORKLOADS = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)
+_RAW = (PODS, NODES, PDBS, *_WORKLOADS, CLAIMS, VOLUMES, NAMESPACES, PRIORITY_CLASSES)
 _TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS)
 _KINDS: Mapping[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in (*_RAW, *(typed.read_as(dict[str, Any]) for typed in _TYPED))
@@ -98,10 +99,10 @@ class SimCluster:
         kubelet = world.acting_as(self.server.client("kubelet"))
         self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")))
         self.kubelets = Kubelets(kubelet)
-        self.server.registry.node_lease = self.kubelets.lease
+        self.server.node_leases.renewed_at = self.kubelets.lease_renewed_at
         self.node_lifecycle = NodeLifecycle(world)
         controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, Disruption)
-        janitors = (TaintEviction, PodGarbage, NamespaceGarbage)
+        janitors = (TaintEviction, PodGarbage)
         self.actors: list[Actor] = [
             self.scheduler,
             self.kubelets,
@@ -195,6 +196,7 @@ class SimCluster:
     def revive_kubelet(self, node: str) -> None:
         self.node_lifecycle.kubelet_revived(node)
         self.kubelets.revive(node)
+        self.server.node_leases.kubelet_starts(node)
 
     def set_node_ready(self, node: str, *, ready: bool) -> None:
         """Let the kubelet report its node as NotReady, or as Ready again."""

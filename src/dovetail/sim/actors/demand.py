@@ -65,6 +65,7 @@ class Demand:
         "preferred_affinity",
         "preferred_anti_affinity",
         "preferred_nodes",
+        "priority",
         "requests",
         "required_nodes",
         "score_requests",
@@ -90,6 +91,7 @@ class Demand:
         self.affinity, self.preferred_affinity = self._terms(affinity.get("podAffinity"))
         self.anti_affinity, self.preferred_anti_affinity = self._terms(affinity.get("podAntiAffinity"))
         self.claims = tuple(claim_names(spec))
+        self.priority: int = spec.get("priority") or 0
         self.never_preempts = spec.get("preemptionPolicy") == "Never"
 
     @property
@@ -133,6 +135,7 @@ def demand_key(pod: Raw) -> str:
             "overhead",
             "resources",
             "volumes",
+            "priority",
             "preemptionPolicy",
         )
     ]

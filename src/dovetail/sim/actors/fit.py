@@ -167,22 +167,18 @@ def _clash(one: Port, other: Port) -> bool:
     return one.ip == other.ip or one.ip in _ANY_ADDRESS or other.ip in _ANY_ADDRESS
 
 
-def unfit_message(fits: Mapping[str, Fit], *, never_preempts: bool) -> str:
-    """What kube-scheduler writes into PodScheduled. There is no preemption here, so it never helps."""
+def unfit_message(fits: Mapping[str, Fit], preemption: str = "") -> str:
+    """What kube-scheduler writes into PodScheduled; `preemption`: why that did not help, if it did not."""
     if not fits:
         return "no nodes available to schedule pods"
-    head = f"0/{len(fits)} nodes are available: "
+    return summary(fits) + (f" no new claims to deallocate, preemption: {preemption}" if preemption else "")
+
+
+def summary(fits: Mapping[str, Fit]) -> str:
+    """How many nodes say no for each reason."""
     reasons: dict[str, int] = {}
     for outcome in fits.values():
         for reason in outcome.reasons:
             reasons[reason] = reasons.get(reason, 0) + 1
-    if never_preempts:
-        return f"{head}{_listed(reasons)} preemption: not eligible due to preemptionPolicy=Never."
-    final = sum(outcome.final for outcome in fits.values())
-    victims = {"Preemption is not helpful for scheduling": final}
-    victims["No preemption victims found for incoming pod"] = len(fits) - final
-    return f"{head}{_listed(reasons)} preemption: {head}{_listed(victims)}"
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count)) + "."
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return f"0/{len(fits)} nodes are available: {listed}."

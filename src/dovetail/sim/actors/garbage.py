@@ -1,6 +1,6 @@
 """Which pods does nobody else clean up? Those of nodes that are gone, and the remains of many finished ones.
 
-Owner references are followed by the server itself. What is in a namespace goes with it.
+Owner references are followed, and namespaces emptied, by the server itself.
 """
 
 from datetime import datetime, timedelta
@@ -8,26 +8,17 @@ from datetime import datetime, timedelta
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.kubelet import BY_NODE
 from dovetail.sim.actors.wire import (
-    CLAIMS,
-    DAEMONSETS,
-    DEPLOYMENTS,
-    JOBS,
     NODES,
-    PDBS,
     PODS,
-    REPLICASETS,
-    STATEFULSETS,
     Raw,
     deleting,
     finished,
     key_of,
     name_of,
-    namespace_of,
     node_of,
     oldest_first,
     with_conditions,
 )
-from dovetail.sim.kinds import NAMESPACES
 
 QUARANTINE_SECONDS = 40.0
 MAX_FINISHED_PODS = 12_500
@@ -108,26 +99,3 @@ class PodGarbage(Actor):
         pods = [self._pods.items[key] for key in self._finished if not deleting(self._pods.items[key])]
         for pod in sorted(pods, key=oldest_first)[: max(0, len(pods) - MAX_FINISHED_PODS)]:
             await self.world.delete(PODS, pod, grace_seconds=0)
-
-
-class NamespaceGarbage(Actor):
-    """Deletes what was in a namespace that is gone."""
-
-    KINDS = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS, REPLICASETS, PDBS, CLAIMS, PODS)
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self._namespaces = world.store(NAMESPACES)
-        self._stores = {kind: world.store(kind) for kind in self.KINDS}
-        self._namespaces.on_change(self._namespace_changed)
-
-    def _namespace_changed(self, old: Raw | None, new: Raw | None) -> None:
-        if new is None and old is not None:
-            self.enqueue(name_of(old))
-
-    async def reconcile(self, key: str) -> None:
-        if self._namespaces.get(key) is not None:
-            return
-        for kind, store in self._stores.items():
-            for obj in [obj for obj in store.items.values() if namespace_of(obj) == key and not deleting(obj)]:
-                await self.world.delete(kind, obj)

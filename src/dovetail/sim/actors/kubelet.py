@@ -3,7 +3,7 @@
 One actor stands for the kubelets of all nodes. A node's heartbeats are not written while it is healthy.
 """
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail.sim.actors.actor import Actor, World
@@ -28,6 +28,7 @@ from dovetail.sim.actors.wire import (
     Raw,
     annotations_of,
     condition_status,
+    created_at,
     deleting,
     finished,
     key_of,
@@ -41,13 +42,11 @@ from dovetail.sim.actors.wire import (
     uid_of,
     with_conditions,
 )
+from dovetail.sim.node_leases import RENEWAL
 from dovetail.values.timestamp import parse_time
 
 BY_NODE = "node"
 _NODE = "node "  # keys of nodes; no pod's key has a blank
-
-
-LEASE_RENEWAL_SECONDS = 10
 
 
 class Kubelets(Actor):
@@ -58,6 +57,7 @@ class Kubelets(Actor):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._dead: dict[str, datetime] = {}  # since when
+        self._revived: dict[str, datetime] = {}  # when last
         self._not_ready: set[str] = set()
         self._seen_at: dict[str, datetime] = {}  # by UID: pods that are to start
         self._signalled_at: dict[str, datetime] = {}  # by UID: pods that are to end
@@ -76,6 +76,7 @@ class Kubelets(Actor):
 
     def revive(self, node: str) -> None:
         self._dead.pop(node, None)
+        self._revived[node] = self.world.now()
         self._enqueue_all(node)
 
     def set_ready(self, node: str, *, ready: bool) -> None:
@@ -83,30 +84,14 @@ class Kubelets(Actor):
         (self._not_ready.discard if ready else self._not_ready.add)(node)
         self._enqueue_all(node)
 
-    def lease(self, node: Raw) -> dict[str, Any] | None:
-        """The node's lease as its kubelet would have renewed it last: worked out, because nobody writes it."""
+    def lease_renewed_at(self, node: Raw) -> datetime | None:
+        """When the node's kubelet has renewed its lease last; None: it is somebody else's."""
         if annotations_of(node).get(KUBELET) == "none":
             return None
-        name, at = name_of(node), self._dead.get(name_of(node), self.world.now())
-        renewed = at - timedelta(seconds=at.second % LEASE_RENEWAL_SECONDS, microseconds=at.microsecond)
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid_of(node)}
-        return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {
-                "name": name,
-                "namespace": "kube-node-lease",
-                "uid": uid_of(node),
-                "resourceVersion": node["metadata"]["resourceVersion"],
-                "creationTimestamp": node["metadata"]["creationTimestamp"],
-                "ownerReferences": [owner],
-            },
-            "spec": {
-                "holderIdentity": name,
-                "leaseDurationSeconds": 40,
-                "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
-            },
-        }
+        name = name_of(node)
+        since = max(created_at(node), self._revived.get(name, datetime.min.replace(tzinfo=UTC)))
+        until = self._dead.get(name, self.world.now())
+        return since + max(0, (until - since) // RENEWAL) * RENEWAL
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -47,6 +47,11 @@ def pod(name: str, *, annotations: Mapping[str, str] | None = None, **spec: Any)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(**spec)}
 
 
+def priority_class(name: str, value: int, **fields: Any) -> Manifest:
+    meta = {"name": name}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value, **fields}
+
+
 def workload(
     kind: str,
     name: str,

@@ -23,6 +23,7 @@ from dovetail.sim.actors.wire import (
     uid_of,
     with_conditions,
 )
+from dovetail.sim.actors.zones import Zones
 from dovetail.values.timestamp import format_time
 
 # How long a kubelet may be silent: kube-controller-manager's default since 1.32.
@@ -43,24 +44,24 @@ _OURS = {(key, Effect.NO_SCHEDULE) for key in (*_BY_CONDITION.values(), UNSCHEDU
 _SILENT = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-def called_for(node: Raw) -> list[tuple[str, Effect]]:
-    """Key and effect of the taints that the node's conditions and its cordon call for."""
+def called_for(node: Raw, *, evicts: bool = True) -> list[tuple[str, Effect]]:
+    """Key and effect of the taints that the node's conditions and its cordon call for. `evicts`: NoExecute too."""
     wanted: list[tuple[str, Effect]] = []
     if condition_of(node, "Ready") is None:  # nobody has spoken for it yet
         wanted.append((NOT_READY_TAINT, Effect.NO_SCHEDULE))
     for (type_, status), key in _BY_CONDITION.items():
         if condition_status(node, type_) == status:
             wanted.append((key, Effect.NO_SCHEDULE))
-            if type_ == "Ready":
+            if type_ == "Ready" and evicts:
                 wanted.append((key, Effect.NO_EXECUTE))
     if node.get("spec", {}).get("unschedulable"):
         wanted.append((UNSCHEDULABLE_TAINT, Effect.NO_SCHEDULE))
     return wanted
 
 
-def taints_after(node: Raw, now: datetime) -> list[dict[str, Any]]:
+def taints_after(node: Raw, now: datetime, *, evicts: bool = True) -> list[dict[str, Any]]:
     """The node's taints as they should be; those of others are left alone."""
-    wanted = called_for(node)
+    wanted = called_for(node, evicts=evicts)
     taints = [dict(taint) for taint in node.get("spec", {}).get("taints") or ()]
     kept = [
         taint
@@ -95,6 +96,7 @@ class NodeLifecycle(Actor):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._zones = Zones()
         self._silent_since: dict[str, datetime] = {}
         self._nodes, self._pods = world.store(NODES), world.store(PODS)
         self._pods.index(BY_NODE, node_of)
@@ -108,9 +110,13 @@ class NodeLifecycle(Actor):
     def kubelet_revived(self, node: str) -> None:
         self._silent_since.pop(node, None)
 
-    def _node_changed(self, _old: Raw | None, new: Raw | None) -> None:
+    def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
+        node = new or old
+        assert node is not None
         if new is not None:
             self.enqueue(name_of(new))
+        for name in self._zones.update(name_of(node), new, self.world.now()):
+            self.enqueue(name)
 
     async def reconcile(self, key: str) -> None:
         node = self._nodes.get(key)
@@ -124,13 +130,27 @@ class NodeLifecycle(Actor):
             changes = [{"type": type_, "status": "Unknown", **said} for type_ in _SILENT]
             status = {"conditions": with_conditions(node, changes, now)}
             node = await self.world.patch(NODES, node, {"status": status}, subresource="status")
-        if node is None:
+        if node is None or key not in self._nodes.items:
             return
-        taints = taints_after(node, now)
+        evicted = any((taint["key"], taint["effect"]) in _OURS for taint in _no_execute(node))
+        evicts = self._evicts(node, evicted=evicted)
+        taints = taints_after(node, now, evicts=evicts)
         if taints != (node.get("spec", {}).get("taints") or []):
             await self.world.patch(NODES, node, {"spec": {"taints": taints or None}})
+        if evicts and not evicted and key in self._nodes.items:
+            self._zones.took_turn(key, now)
         if condition_status(node, "Ready") == "Unknown":
             await self._pods_not_ready(key)
+
+    def _evicts(self, node: Raw, *, evicted: bool) -> bool:
+        """Whether the node may have a taint that drives its pods off; if not yet, it is looked at again."""
+        name, now = name_of(node), self.world.now()
+        if condition_status(node, "Ready") not in ("False", "Unknown") or self._zones.outage:
+            return False
+        due = now if evicted else self._zones.turn(name, now)
+        if due is not None and due > now:
+            self.enqueue_at(name, due)
+        return due is not None and due <= now
 
     async def _pods_not_ready(self, node: str) -> None:
         """Nobody can say that the pods of a silent node are ready; a kubelet that speaks does so for its pods too."""

@@ -1,21 +1,24 @@
-"""Where do unscheduled pods go? A scheduler that answers as kube-scheduler does, without preemption.
+"""Where do unscheduled pods go? A scheduler that answers as kube-scheduler does, and makes room for the important.
 
 Nothing is polled: a pod that fits nowhere is looked at again when a change could help it.
 """
 
 import contextlib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dovetail.api.names import REGION_LABEL, ZONE_LABEL
 from dovetail.ports import ApiError, Conflict, NotFound
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.demand import Demand, Labels
-from dovetail.sim.actors.fit import unfit_message
+from dovetail.sim.actors.fit import Fit, summary, unfit_message
 from dovetail.sim.actors.placement import Answers, Cluster, asks_the_same, place
+from dovetail.sim.actors.preemption import Preemptor, Sacrifice, budget, sacrifice
 from dovetail.sim.actors.wire import (
     CLAIMS,
     NODES,
+    PDBS,
     PODS,
     VOLUMES,
     Raw,
@@ -27,10 +30,12 @@ from dovetail.sim.actors.wire import (
     name_of,
     namespace_of,
     node_of,
+    status_of,
     uid_of,
     with_conditions,
 )
 from dovetail.sim.kinds import BINDINGS
+from dovetail.values.timestamp import parse_time
 
 NAME = "default-scheduler"
 _PASS = "pass"
@@ -38,6 +43,14 @@ _MESSAGES = "messages"
 _MAX_TOUCHED = 100_000
 # A new message for a pod that is still unschedulable is written this often: each new node changes all of them.
 _PAUSE = timedelta(seconds=10)
+_NEVER = "not eligible due to preemptionPolicy=Never."
+_PREEMPTING = "not eligible due to a terminating pod on the nominated node."
+_PREEMPTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "PreemptionByScheduler",
+    "message": f"{NAME}: preempting to accommodate a higher priority pod",
+}
 
 
 def waits(pod: Raw) -> bool:
@@ -50,6 +63,11 @@ def waits(pod: Raw) -> bool:
 def queue_order(pod: Raw) -> tuple[int, str, str]:
     """Higher priority first, then the older, then by name."""
     return (-(pod["spec"].get("priority") or 0), pod["metadata"]["creationTimestamp"], key_of(pod))
+
+
+def nominated_node(pod: Raw) -> str:
+    """The node on which the pod waits for others to leave, or an empty name."""
+    return str(status_of(pod).get("nominatedNodeName") or "")
 
 
 class Scheduler(Actor):
@@ -65,7 +83,7 @@ class Scheduler(Actor):
         self._told_at: dict[str, datetime] = {}
         self._untold: dict[str, str] = {}
         self._pods = world.store(PODS)
-        self._claims, self._volumes = world.store(CLAIMS), world.store(VOLUMES)
+        self._claims, self._volumes, self._pdbs = world.store(CLAIMS), world.store(VOLUMES), world.store(PDBS)
         self._pods.on_change(self._pod_changed)
         world.store(NODES).on_change(self._node_changed)
         self._claims.on_change(self._volume_changed)
@@ -91,7 +109,9 @@ class Scheduler(Actor):
                 self._demands[key] = self.cluster.demand(new)
                 changed = True
             self._waiting[key] = new
+            changed |= self.cluster.nominate(key, nominated_node(new), self._demands[key])
         elif self._waiting.pop(key, None) is not None:
+            self.cluster.nominate(key, "", self._demands[key])
             for table in (self._demands, self._parked, self._told_at, self._untold):
                 table.pop(key, None)
         if changed and self._waiting:
@@ -125,17 +145,25 @@ class Scheduler(Actor):
         state = self._state(demand)
         if self._parked.get(key) == state:
             return
-        if not demand.claims and demand in failed and failed[demand][0] == state:
-            message = failed[demand][1]
+        known = None if demand.claims or nominated_node(pod) else failed.get(demand)
+        if known is not None and known[0] == state:
+            await self._refuse(pod, known[1])
+            self._parked[key] = state
+            return
+        zones = tuple(self._zones(pod["metadata"].get("namespace", ""), demand.claims))
+        chosen, unfit = place(demand, self.cluster, self._answers_to(demand), zones, key=key)
+        if chosen is not None:
+            await self._bind(pod, chosen)
+            return
+        outcome = self._preemption(pod, demand, unfit, zones)
+        if isinstance(outcome, Sacrifice):
+            await self._preempt(pod, unfit_message(unfit), outcome)
+        elif outcome == _PREEMPTING:
+            await self._refuse(pod, unfit_message(unfit, outcome), nominated_node(pod))
         else:
-            zones = tuple(self._zones(pod["metadata"].get("namespace", ""), demand.claims))
-            chosen, unfit = place(demand, self.cluster, self._answers_to(demand), zones)
-            if chosen is not None:
-                await self._bind(pod, chosen)
-                return
-            message = unfit_message(unfit, never_preempts=demand.never_preempts)
+            message = unfit_message(unfit, outcome)
             failed[demand] = (state, message)
-        await self._refuse(pod, message)
+            await self._refuse(pod, message)
         self._parked[key] = state
 
     def _answers_to(self, demand: Demand) -> Answers:
@@ -159,24 +187,64 @@ class Scheduler(Actor):
             await self.world.api.create(BINDINGS, body, namespace=namespace_of(pod))
         await self.world.refresh(PODS, pod)
 
-    async def _refuse(self, pod: Raw, message: str) -> None:
+    # -- making room --------------------------------------------------------------------------------------------------
+
+    def _preemption(
+        self, pod: Raw, demand: Demand, unfit: Mapping[str, Fit], zones: Sequence[Labels]
+    ) -> Sacrifice | str:
+        """Who has to go, or why that is of no use."""
+        if demand.never_preempts:
+            return _NEVER
+        node = nominated_node(pod)
+        if node in unfit and not unfit[node].final and self._makes_room(node, demand):
+            return _PREEMPTING
+        pdbs = self._pdbs.items.values() if self.cluster.anybody_below(demand.priority) else ()
+        budgets = [found for pdb in pdbs if (found := budget(pdb)) is not None]
+        outcome = sacrifice(Preemptor(key_of(pod), demand, zones, budgets, self._started), self.cluster, unfit)
+        return outcome if isinstance(outcome, Sacrifice) else summary(outcome)
+
+    def _makes_room(self, node: str, demand: Demand) -> bool:
+        """Whether pods of a lower priority are leaving the node."""
+        others = self.cluster.nodes[node].demands.items()
+        return any(other.priority < demand.priority and self.cluster.leaves(key) for key, other in others)
+
+    def _started(self, key: str) -> float:
+        pod = self._pods.get(key)
+        since = None if pod is None else status_of(pod).get("startTime")
+        return math.inf if since is None else parse_time(since).timestamp()
+
+    async def _preempt(self, pod: Raw, message: str, chosen: Sacrifice) -> None:
+        """Keep the place for the pod, and let the others go as gracefully as they wish."""
+        await self._refuse(pod, message, chosen.node)
+        for key in chosen.victims:
+            victim = self._pods.get(key)
+            if victim is None or deleting(victim):
+                continue
+            status = {"conditions": with_conditions(victim, [_PREEMPTED], self.world.now())}
+            if await self.world.patch(PODS, victim, {"status": status}, subresource="status") is not None:
+                await self.world.delete(PODS, victim)
+
+    # -- saying no ----------------------------------------------------------------------------------------------------
+
+    async def _refuse(self, pod: Raw, message: str, nominated: str = "") -> None:
         key, now = key_of(pod), self.world.now()
         change = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         old = condition_of(pod, "PodScheduled") or {}
+        moved = nominated != nominated_node(pod)
         self._untold.pop(key, None)
-        if {**old, **change} == old:
+        if {**old, **change} == old and not moved:
             return
         due = self._told_at.get(key, now - _PAUSE) + _PAUSE
-        if due > now:
+        if due > now and not moved:
             self._untold[key] = message
             self.enqueue_at(_MESSAGES, due)
             return
         self._told_at[key] = now
-        conditions = with_conditions(pod, [change], now)
-        await self.world.patch(PODS, pod, {"status": {"conditions": conditions}}, subresource="status")
+        status = {"conditions": with_conditions(pod, [change], now), "nominatedNodeName": nominated or None}
+        await self.world.patch(PODS, pod, {"status": status}, subresource="status")
 
     async def _tell_late(self) -> None:
         for key, message in list(self._untold.items()):
             pod = self._waiting.get(key)
             if pod is not None and key in self._untold:
-                await self._refuse(pod, message)
+                await self._refuse(pod, message, nominated_node(pod))

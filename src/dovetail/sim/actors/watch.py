@@ -5,6 +5,7 @@ tells of them, so that an actor never decides on a state older than its last wri
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from dovetail.ports import ApiError, Clock, EventType, Gone, KubeApi
@@ -119,14 +120,15 @@ async def follow(api: KubeApi, clock: Clock, kind: Kind, store: Store, on_synced
             if not version:
                 version = await _list(api, kind, store)
                 on_synced()
-            async for event in api.watch(kind, resource_version=version, timeout_seconds=_WATCH_SECONDS):
-                version = event.resource_version
-                if event.object is None:
-                    continue
-                if event.type is EventType.DELETED:
-                    store.forget(event.object, int(version))
-                else:
-                    store.observe_watched(event.object)
+            async with aclosing(api.watch(kind, resource_version=version, timeout_seconds=_WATCH_SECONDS)) as events:
+                async for event in events:
+                    version = event.resource_version
+                    if event.object is None:
+                        continue
+                    if event.type is EventType.DELETED:
+                        store.forget(event.object, int(version))
+                    else:
+                        store.observe_watched(event.object)
         except Gone:
             version = ""
         except ApiError:

@@ -72,8 +72,8 @@ def test_a_pod_waits_for_a_node_and_starts_on_it() -> None:
         condition = condition_of(cluster.pods()[0], "PodScheduled")
         assert condition is not None
         assert condition["message"] == (
-            "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
-            "1 Preemption is not helpful for scheduling."
+            "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are "
+            "available: 1 Preemption is not helpful for scheduling."
         )
         await cluster.apply(manifests.node("n1"))
         await cluster.wait_until(ready(cluster, "p", 1), timeout="3s")
@@ -99,7 +99,8 @@ def test_gated_and_foreign_pods_are_left_alone() -> None:
 
 def test_higher_priority_goes_first() -> None:
     async def scenario(cluster: SimCluster) -> None:
-        await cluster.apply(manifests.pod("low", cpu="3"), manifests.pod("high", cpu="3", priority=1000))
+        await cluster.apply(manifests.priority_class("high", 1000))
+        await cluster.apply(manifests.pod("low", cpu="3"), manifests.pod("high", cpu="3", priorityClassName="high"))
         await cluster.apply(manifests.node("n1", cpu="4"))
         await cluster.run_for("1m")
         assert {name_of(pod): node_of(pod) for pod in cluster.pods()} == {"high": "n1", "low": ""}

@@ -11,10 +11,11 @@ import pytest
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
+from dovetail.sim.kinds import NAMESPACES
 
 
 async def a_day(cluster: SimCluster) -> str:
-    """All kinds of workloads, a rollout, faults and a vanished node."""
+    """All kinds of workloads, a rollout, preemption, faults, a vanished node and a vanished namespace."""
     await cluster.apply(*(manifests.node(f"n{number}", zone="abc"[number % 3]) for number in range(6)))
     await cluster.apply(
         manifests.deployment("web", replicas=7),
@@ -24,9 +25,16 @@ async def a_day(cluster: SimCluster) -> str:
         manifests.pdb("web", maxUnavailable="30%"),
         manifests.pdb("db", minAvailable=2),
     )
+    team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    await cluster.apply(team, manifests.priority_class("high", 1000))
+    await cluster.apply(
+        manifests.deployment("side", replicas=4), manifests.pdb("side", minAvailable=1), namespace="team"
+    )
     await cluster.run_for("1h")
     await cluster.apply(manifests.deployment("web", replicas=9, cpu="200m"))
+    await cluster.apply(manifests.deployment("big", replicas=3, cpu="3700m", priorityClassName="high"))
     await cluster.run_for("1h")
+    await cluster.api.delete(NAMESPACES, "team")
     cluster.kill_kubelet("n1")
     cluster.set_node_ready("n2", ready=False)
     await cluster.run_for("1h")
@@ -66,6 +74,8 @@ def test_whatever_the_order_the_cluster_comes_to_rest(seed: int) -> None:
         before = len(cluster.trace)
         assert len(cluster.pods(app="web", ready=True)) == 9
         assert len(cluster.pods(app="db", ready=True)) == 3
+        assert len(cluster.pods(app="big", ready=True)) == 3
+        assert cluster.pods(app="side") == []
         await cluster.run_for("24h")
         assert len(cluster.trace) == before, "a cluster at rest writes nothing"
 

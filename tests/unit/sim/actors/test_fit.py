@@ -18,6 +18,7 @@ from dovetail.sim.actors.fit import (
     Fit,
     NodeView,
     fit,
+    summary,
     term_matches,
     unfit_message,
     zone_fit,
@@ -193,9 +194,7 @@ def test_volumes_keep_a_pod_in_their_zone() -> None:
 
 def test_the_message_is_kube_schedulers() -> None:
     fits = {"a": Fit((TAINTED,), final=True), "b": Fit(("Insufficient cpu",)), "c": Fit(("Insufficient cpu",))}
-    assert unfit_message(fits, never_preempts=False) == (
-        "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu. preemption: 0/3 nodes are "
-        "available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
-    )
-    assert unfit_message(fits, never_preempts=True).endswith("preemption: not eligible due to preemptionPolicy=Never.")
-    assert unfit_message({}, never_preempts=False) == "no nodes available to schedule pods"
+    told = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 Insufficient cpu."
+    assert (summary(fits), unfit_message(fits)) == (told, told)
+    assert unfit_message(fits, "no.") == f"{told} no new claims to deallocate, preemption: no."
+    assert unfit_message({}, "no.") == "no nodes available to schedule pods"

@@ -1,0 +1,300 @@
+"""Which instance types are there, and what do they cost: the built-in ones, or those of a file (07 §3)?"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from itertools import product
+from math import isfinite
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.json_paths import duplicate_key
+from dovetail.api.objects import Quantities, Requirement
+from dovetail.api.refusals import explain_refusal
+from dovetail.ports import InstanceType, Offering
+from dovetail.values.duration import shown
+from dovetail.values.quantity import Quantity, QuantityError, parse_quantity
+
+ZONES: Final = ("test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d")
+OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}  # what a kubelet keeps for itself
+DEFAULT_PODS: Final = "110"
+
+_CPUS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+_FAMILIES = {2: "c", 4: "s", 8: "m"}  # by GiB of memory for each cpu
+_PODS_PER_CPU, _PODS_AT_MOST = 16, 1024
+_SPOT_SHARE = 0.7
+_SIZED = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)", re.ASCII)
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
+_BOUNDS = ("Gt", "Lt", "Gte", "Lte")
+
+
+class CatalogueError(ValueError):
+    """The file is not a catalogue; the message names the file, the item and the field."""
+
+
+# -- the types that are built in ---------------------------------------------------------------------------------------
+
+
+@cache
+def built_in() -> tuple[InstanceType, ...]:
+    """144 types with 8 offerings each."""
+    machines = product(_CPUS, _FAMILIES, ("linux", "windows"), ("amd64", "arm64"))
+    return tuple(_built_in(cpu, factor, system, arch) for cpu, factor, system, arch in machines)
+
+
+def _built_in(cpu: int, factor: int, system: str, arch: str) -> InstanceType:
+    memory_bytes = cpu * factor * 2**30
+    price = 0.025 * cpu + 0.001 * memory_bytes / 1e9
+    prices = {names.CapacityType.SPOT: _SPOT_SHARE * price, names.CapacityType.ON_DEMAND: price}
+    return _type(
+        f"{_FAMILIES[factor]}-{cpu}x-{arch}-{system}",
+        arch=arch,
+        systems=[system],
+        capacity={
+            "cpu": str(cpu),
+            "memory": _canonical(f"{cpu * factor}Gi"),
+            "pods": str(min(_PODS_PER_CPU * cpu, _PODS_AT_MOST)),
+            "ephemeral-storage": "20Gi",
+        },
+        offerings=[
+            Offering(requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone])), price=cost)
+            for zone in ZONES
+            for kind, cost in prices.items()
+        ],
+    )
+
+
+def _type(
+    name: str, *, arch: str, systems: Sequence[str], capacity: dict[str, str], offerings: Sequence[Offering]
+) -> InstanceType:
+    sized = _SIZED.fullmatch(name)
+    requirements = (
+        _in(names.INSTANCE_TYPE_LABEL, [name]),
+        _in(names.ARCH_LABEL, [arch]),
+        _in(names.OS_LABEL, systems),
+        _in(names.ZONE_LABEL, _offered(offerings, names.ZONE_LABEL)),
+        _in(names.CAPACITY_TYPE_LABEL, _offered(offerings, names.CAPACITY_TYPE_LABEL)),
+        _in(names.KWOK_INSTANCE_SIZE_LABEL, [sized[1] if sized else capacity["cpu"]]),
+        _in(names.KWOK_INSTANCE_FAMILY_LABEL, [_family(name)]),
+        _in(names.KWOK_INSTANCE_CPU_LABEL, [capacity["cpu"]]),
+        _in(names.KWOK_INSTANCE_MEMORY_LABEL, [capacity["memory"]]),
+    )
+    return InstanceType(
+        name=name, requirements=requirements, offerings=tuple(offerings), capacity=capacity, overhead=OVERHEAD
+    )
+
+
+def _in(key: str, values: Iterable[str]) -> Requirement:
+    return Requirement(key=key, operator="In", values=[str(value) for value in values])
+
+
+def _offered(offerings: Iterable[Offering], key: str) -> list[str]:
+    """The values of the key in all offerings, each once, in their order."""
+    values = (
+        value for offering in offerings for each in offering.requirements if each.key == key for value in each.values
+    )
+    return list(dict.fromkeys(values))
+
+
+def _family(name: str) -> str:
+    family = re.split(r"[.-]", name, maxsplit=1)[0]
+    return name[0] if family == name else family
+
+
+def _canonical(text: str) -> str:
+    return str(parse_quantity(text))
+
+
+# -- what follows from a type ------------------------------------------------------------------------------------------
+
+
+def allocatable(type_: InstanceType) -> dict[str, str]:
+    """What pods can have of the machine: its capacity less the overhead."""
+    found = {}
+    for resource, text in type_.capacity.items():
+        has, keeps = parse_quantity(text), parse_quantity(type_.overhead.get(resource, "0"))
+        found[resource] = str(Quantity(max(0, has.nano - keeps.nano), has.format))
+    return found
+
+
+def offered_labels(types: Iterable[InstanceType]) -> frozenset[str]:
+    """The keys of all offerings: a requirement may name them without the pool defining them (07 §2)."""
+    return frozenset(each.key for type_ in types for offering in type_.offerings for each in offering.requirements)
+
+
+# -- the types of a file -----------------------------------------------------------------------------------------------
+
+
+def _folded_name(name: str) -> str:
+    return name.replace("_", "")
+
+
+class _RequirementItem(msgspec.Struct, frozen=True):
+    key: str
+    operator: str
+    values: list[str] = []
+
+
+class _OfferingItem(msgspec.Struct, frozen=True, rename=_folded_name):
+    """Both forms: with requirements, and the older flat one with zone and capacity type."""
+
+    price: float
+    available: bool = True
+    reservation_capacity: int = 0
+    requirements: list[_RequirementItem] = []
+    capacity_type: str | None = None
+    zone: str | None = None
+
+
+class _TypeItem(msgspec.Struct, frozen=True, rename=_folded_name):
+    name: str
+    architecture: str
+    operating_systems: list[str]
+    resources: Quantities
+    offerings: list[_OfferingItem]
+
+
+class _Refused(Exception):
+    """What is wrong with a field of an item."""
+
+    def __init__(self, field: str, words: str) -> None:
+        super().__init__(words)
+        self.field = field
+
+
+def read_catalogue(data: bytes, file: str) -> tuple[InstanceType, ...]:
+    """The types of a JSON file, in their order. `file` is only its name, for messages. Raises CatalogueError."""
+    try:
+        items = msgspec.convert(_parsed(data, file), list[_TypeItem])
+    except msgspec.ValidationError as error:
+        field, words = explain_refusal(error)
+        raise CatalogueError(f"{file}: {field or 'the catalogue'}: {words}") from None
+    if not items:
+        raise CatalogueError(f"{file}: there is no instance type in it")
+    found: dict[str, InstanceType] = {}
+    for index, item in enumerate(items):
+        try:
+            if item.name in found:
+                raise _Refused("name", f"there is another type of this name, [{list(found).index(item.name)}]")
+            found[item.name] = _read_type(item)
+        except _Refused as refused:
+            raise CatalogueError(f"{file}: [{index}] {shown(item.name)}: {refused.field}: {refused}") from None
+    return tuple(found.values())
+
+
+def _parsed(data: bytes, file: str) -> Any:
+    try:
+        text = data.decode("utf-8-sig")
+        parsed = json.loads(text, parse_constant=_no_constant)
+        if twice := duplicate_key(text):
+            raise CatalogueError(f"{file}: {twice[0] or 'the catalogue'}: {shown(twice[1])} is given twice")
+        return _folded(parsed, file)
+    except json.JSONDecodeError as error:
+        raise CatalogueError(f"{file}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
+    except RecursionError:
+        raise CatalogueError(f"{file}: nested too deeply") from None
+    except CatalogueError:
+        raise
+    except ValueError as error:  # not UTF-8, a number without end, NaN
+        raise CatalogueError(f"{file}: not JSON: {error}") from None
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number")
+
+
+def _folded(value: Any, file: str) -> Any:
+    """With all keys in lower case but those of resources, which are names and not fields."""
+    if isinstance(value, list):
+        return [_folded(item, file) for item in value]
+    if not isinstance(value, dict):
+        return value
+    folded = {key.lower(): item if key.lower() == "resources" else _folded(item, file) for key, item in value.items()}
+    if len(folded) != len(value):
+        raise CatalogueError(f"{file}: one of {', '.join(map(shown, value))} is given twice, in capitals and without")
+    return folded
+
+
+def _read_type(item: _TypeItem) -> InstanceType:
+    _check_label_value("name", item.name)
+    _check_label_value("architecture", item.architecture)
+    if not item.operating_systems:
+        raise _Refused("operatingSystems", "wants at least one")
+    for index, system in enumerate(item.operating_systems):
+        _check_label_value(f"operatingSystems[{index}]", system)
+    amounts = {resource: _read_amount(f"resources.{resource}", value) for resource, value in item.resources.items()}
+    for needed in ("cpu", "memory"):
+        if needed not in amounts:
+            raise _Refused(f"resources.{needed}", "is required")
+    return _type(
+        item.name,
+        arch=item.architecture,
+        systems=item.operating_systems,
+        capacity={"pods": DEFAULT_PODS, **amounts},
+        offerings=[_read_offering(f"offerings[{index}]", each) for index, each in enumerate(item.offerings)],
+    )
+
+
+def _read_amount(field: str, value: str | int | float) -> str:
+    try:
+        quantity = parse_quantity(str(value))
+    except QuantityError as error:
+        raise _Refused(field, str(error)) from None
+    if quantity.nano < 0:
+        raise _Refused(field, f"{shown(str(value))} is negative")
+    return str(quantity)
+
+
+def _read_offering(field: str, item: _OfferingItem) -> Offering:
+    if not isfinite(item.price) or item.price < 0:
+        raise _Refused(f"{field}.price", f"{item.price} is negative or without bounds")
+    if item.reservation_capacity < 0:
+        raise _Refused(f"{field}.reservationCapacity", f"{item.reservation_capacity} is negative")
+    flat = {names.CAPACITY_TYPE_LABEL: item.capacity_type, names.ZONE_LABEL: item.zone}
+    requirements = [_in(key, [value]) for key, value in flat.items() if value is not None]
+    requirements += [
+        _read_requirement(f"{field}.requirements[{index}]", each) for index, each in enumerate(item.requirements)
+    ]
+    for key in (names.CAPACITY_TYPE_LABEL, names.ZONE_LABEL):
+        _check_definite(field, key, [each for each in requirements if each.key == key])
+    kind = next(each.values[0] for each in requirements if each.key == names.CAPACITY_TYPE_LABEL)
+    if kind not in list(names.CapacityType):
+        raise _Refused(
+            f"{field}: {names.CAPACITY_TYPE_LABEL}", f"{shown(kind)} is none of {', '.join(names.CapacityType)}"
+        )
+    return Offering(
+        requirements=tuple(requirements),
+        price=item.price,
+        available=item.available,
+        reservation_capacity=item.reservation_capacity,
+    )
+
+
+def _check_definite(field: str, key: str, found: Sequence[Requirement]) -> None:
+    """An offering is of one zone and one capacity type: the Node is labelled with them."""
+    if len(found) != 1 or found[0].operator != "In" or len(found[0].values) != 1:
+        raise _Refused(f"{field}: {key}", "wants to be given once, by In with one value")
+    _check_label_value(f"{field}: {key}", found[0].values[0])
+
+
+def _read_requirement(field: str, item: _RequirementItem) -> Requirement:
+    if not item.key:
+        raise _Refused(f"{field}.key", "is empty")
+    if item.operator not in _OPERATORS:
+        raise _Refused(f"{field}.operator", f"{shown(item.operator)} is none of {', '.join(_OPERATORS)}")
+    if item.operator == "In" and not item.values:
+        raise _Refused(f"{field}.values", "In wants at least one")
+    if item.operator in _BOUNDS and (len(item.values) != 1 or not re.fullmatch("[0-9]{1,18}", item.values[0])):
+        raise _Refused(f"{field}.values", f"{item.operator} wants one whole number")
+    for index, value in enumerate(item.values):
+        _check_label_value(f"{field}.values[{index}]", value)
+    return Requirement(key=names.NORMALISED_LABELS.get(item.key, item.key), operator=item.operator, values=item.values)
+
+
+def _check_label_value(field: str, text: str) -> None:
+    if not _LABEL_VALUE.fullmatch(text):
+        raise _Refused(field, f"{shown(text)} cannot be the value of a label: want 1 to 63 of A-Z a-z 0-9 - _ .")

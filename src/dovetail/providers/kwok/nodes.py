@@ -1,0 +1,147 @@
+"""What does the Node of a claim look like, and when does it appear (07 §4)?
+
+What was chosen at launch is on the claim from then on: its Node is made from that, and nothing is chosen twice.
+"""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+
+from dovetail.api import names
+from dovetail.api.objects import KWOKNodeClass, NodeClaim, Quantities, Requirement
+from dovetail.ports import NODES, Instance, InstanceType, Offering
+from dovetail.providers.catalogue import allocatable
+from dovetail.values.duration import DurationError, add, parse_simple
+
+log = logging.getLogger(__name__)
+
+FAKE: Final = "fake"
+PARTITION: Final = "a"
+KWOK: Final = "kwok"
+
+_LABEL_AT_MOST = 63
+_DIGEST_CHARACTERS = 10
+
+
+def node_name(claim: NodeClaim, provider: str = KWOK) -> str:
+    """The same for the same claim, another one for every other, and short enough to be the value of a label."""
+    assert claim.metadata.uid, "a claim without a UID cannot be told from another"
+    digest = sha256(claim.metadata.uid.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    room = _LABEL_AT_MOST - len(provider) - len(digest) - 2
+    return f"{provider}-{claim.metadata.name[:room].rstrip('-.')}-{digest}"
+
+
+def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, provider: str = KWOK) -> Instance:
+    """The machine that the claim gets; its labels are those of the Node, later ones winning."""
+    name = node_name(claim, provider)
+    short = len(claim.metadata.name) <= _LABEL_AT_MOST
+    labels = {
+        **claim.metadata.labels,
+        **_definite(claim.spec.requirements),
+        names.INSTANCE_TYPE_LABEL: type_.name,
+        **_definite(type_.requirements),
+        **_definite(offering.requirements),
+        names.INSTANCE_PRICE_LABEL: f"{offering.price:f}",
+        names.KWOK_PARTITION_LABEL: PARTITION,
+        names.HOSTNAME_LABEL: claim.metadata.name if short else name,
+        names.KWOK_NODE: FAKE,
+    }
+    requests: Quantities = {resource: str(amount) for resource, amount in claim.spec.resources.requests.items()}
+    return Instance(
+        provider_id=f"{provider}://{name}",
+        labels=labels,
+        annotations={**claim.metadata.annotations, names.KWOK_NODE: FAKE},
+        capacity=requests,  # and not the machine's: limits count what was asked for (R34)
+        allocatable={**requests, **allocatable(type_)},
+        claim_uid=claim.metadata.uid,
+    )
+
+
+def _definite(requirements: Iterable[Requirement]) -> dict[str, str]:
+    """The labels of requirements that leave one value."""
+    return {
+        names.NORMALISED_LABELS.get(each.key, each.key): each.values[0]
+        for each in requirements
+        if each.operator == "In" and len(each.values) == 1
+    }
+
+
+def launched_instance(claim: NodeClaim) -> Instance:
+    """The machine of a claim that has been launched, as the claim records it."""
+    return Instance(
+        provider_id=claim.status.provider_id,
+        labels=claim.metadata.labels,
+        annotations=claim.metadata.annotations,
+        capacity=claim.status.capacity,
+        allocatable=claim.status.allocatable,
+        claim_uid=claim.metadata.uid,
+    )
+
+
+def node_body(instance: Instance, *, owner: NodeClaim | None = None) -> dict[str, Any]:
+    """The Node as it is created: not registered yet; the claim's own taints come with the registration (06 §10)."""
+    taint = {"key": names.UNREGISTERED_TAINT, "effect": str(names.Effect.NO_EXECUTE)}
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": NODES.kind,
+        "metadata": {
+            "name": name_in(instance.provider_id),
+            "labels": dict(instance.labels),
+            "annotations": dict(instance.annotations),
+            "ownerReferences": [] if owner is None else [_reference(owner)],
+        },
+        "spec": {"providerID": instance.provider_id, "taints": [taint]},
+        "status": {
+            "phase": "Pending",
+            "capacity": dict(instance.capacity),
+            "allocatable": dict(instance.allocatable),
+        },
+    }
+
+
+def _reference(claim: NodeClaim) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.NODECLAIM_KIND,
+        "name": claim.metadata.name,
+        "uid": claim.metadata.uid,
+        "blockOwnerDeletion": True,
+    }
+
+
+def name_in(provider_id: str) -> str:
+    """The name of the Node in `kwok://<name>`."""
+    return provider_id.partition("://")[2]
+
+
+def registration_delay(node_class: KWOKNodeClass | None) -> int:
+    """From the launch to the Node, in nanoseconds."""
+    text = None if node_class is None else node_class.spec.node_registration_delay
+    if node_class is None or text is None:
+        return 0
+    try:
+        return parse_simple(text)
+    except DurationError as error:  # the CRD refuses it, but its schema may not be in force
+        log.warning("%s: nodeRegistrationDelay counts as 0: %s", node_class.metadata.name, error)
+        return 0
+
+
+def appears_at(claim: NodeClaim, node_class: KWOKNodeClass | None) -> datetime | None:
+    """When the Node of the claim is due; None if it is not to be made (any more).
+
+    Not once the claim is registered: a machine that has vanished since must stay so.
+    """
+    conditions = {each.type: each for each in claim.status.conditions}
+    launched, registered = conditions.get(names.Condition.LAUNCHED), conditions.get(names.Condition.REGISTERED)
+    if (
+        claim.metadata.deletion_timestamp is not None
+        or not claim.status.provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX)
+        or launched is None
+        or launched.status != "True"
+        or launched.last_transition_time is None
+        or (registered is not None and registered.status == "True")
+    ):
+        return None
+    return add(launched.last_transition_time, registration_delay(node_class))

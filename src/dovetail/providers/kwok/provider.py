@@ -1,0 +1,201 @@
+"""How are machines made and ended where there are none (07 §4, §5)?
+
+A kwok machine is its Node and nothing else. A launch only chooses; the Node is made afterwards by the controller
+`kwok.nodes`, from what the launch has left on the claim, so that a crash in between neither loses nor doubles it.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.ports import (
+    KWOK_NODECLASSES,
+    NODES,
+    ApiError,
+    CloudError,
+    CloudProvider,
+    Conflict,
+    Instance,
+    InstanceGone,
+    InstanceType,
+    InsufficientCapacity,
+    Interruption,
+    KubeApi,
+    NodeClassNotReady,
+    NotFound,
+    RepairPolicy,
+)
+from dovetail.providers.catalogue import built_in
+from dovetail.providers.choosing import choose
+from dovetail.providers.kwok.nodes import KWOK, instance_of, name_in
+from dovetail.providers.notices import Notices
+from dovetail.values.timestamp import TimeError, parse_time
+
+log = logging.getLogger(__name__)
+
+REPAIR_POLICIES: Final = (
+    RepairPolicy(condition="Ready", status="False", toleration_seconds=600),
+    RepairPolicy(condition="Ready", status="Unknown", toleration_seconds=600),
+)
+# Two million Nodes; a list that goes on longer does not end.
+PAGES_AT_MOST: Final = 4_000
+
+
+async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KWOKNodeClass:
+    """The claim's node class. Raises InsufficientCapacity if there is none, NodeClassNotReady if it says so itself."""
+    name = claim.spec.node_class_ref.name
+    with _asking(f"KWOKNodeClass {name}"):
+        try:
+            found = await api.get(KWOK_NODECLASSES, name)
+        except NotFound:
+            raise InsufficientCapacity(f"KWOKNodeClass {name!r} does not exist") from None
+    for condition in found.status.conditions:
+        if condition.type == names.Condition.READY and condition.status == "False":
+            raise NodeClassNotReady(f"KWOKNodeClass {name!r} is not ready: {condition.message or condition.reason}")
+    return found
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """The port knows only the cloud's errors: an API server that cannot be asked is one of them here."""
+    try:
+        yield
+    except ApiError as error:
+        raise CloudError(f"{what}: {error}") from error
+
+
+class KwokProvider(CloudProvider):
+    """Machines for claims whose node class is a KWOKNodeClass. `api` must refuse deletes once the lease is lost."""
+
+    name = KWOK
+    node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
+
+    def __init__(self, api: KubeApi, *, types: Sequence[InstanceType] | None = None, seed: int = 0) -> None:
+        self._api = api
+        self._types = tuple(built_in() if types is None else types)
+        self._by_name = {type_.name: type_ for type_ in self._types}
+        self._seed = seed
+        self._notices = Notices()
+        self._noticed: dict[str, str] = {}  # by UID of the Node: the annotation as it was last told
+
+    # -- machines -----------------------------------------------------------------------------------------------------
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        """Choose. Nothing is written, so it can be tried as often as need be."""
+        await launchable_class(self._api, claim)
+        type_, offering = choose(claim, self._by_name, self._seed)
+        return instance_of(claim, type_, offering)
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        """Delete the Node, if there is still one; the machine is gone either way.
+
+        A Node that holds our finalizer stays until it is drained, like every other; one that does not has never been
+        registered, and nothing runs there.
+        """
+        provider_id = claim.status.provider_id
+        with _asking(f"Node of {provider_id}"):
+            node = await self._node(provider_id)
+            if node.metadata.deletion_timestamp is None:
+                with suppress(NotFound, Conflict):  # gone meanwhile, and perhaps another in its place
+                    await self._api.delete(NODES, node.metadata.name, uid=node.metadata.uid)
+        raise InstanceGone(f"{provider_id} is gone")
+
+    async def get(self, provider_id: str) -> Instance:
+        with _asking(f"Node of {provider_id}"):
+            node = await self._node(provider_id)
+        if node.metadata.deletion_timestamp is not None:
+            raise InstanceGone(f"{provider_id} is being deleted")
+        return _instance(node)
+
+    async def _node(self, provider_id: str) -> objects.Node:
+        """The Node, deleting or not. Raises InstanceGone."""
+        if not provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX):
+            raise InstanceGone(f"{provider_id!r} is not a machine of kwok's")
+        try:
+            node = await self._api.get(NODES, name_in(provider_id))
+        except NotFound:
+            raise InstanceGone(f"{provider_id} has no Node") from None
+        if node.spec.provider_id != provider_id:
+            raise InstanceGone(f"{provider_id} has no Node; the one of this name is {node.spec.provider_id!r}")
+        return node
+
+    async def list(self) -> Sequence[Instance]:
+        found: list[Instance] = []
+        continue_ = ""
+        with _asking("list of Nodes"):
+            for _ in range(PAGES_AT_MOST):
+                page = await self._api.list(NODES, continue_=continue_)
+                if page.undecodable > len(page.unread):
+                    raise CloudError("some Nodes can neither be read nor named, and must not be taken for gone")
+                found += [_instance(node) for node in page.items if _is_kwok(node)]
+                # A Node that cannot be read is still there: its name says which machine it is.
+                unread = [each.name for each in page.unread if each.name.startswith(f"{KWOK}-")]
+                found += [Instance(provider_id=f"{names.KWOK_PROVIDER_ID_PREFIX}{name}") for name in unread]
+                if not page.continue_:
+                    return found
+                continue_ = page.continue_
+        raise CloudError(f"the list of Nodes did not end after {PAGES_AT_MOST} pages")
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
+        return self._types
+
+    async def drift_reason(self, claim: objects.NodeClaim) -> str:  # noqa: ARG002
+        """Never: a KWOKNodeClass asks for nothing of the machine."""
+        return ""
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        return REPAIR_POLICIES
+
+    # -- interruptions (R41) ------------------------------------------------------------------------------------------
+
+    def node_seen(self, node: objects.Node) -> None:
+        """To be told of every Node as it is now. Each value of its annotation is one notice."""
+        uid, value = node.metadata.uid, node.metadata.annotations.get(names.KWOK_INTERRUPTED, "false")
+        if not _is_kwok(node) or node.metadata.deletion_timestamp is not None or value == "false":
+            self._noticed.pop(uid, None)
+            self._notices.drop(uid)
+        elif self._noticed.get(uid) != value:
+            self._noticed[uid] = value
+            deadline = _deadline(node.metadata.name, value)
+            notice = Interruption(node=node.metadata.name, kind=str(names.Reason.INTERRUPTED), deadline=deadline)
+            self._notices.add(uid, notice)
+
+    def node_gone(self, node: objects.Node) -> None:
+        """To be told of every Node that is no longer there."""
+        self._noticed.pop(node.metadata.uid, None)
+        self._notices.drop(node.metadata.uid)
+
+    def interruptions(self) -> AsyncGenerator[Interruption, None]:
+        return self._notices.listen()
+
+
+def _is_kwok(node: objects.Node) -> bool:
+    return node.spec.provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX)
+
+
+def _instance(node: objects.Node) -> Instance:
+    owners = [each.uid for each in node.metadata.owner_references if each.kind == names.NODECLAIM_KIND]
+    return Instance(
+        provider_id=node.spec.provider_id,
+        labels=node.metadata.labels,
+        annotations=node.metadata.annotations,
+        capacity=node.status.capacity,
+        allocatable=node.status.allocatable,
+        deleting=node.metadata.deletion_timestamp is not None,
+        claim_uid=next(iter(owners), ""),
+    )
+
+
+def _deadline(node: str, value: str) -> datetime | None:
+    if value == "true":
+        return None
+    try:
+        return parse_time(value)
+    except TimeError as error:
+        log.warning("%s: %s counts as true: %s", node, names.KWOK_INTERRUPTED, error)
+        return None

@@ -1,0 +1,292 @@
+"""The kwok provider, by the contract of all providers and by what is its own."""
+
+import asyncio
+import logging
+from contextlib import aclosing
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from dovetail.api import names
+from dovetail.api.objects import Node, NodeSpec, ObjectMeta
+from dovetail.controllers.kwok_nodes import KwokNodes, follow_interruptions
+from dovetail.ports import (
+    NODES,
+    CloudError,
+    CloudProvider,
+    Conflict,
+    InstanceGone,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
+from dovetail.providers.kwok.nodes import name_in
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.sim.actors import manifests
+from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.actors.wire import deleting
+from dovetail.sim.faults import Fault
+from tests.builders import at
+from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.providers.conformance import (
+    ProviderConformance,
+    Scenario,
+    launch,
+    launch_node,
+    make_claim,
+    nodes_of,
+)
+
+
+def with_nodes(scenario: Scenario) -> None:
+    """With the controller that makes the Nodes."""
+
+    async def run_scenario(sim: SimCluster, program: Program) -> None:
+        await scenario(sim, KwokProvider(program.api))
+
+    run_controllers(run_scenario, lambda program: [KwokNodes(program.cluster)])
+
+
+class TestConformance(ProviderConformance):
+    def run(self, scenario: Scenario) -> None:
+        with_nodes(scenario)
+
+
+# -- machines ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_writes_nothing() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        claim = await make_claim(sim)
+        before = len(sim.trace)
+        await KwokProvider(sim.api).create(claim)
+        assert len(sim.trace) == before
+
+    run(scenario)
+
+
+def test_another_process_chooses_the_same() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        claim = await make_claim(sim)
+        assert await KwokProvider(sim.api, seed=3).create(claim) == await KwokProvider(sim.api, seed=3).create(claim)
+
+    run(scenario)
+
+
+def test_get_during_node_deletion_is_gone() -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        name = name_in(claim.status.provider_id)
+        assert (await provider.get(claim.status.provider_id)).labels[names.HOSTNAME_LABEL] == "web-1"
+        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        await sim.api.delete(NODES, name)
+        with pytest.raises(InstanceGone, match="is being deleted"):
+            await provider.get(claim.status.provider_id)
+        assert [(each.provider_id, each.deleting) for each in await provider.list()] == [
+            (claim.status.provider_id, True)
+        ]
+
+    with_nodes(scenario)
+
+
+def test_delete_removes_the_node_and_answers_gone_at_once() -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        with pytest.raises(InstanceGone):
+            await provider.delete(claim)
+        assert nodes_of(sim, claim) == []
+
+    with_nodes(scenario)
+
+
+def test_delete_of_a_registered_node_begins_its_drain_and_does_not_cut_it_short() -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        name = name_in(claim.status.provider_id)
+        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        for _ in range(2):
+            with pytest.raises(InstanceGone):
+                await provider.delete(claim)
+        assert [deleting(node) for node in nodes_of(sim, claim)] == [True]
+
+    with_nodes(scenario)
+
+
+def test_a_node_of_this_name_that_is_somebody_elses_is_left_alone() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        provider = KwokProvider(sim.api)
+        claim = await launch(sim, provider)
+        name = name_in(claim.status.provider_id)
+        await sim.apply(manifests.node(name))
+        with pytest.raises(InstanceGone):
+            await provider.delete(claim)
+        with pytest.raises(InstanceGone):
+            await provider.get(claim.status.provider_id)
+        assert sim.object(NODES, name) is not None
+        assert list(await provider.list()) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("error", [NotFound("gone"), Conflict("another one")])
+def test_a_node_that_goes_meanwhile_is_gone(error: Exception) -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        assert isinstance(error, NotFound | Conflict)
+        sim.server.faults.add(Fault(error=error), verb="delete", resource=NODES)
+        with pytest.raises(InstanceGone):
+            await provider.delete(claim)
+
+    with_nodes(scenario)
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), OutcomeUnknown("lost")])
+@pytest.mark.parametrize("verb", ["get", "delete"])
+def test_a_node_that_cannot_be_asked_for_is_not_gone(verb: str, error: Unavailable | OutcomeUnknown) -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        sim.server.faults.add(Fault(error=error), verb=verb, resource=NODES)
+        with pytest.raises(CloudError, match=error.message) as failed:
+            await provider.delete(claim)
+        assert not isinstance(failed.value, InstanceGone)
+        with pytest.raises(InstanceGone):
+            await provider.delete(claim)
+        assert nodes_of(sim, claim) == []
+
+    with_nodes(scenario)
+
+
+def test_list_pages_through_all_nodes() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        for number in range(1203):
+            body = manifests.node(f"kwok-{number:04}")
+            body["spec"]["providerID"] = f"kwok://kwok-{number:04}" if number % 3 else f"aws:///i-{number}"
+            await sim.apply(body)
+        found = [instance.provider_id for instance in await KwokProvider(sim.api).list()]
+        assert found == [f"kwok://kwok-{number:04}" for number in range(1203) if number % 3]
+        sim.server.faults.add(Fault(error=Unavailable("down")), verb="list", resource=NODES)
+        with pytest.raises(CloudError, match="down"):
+            await KwokProvider(sim.api).list()
+
+    run(scenario)
+
+
+def test_a_node_that_cannot_be_read_is_not_taken_for_gone() -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        claim = await launch_node(sim, provider)
+        stored = sim.server.registry.store.collection(NODES).objects["", name_in(claim.status.provider_id)]
+        stored.body["metadata"]["labels"] = 7
+        assert [instance.provider_id for instance in await provider.list()] == [claim.status.provider_id]
+
+    with_nodes(scenario)
+
+
+# -- interruptions -----------------------------------------------------------------------------------------------------
+
+DEADLINE = "2026-03-01T12:00:00Z"
+
+
+def node(value: str | None, *, uid: str = "uid-1", provider_id: str = "kwok://n", **meta: Any) -> Node:
+    annotations = {} if value is None else {names.KWOK_INTERRUPTED: value}
+    metadata = ObjectMeta(name=f"n-{uid}", uid=uid, annotations=annotations, **meta)
+    return Node(metadata=metadata, spec=NodeSpec(provider_id=provider_id))
+
+
+async def listened(sim: SimCluster, provider: KwokProvider) -> list[tuple[str, datetime | None]]:
+    """Node and deadline of the notices that are waiting; all are dealt with."""
+    found: list[tuple[str, datetime | None]] = []
+
+    async def listen() -> None:
+        async for notice in provider.interruptions():
+            assert notice.kind == "Interrupted"
+            found.append((notice.node, notice.deadline))
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(listen())
+        await sim.run_for("1s")
+        task.cancel()
+    return found
+
+
+def seen(*nodes: Node) -> list[tuple[str, datetime | None]]:
+    """What is told after the provider has seen the Nodes."""
+
+    async def scenario(sim: SimCluster) -> list[tuple[str, datetime | None]]:
+        provider = KwokProvider(sim.api)
+        for each in nodes:
+            provider.node_seen(each)
+        return await listened(sim, provider)
+
+    return run(scenario)
+
+
+def test_an_annotated_node_is_told_once_for_each_value() -> None:
+    two = node("true", uid="two")
+    assert seen(node("true"), two, node("true"), node("true"), two) == [("n-uid-1", None), ("n-two", None)]
+    assert seen(node("true"), node(DEADLINE)) == [("n-uid-1", at(DEADLINE))]
+
+
+def test_a_changed_value_is_another_notice() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        provider = KwokProvider(sim.api)
+        for value, notices in (
+            ("true", [None]),
+            ("true", []),
+            (DEADLINE, [at(DEADLINE)]),
+            (None, []),
+            ("true", [None]),
+        ):
+            provider.node_seen(node(value))
+            assert [deadline for _, deadline in await listened(sim, provider)] == notices
+
+    run(scenario)
+
+
+def test_what_is_no_interruption() -> None:
+    deleted = node("true", deletion_timestamp=at(DEADLINE))
+    assert seen(node(None), node("false"), deleted, node("true", provider_id="aws:///i-1")) == []
+    assert seen(node("true"), node(None)) == []
+    assert seen(node("true"), deleted) == []
+
+
+def test_a_bad_value_counts_as_true_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert seen(node("tomorrow"), node("tomorrow")) == [("n-uid-1", None)]
+    assert [record.getMessage().partition(": want")[0] for record in caplog.records] == [
+        "n-uid-1: karpenter.kwok.sh/interrupted counts as true: 'tomorrow' is not a time"
+    ]
+
+
+def test_a_notice_whose_listener_fails_is_told_again() -> None:
+    async def scenario(sim: SimCluster) -> None:
+        provider = KwokProvider(sim.api)
+        provider.node_seen(node("true"))
+        async with aclosing(provider.interruptions()) as notices:
+            assert (await anext(notices)).node == "n-uid-1"
+        assert await listened(sim, provider) == [("n-uid-1", None)]
+        assert await listened(sim, provider) == []
+
+    run(scenario)
+
+
+def test_the_cache_of_nodes_feeds_interruptions_also_after_a_restart() -> None:
+    made: list[KwokProvider] = []
+
+    def controllers(program: Program) -> list[KwokNodes]:
+        made.append(KwokProvider(program.api))
+        follow_interruptions(program.cluster, made[-1])
+        return [KwokNodes(program.cluster)]
+
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        claim = await launch_node(sim, made[-1])
+        name = name_in(claim.status.provider_id)
+        await sim.api.patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: DEADLINE}}})
+        assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
+        await program.restart()
+        assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
+        await sim.api.patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: "true"}}})
+        await sim.api.delete(NODES, name)
+        assert await listened(sim, made[-1]) == []
+
+    run_controllers(scenario, controllers)

@@ -1,0 +1,360 @@
+"""The simulator's cloud, by the contract of all providers and by its faults."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from dovetail.api import names
+from dovetail.api.objects import NodePool
+from dovetail.ports import (
+    NODECLAIMS,
+    NODES,
+    CloudError,
+    CreateFailed,
+    InstanceGone,
+    InsufficientCapacity,
+    Unavailable,
+)
+from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.actors.wire import condition_status
+from dovetail.sim.cloud import Launch, SimCloud
+from dovetail.sim.faults import Fault
+from tests.unit.providers.claims import OTHER, SMALL, labels_of, requirement
+from tests.unit.providers.conformance import (
+    ProviderConformance,
+    Scenario,
+    launch,
+    launch_node,
+    make_claim,
+    nodes_of,
+    take_over,
+)
+
+CloudScenario = Callable[[SimCluster, SimCloud], Coroutine[Any, Any, None]]
+
+
+def with_cloud(scenario: CloudScenario, **options: Any) -> None:
+    async def run_scenario(sim: SimCluster) -> None:
+        async with SimCloud(sim) as cloud:
+            await scenario(sim, cloud)
+
+    run(run_scenario, **options)
+
+
+class TestConformance(ProviderConformance):
+    def run(self, scenario: Scenario) -> None:
+        with_cloud(scenario)
+
+
+# -- launches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_outlives_whoever_asked_for_it() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await make_claim(sim)
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(cloud.create(claim))
+            await sim.run_for("1s")
+            asking.cancel()
+        assert cloud.launched_for(claim.metadata.uid) == 1
+        assert [instance.claim_uid for instance in await cloud.list()] == [claim.metadata.uid]
+        again = await cloud.create(claim)
+        assert [again] == await cloud.list()
+        assert cloud.launched_for(claim.metadata.uid) == 1
+        assert cloud.calls == {"create": 2, "list": 2}
+
+    with_cloud(scenario)
+
+
+def test_creates_at_the_same_time_are_one_launch() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await make_claim(sim)
+        one, two = await asyncio.gather(cloud.create(claim), cloud.create(claim))
+        assert one == two
+        assert cloud.launched_for(claim.metadata.uid) == 1
+        assert cloud.launched_for("nobody") == 0
+
+    for seed in range(5):
+        with_cloud(scenario, seed=seed, shuffle=True, latency_seconds=0.1)
+
+
+def test_a_launch_takes_its_time_and_then_the_node_its_own() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        began = sim.clock.now()
+        cloud.next_launches(Launch(seconds=120))
+        claim = await launch(sim, cloud)
+        assert sim.clock.now() - began == timedelta(seconds=120)
+        await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
+        assert sim.clock.now() - began == timedelta(seconds=150)
+        began = sim.clock.now()
+        await launch(sim, cloud, "web-2")
+        assert sim.clock.now() - began == timedelta(seconds=2)
+
+    with_cloud(scenario)
+
+
+def test_the_next_launches_fail_as_told() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await make_claim(sim)
+        cloud.next_launches(Launch(error=InsufficientCapacity("none left")), times=2)
+        cloud.next_launches(Launch(error=CreateFailed("Throttled", "too many calls")))
+        for _ in range(2):
+            with pytest.raises(InsufficientCapacity, match="none left"):
+                await cloud.create(claim)
+        with pytest.raises(CreateFailed, match="too many calls") as failed:
+            await cloud.create(claim)
+        assert failed.value.reason == "Throttled"
+        assert cloud.launched_for(claim.metadata.uid) == 0
+        await cloud.create(claim)
+        assert cloud.launched_for(claim.metadata.uid) == 1
+
+    with_cloud(scenario)
+
+
+def test_an_answer_that_is_lost_leaves_a_machine() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await make_claim(sim)
+        cloud.next_launches(Launch(error=CloudError("timeout"), after=True))
+        with pytest.raises(CloudError, match="timeout"):
+            await cloud.create(claim)
+        (lost,) = await cloud.list()
+        assert await cloud.create(claim) == lost
+        assert cloud.launched_for(claim.metadata.uid) == 1
+
+    with_cloud(scenario)
+
+
+def test_a_launch_may_never_register() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cloud.next_launches(Launch(registers=False))
+        claim = await launch(sim, cloud)
+        await sim.run_for("1h")
+        assert nodes_of(sim, claim) == []
+        assert len(await cloud.list()) == 1
+
+    with_cloud(scenario)
+
+
+def test_a_node_may_register_not_ready() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cloud.next_launches(Launch(ready=False))
+        claim = await launch(sim, cloud)
+        await sim.run_for("5m")
+        (node,) = nodes_of(sim, claim)
+        assert condition_status(node, "Ready") == "False"
+        sim.set_node_ready(node["metadata"]["name"], ready=True)
+        await sim.run_for("10s")
+        assert condition_status(nodes_of(sim, claim)[0], "Ready") == "True"
+
+    with_cloud(scenario)
+
+
+def test_a_node_comes_although_the_api_server_was_down() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        sim.server.faults.add(Fault(error=Unavailable("down")), verb="create", client="cloud", times=5)
+        claim = await launch(sim, cloud)
+        await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
+        assert not sim.server.faults.pending
+
+    with_cloud(scenario)
+
+
+# -- capacity ----------------------------------------------------------------------------------------------------------
+
+
+async def unavailable(cloud: SimCloud) -> set[tuple[str, str, str]]:
+    """Type, zone and capacity type of what the catalogue says cannot be had."""
+    found = set()
+    for type_ in await cloud.instance_types(NodePool()):
+        for offering in type_.offerings:
+            labels = labels_of(offering.requirements)
+            if not offering.available:
+                found.add((type_.name, labels[names.ZONE_LABEL][0], labels[names.CAPACITY_TYPE_LABEL][0]))
+    return found
+
+
+def test_what_is_exhausted_is_replaced_by_the_next_best() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cloud.exhaust(SMALL, capacity_type="spot")
+        assert await unavailable(cloud) == set()  # nobody has met it yet
+        got = await cloud.create(await make_claim(sim, "one", types=(SMALL, OTHER)))
+        assert (got.labels[names.INSTANCE_TYPE_LABEL], got.labels[names.CAPACITY_TYPE_LABEL]) == (OTHER, "spot")
+        assert await unavailable(cloud) == {(SMALL, f"test-zone-{zone}", "spot") for zone in "abcd"}
+        cloud.restock()
+        assert await unavailable(cloud) == set()
+        got = await cloud.create(await make_claim(sim, "two", types=(SMALL, OTHER)))
+        assert got.labels[names.INSTANCE_TYPE_LABEL] == SMALL
+
+    with_cloud(scenario)
+
+
+def test_a_zone_can_be_exhausted_for_good() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cloud.exhaust(zone="test-zone-b")
+        pinned = requirement(names.ZONE_LABEL, "In", "test-zone-b")
+        claim = await make_claim(sim, "web-1", pinned)
+        for _ in range(2):
+            with pytest.raises(InsufficientCapacity):
+                await cloud.create(claim)
+        assert cloud.launched_for(claim.metadata.uid) == 0
+        zones = set()
+        for number in range(20):
+            got = await cloud.create(await make_claim(sim, f"free-{number}"))
+            zones.add(got.labels[names.ZONE_LABEL])
+        assert zones == {"test-zone-a", "test-zone-c", "test-zone-d"}
+
+    with_cloud(scenario)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_deletion_takes_its_time() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cloud.delete_seconds = 300
+        claim = await launch_node(sim, cloud)
+        name = nodes_of(sim, claim)[0]["metadata"]["name"]
+        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        await cloud.delete(claim)
+        await sim.run_for("299s")
+        await cloud.delete(claim)  # asking again does not begin anew
+        assert (await cloud.get(claim.status.provider_id)).deleting
+        assert [each.deleting for each in await cloud.list()] == [True]
+        assert condition_status(nodes_of(sim, claim)[0], "Ready") == "True"
+        await sim.run_for("1s")
+        with pytest.raises(InstanceGone):
+            await cloud.delete(claim)
+        await sim.run_for("1m")
+        (node,) = nodes_of(sim, claim)  # held by the finalizer, and nobody speaks for it
+        assert condition_status(node, "Ready") == "Unknown"
+
+    with_cloud(scenario)
+
+
+def test_a_machine_deleted_before_its_node_came_leaves_none() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch(sim, cloud)
+        await sim.run_for("10s")
+        await cloud.delete(claim)
+        await sim.run_for("1h")
+        assert nodes_of(sim, claim) == []
+
+    with_cloud(scenario)
+
+
+def test_a_lost_launch_is_deleted_by_the_claims_uid() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await make_claim(sim)
+        await cloud.create(claim)
+        assert claim.status.provider_id == ""
+        await cloud.delete(claim)
+        await sim.run_for("1m")
+        assert await cloud.list() == []
+
+    with_cloud(scenario)
+
+
+def test_deletions_fail_as_told() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch(sim, cloud)
+        cloud.next_deletions(CloudError("throttled"), times=2)
+        for _ in range(2):
+            with pytest.raises(CloudError, match="throttled"):
+                await cloud.delete(claim)
+        assert not (await cloud.get(claim.status.provider_id)).deleting
+        await cloud.delete(claim)
+        assert (await cloud.get(claim.status.provider_id)).deleting
+        assert cloud.calls["delete"] == 3
+
+    with_cloud(scenario)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_machine_that_vanishes_leaves_a_silent_node_if_it_is_held(held: bool) -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch_node(sim, cloud)
+        if held:
+            name = nodes_of(sim, claim)[0]["metadata"]["name"]
+            await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        cloud.vanish(claim.status.provider_id)
+        with pytest.raises(InstanceGone):
+            await cloud.get(claim.status.provider_id)
+        assert await cloud.list() == []
+        await sim.run_for("5m")
+        assert [condition_status(node, "Ready") for node in nodes_of(sim, claim)] == (["Unknown"] if held else [])
+        assert cloud.launched_for(claim.metadata.uid) == 1
+
+    with_cloud(scenario)
+
+
+def test_a_machine_that_vanishes_before_its_node_comes_leaves_none() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch(sim, cloud)
+        sim.server.faults.add(Fault(delay_seconds=20), verb="create", client="cloud")
+        await sim.run_for("40s")  # its Node is on the way
+        cloud.vanish(claim.status.provider_id)
+        await sim.run_for("5m")
+        assert nodes_of(sim, claim) == []
+
+    with_cloud(scenario)
+
+
+def test_an_interruption_is_told_and_carried_out() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch_node(sim, cloud)
+        deadline = sim.clock.now() + timedelta(minutes=2)
+        cloud.interrupt(claim.status.provider_id, deadline=deadline)
+        notice = await anext(cloud.interruptions())
+        assert notice.node == nodes_of(sim, claim)[0]["metadata"]["name"]
+        assert (notice.kind, notice.deadline) == ("SpotInterruption", deadline)
+        await sim.run_for("119s")
+        assert not (await cloud.get(claim.status.provider_id)).deleting
+        await sim.run_for("1s")
+        with pytest.raises(InstanceGone):
+            await cloud.get(claim.status.provider_id)
+
+    with_cloud(scenario)
+
+
+def test_a_notice_alone_takes_nothing_away() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch_node(sim, cloud)
+        cloud.interrupt(claim.status.provider_id, kind="Rebalance")
+        await sim.run_for("1h")
+        assert len(await cloud.list()) == 1
+
+    with_cloud(scenario)
+
+
+def test_drift_is_told() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        claim = await launch(sim, cloud)
+        cloud.drift[claim.status.provider_id] = "ImageDrift"
+        assert await cloud.drift_reason(claim) == "ImageDrift"
+
+    with_cloud(scenario)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    async def scenario(sim: SimCluster) -> list[str]:
+        async with SimCloud(sim) as cloud:
+            for number in range(3):
+                claim = await make_claim(sim, f"web-{number}")
+                await take_over(sim, claim, await cloud.create(claim))
+            await sim.run_for("5m")
+            await cloud.delete(await sim.api.get(NODECLAIMS, "web-1"))
+            await sim.run_for("5m")
+        return sim.trace
+
+    assert run(scenario, seed=4) == run(scenario, seed=4)
+
+
+def test_the_scenarios_own_error_is_raised_as_it_is() -> None:
+    async def scenario(_sim: SimCluster, _cloud: SimCloud) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        with_cloud(scenario)
