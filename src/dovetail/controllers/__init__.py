@@ -1,0 +1,1 @@
+"""One thin module a controller: observe, decide, act."""

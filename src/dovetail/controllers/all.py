@@ -1,0 +1,73 @@
+"""All controllers that act on a cluster, made so that they know of each other what they need."""
+
+import msgspec
+
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.consistency import Consistency
+from dovetail.controllers.evictions import Evictions
+from dovetail.controllers.expiration import Expiration
+from dovetail.controllers.garbage import GarbageCollection
+from dovetail.controllers.health import Health
+from dovetail.controllers.hydration import ClaimHydration, NodeHydration
+from dovetail.controllers.interruption import Interruptions
+from dovetail.controllers.keyed import Keyed
+from dovetail.controllers.kwok_nodes import KwokNodes, follow_interruptions
+from dovetail.controllers.lifecycle import Lifecycle
+from dovetail.controllers.nodepool_counter import NodePoolCounter
+from dovetail.controllers.nodepool_hash import NodePoolHash
+from dovetail.controllers.nodepool_readiness import NodePoolReadiness
+from dovetail.controllers.nodepool_registration_health import RegistrationHealth
+from dovetail.controllers.nodepool_validation import NodePoolValidation
+from dovetail.controllers.protection import Protection
+from dovetail.controllers.state import State
+from dovetail.controllers.termination import Termination
+from dovetail.controllers.transitions import Transitions
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudProvider
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.runtime.manager import Controller
+
+
+class Gates(msgspec.Struct, frozen=True, kw_only=True):
+    """Features that can be turned off or on (R39)."""
+
+    node_repair: bool = True
+    static_capacity: bool = True
+    spot_to_spot_consolidation: bool = False
+
+
+def all_controllers(
+    cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings, gates: Gates
+) -> list[Controller]:
+    """To be made before the caches run: they subscribe to them."""
+    health = RegistrationHealth(cluster)
+    evictions = Evictions(cluster, metrics, timings)
+    controllers: list[Controller] = [
+        Lifecycle(cluster, provider, health, metrics, timings),
+        evictions,
+        Termination(cluster, provider, evictions, metrics, timings),
+        Expiration(cluster, metrics),
+        Interruptions(cluster, provider, metrics),
+        GarbageCollection(cluster, provider, metrics, timings),
+        ClaimHydration(cluster),
+        NodeHydration(cluster),
+        Consistency(cluster, timings),
+        State(cluster),
+        Transitions(cluster),
+        Protection(cluster, metrics),
+        health,
+        NodePoolCounter(cluster, timings),
+        NodePoolHash(cluster),
+        NodePoolReadiness(cluster),
+        NodePoolValidation(cluster),
+    ]
+    if gates.node_repair:
+        controllers.append(Health(cluster, provider, metrics, timings))
+    if isinstance(provider, KwokProvider):  # there, nobody else makes the Nodes
+        controllers.append(KwokNodes(cluster))
+        follow_interruptions(cluster, provider)
+    for controller in controllers:
+        if isinstance(controller, Keyed):
+            controller.measure(metrics)
+    return controllers

@@ -1,0 +1,234 @@
+"""What do the controllers know of the cluster?
+
+One reflector a kind, shared by all controllers, with the indexes between the kinds. Large kinds are kept as compact
+records, the ones we write as partial structs. A cache also knows which of our own writes its watch has not told of yet:
+until then what it holds is out of date, and acting on it would do things twice (DESIGN §5).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from dovetail.api import names, objects
+from dovetail.model.records import PdbRecord, PodRecord, Recorder, claim_record, node_record, pdb_record
+from dovetail.model.snapshot import ClusterNode
+from dovetail.ports import (
+    NODECLAIMS,
+    NODEPOOLS,
+    NODES,
+    PDBS,
+    PODS,
+    VOLUME_ATTACHMENTS,
+    VOLUME_CLAIMS,
+    Clock,
+    KubeApi,
+    Resource,
+)
+from dovetail.runtime.reflector import (
+    Added,
+    Change,
+    Deleted,
+    Kept,
+    Key,
+    Named,
+    Reflector,
+    ReflectorTimings,
+    Synced,
+    Updated,
+)
+
+T = TypeVar("T", bound=Named)
+V = TypeVar("V")
+
+
+class InFlight(Exception):
+    """An own write is not reflected yet; whoever asks is asked again when it is."""
+
+
+class Cache(Reflector[T, V]):
+    """The objects of one kind, and our own writes to them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._written: dict[Key, int] = {}  # the version of our last write, while the watch is behind it
+        self._doomed: dict[Key, str] = {}  # the UID of what we deleted, while the watch does not show it
+        self.subscribe(self._settle)
+
+    def wrote(self, written: Named) -> None:
+        """What we wrote, as the server answered; the watch may have been faster, and the object even be gone."""
+        version = _number(written.metadata.resource_version)
+        if version > self._reached:
+            self._written[written.metadata.namespace, written.metadata.name] = version
+
+    def doomed(self, name: str, uid: str, namespace: str = "") -> None:
+        """We have deleted or evicted it."""
+        known = self.get((namespace, name))
+        if known is not None and known.uid == uid and not _is_deleting(known.value):
+            self._doomed[namespace, name] = uid
+
+    def current(self, name: str, namespace: str = "") -> V | None:
+        """The object, or None if there is none. Raises InFlight."""
+        key = (namespace, name)
+        if self._written.get(key, 0) > self._reached or key in self._doomed:
+            raise InFlight(f"{self.name} {name}")
+        kept = self.get(key)
+        return None if kept is None else kept.value
+
+    def values(self) -> Iterable[V]:
+        return (kept.value for kept in self.snapshot().items.values())
+
+    @property
+    def _reached(self) -> int:
+        """The version up to which the watch has told everything."""
+        return _number(self._version)
+
+    def _settle(self, change: Change[V]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                self._forget_written(key)
+                if self._doomed.get(key) != new.uid or _is_deleting(new.value):
+                    self._doomed.pop(key, None)
+            case Deleted(key=key):
+                self._forget_written(key)
+                self._doomed.pop(key, None)
+            case Synced():
+                self._doomed.clear()
+                for key in list(self._written):
+                    self._forget_written(key)
+
+    def _forget_written(self, key: Key) -> None:
+        if self._written.get(key, 0) <= self._reached:
+            self._written.pop(key, None)
+
+
+def _is_deleting(value: object) -> bool:
+    if isinstance(value, PodRecord):
+        return value.deleted_at is not None
+    metadata: objects.ObjectMeta | None = getattr(value, "metadata", None)
+    return metadata is not None and metadata.deletion_timestamp is not None
+
+
+def _number(version: str) -> int:
+    """Versions of one resource are numbers that grow; anything else is taken for reflected at once."""
+    return int(version) if version.isdecimal() else 0
+
+
+class Index(Generic[V]):
+    """The objects of a cache by some text of theirs; those without one are left out."""
+
+    def __init__(self, cache: Reflector[Any, V], text_of: Callable[[V], str]) -> None:
+        self._text_of = text_of
+        self._groups: dict[str, dict[Key, V]] = {}
+        cache.subscribe(self._follow)
+
+    def __getitem__(self, text: str) -> list[V]:
+        """Sorted by name, so that the same state gives the same order."""
+        group = self._groups.get(text, {}) if text else {}
+        return [group[key] for key in sorted(group)]
+
+    def _follow(self, change: Change[V]) -> None:
+        match change:
+            case Added(key=key, new=new):
+                self._put(key, new)
+            case Updated(key=key, old=old, new=new):
+                if self._text_of(old.value) != self._text_of(new.value):
+                    self._drop(key, old)
+                self._put(key, new)
+            case Deleted(key=key, old=old):
+                self._drop(key, old)
+
+    def _put(self, key: Key, kept: Kept[V]) -> None:
+        if text := self._text_of(kept.value):
+            self._groups.setdefault(text, {})[key] = kept.value
+
+    def _drop(self, key: Key, kept: Kept[V]) -> None:
+        text = self._text_of(kept.value)
+        group = self._groups.get(text)
+        if group is not None and group.pop(key, None) is not None and not group:
+            del self._groups[text]
+
+
+def _same(item: T) -> T:
+    return item
+
+
+class Cluster:
+    """All caches and indexes."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        node_classes: Resource[objects.NodeClass],
+        *,
+        seed: int = 0,
+        timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+    ) -> None:
+        def cache(resource: Resource[T], keep: Callable[[T], V]) -> Cache[T, V]:
+            return Cache(api, clock, resource, keep, seed=seed, timings=timings)
+
+        self.node_class_kind = node_classes
+        self.pods: Cache[objects.Pod, PodRecord] = cache(PODS, Recorder().pod)
+        self.nodes: Cache[objects.Node, objects.Node] = cache(NODES, _same)
+        self.claims: Cache[objects.NodeClaim, objects.NodeClaim] = cache(NODECLAIMS, _same)
+        self.pools: Cache[objects.NodePool, objects.NodePool] = cache(NODEPOOLS, _same)
+        self.node_classes: Cache[objects.NodeClass, objects.NodeClass] = cache(
+            node_classes.read_as(objects.NodeClass), _same
+        )
+        self.pdbs: Cache[objects.PodDisruptionBudget, PdbRecord] = cache(PDBS, pdb_record)
+        self.attachments: Cache[objects.VolumeAttachment, objects.VolumeAttachment] = cache(VOLUME_ATTACHMENTS, _same)
+        self.volume_claims: Cache[objects.PersistentVolumeClaim, str] = cache(
+            VOLUME_CLAIMS, lambda claim: claim.spec.volume_name
+        )
+        self.pods_on = Index(self.pods, lambda pod: pod.node_name)
+        self.nodes_with = Index(self.nodes, lambda node: node.spec.provider_id)
+        self.claims_with = Index(self.claims, lambda claim: claim.status.provider_id)
+        self.claims_in = Index(self.claims, lambda claim: claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        self.pdbs_in = Index(self.pdbs, lambda pdb: pdb.namespace)
+        self.attachments_to = Index(self.attachments, lambda attachment: attachment.spec.node_name)
+
+    @property
+    def reflectors(self) -> list[Reflector[Any, Any]]:
+        return [
+            self.pods,
+            self.nodes,
+            self.claims,
+            self.pools,
+            self.node_classes,
+            self.pdbs,
+            self.attachments,
+            self.volume_claims,
+        ]
+
+    # -- whose object is it -------------------------------------------------------------------------------------------
+
+    @property
+    def node_class_label(self) -> str:
+        """On NodeClaims and Nodes of ours, with the name of their node class."""
+        return f"{self.node_class_kind.group}/{self.node_class_kind.kind.lower()}"
+
+    def manages(self, reference: objects.NodeClassReference) -> bool:
+        """Whether claims and pools with this reference are ours to act on (01 §1)."""
+        return (reference.group, reference.kind) == (self.node_class_kind.group, self.node_class_kind.kind)
+
+    def manages_node(self, node: objects.Node) -> bool:
+        return self.node_class_label in node.metadata.labels
+
+    # -- what belongs together ----------------------------------------------------------------------------------------
+
+    def claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
+        """The claim of the node's instance; None if there are several, none of which can be right (03 §10.2)."""
+        found = self.claims_with[node.spec.provider_id]
+        return found[0] if len(found) == 1 else None
+
+    def nodes_of(self, claim: objects.NodeClaim) -> list[objects.Node]:
+        return self.nodes_with[claim.status.provider_id]
+
+    def member(self, claim: objects.NodeClaim) -> ClusterNode:
+        """The claim with its Node and pods, as the rules read them."""
+        nodes = self.nodes_of(claim)
+        node = nodes[0] if len(nodes) == 1 else None
+        return ClusterNode(
+            claim=claim_record(claim),
+            node=None if node is None else node_record(node),
+            pods=() if node is None else tuple(self.pods_on[node.metadata.name]),
+        )

@@ -1,0 +1,61 @@
+"""Counts each NodePool's nodes and their resources into its status (01 §5.1)."""
+
+from collections.abc import Iterable, Iterator
+
+from dovetail.api import names, objects
+from dovetail.controllers.cluster import Cluster, Index
+from dovetail.controllers.nodepools import PoolController
+from dovetail.model.records import claim_record, node_record
+from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.pool_usage import usage
+from dovetail.planning.timings import Timings
+from dovetail.rules.states import IN_DISRUPTION, state_of
+from dovetail.runtime.work_queue import Done, Outcome
+
+
+class NodePoolCounter(PoolController):
+    """What changes within a few seconds is counted together."""
+
+    name = "nodepool.counter"
+
+    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+        super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
+        self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        self.follow(cluster.claims, _pool_of, after_seconds=timings.pool_counter_seconds)
+        self.follow(cluster.nodes, self._pools_of, after_seconds=timings.pool_counter_seconds)
+
+    def _pools_of(self, node: objects.Node) -> Iterable[str]:
+        """By its claims as well: a node has its labels only once it is registered."""
+        claims = self.cluster.claims_with[node.spec.provider_id]
+        return {*_pool_of(node), *(name for claim in claims for name in _pool_of(claim))}
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        found = usage(self._held(pool.metadata.name))
+        known = pool.status
+        if (known.nodes, known.resources) != (found.nodes, found.texts):
+            gone = dict.fromkeys(known.resources.keys() - found.resources.keys())
+            await self.write_status(pool, {"nodes": found.nodes, "resources": {**found.texts, **gone}})
+        return Done()
+
+    def _held(self, pool: str) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
+        """What has been launched for the pool and is to stay. An instance counts once, whatever claims it."""
+        seen: set[str] = set()
+        for claim in self.cluster.claims_in[pool]:
+            instance = claim.status.provider_id
+            if not instance or instance in seen or not self.cluster.manages(claim.spec.node_class_ref):
+                continue
+            seen.add(instance)
+            nodes = self.cluster.nodes_of(claim)
+            node = nodes[0] if len(nodes) == 1 else None
+            member = ClusterNode(claim=claim_record(claim), node=None if node is None else node_record(node))
+            if state_of(member) not in IN_DISRUPTION:
+                yield claim, node
+        for node in self._nodes_in[pool]:
+            lost = not self.cluster.claims_with[node.spec.provider_id] and self.cluster.manages_node(node)
+            if lost and node.metadata.deletion_timestamp is None:
+                yield None, node
+
+
+def _pool_of(thing: objects.NodeClaim | objects.Node) -> list[str]:
+    pool = thing.metadata.labels.get(names.NODEPOOL_LABEL, "")
+    return [pool] if pool else []

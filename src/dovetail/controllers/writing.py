@@ -1,0 +1,166 @@
+"""How are NodeClaims and Nodes written, which several controllers write?
+
+Every write has a precondition, and is remembered until the watch shows it.
+"""
+
+import logging
+from typing import Any
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.controllers.cluster import Cluster
+from dovetail.model.snapshot import ClusterNode
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import Conditions
+from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType
+from dovetail.rules.states import MEANING, state_of
+from dovetail.runtime.events import NORMAL, WARNING, Event, EventRecorder, Regarding
+from dovetail.values.duration import DurationError, parse_simple
+
+log = logging.getLogger(__name__)
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def about_claim(claim: objects.NodeClaim) -> Regarding:
+    return Regarding(names.API_VERSION, names.NODECLAIM_KIND, claim.metadata.name, claim.metadata.uid)
+
+
+def about_node(node: objects.Node) -> Regarding:
+    return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
+
+
+def warn(recorder: EventRecorder, about: Regarding, reason: EventReason, note: str, *dedupe: str) -> None:
+    """A Warning; the same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
+    recorder.publish(Event(regarding=about, reason=reason, note=note, type=WARNING, dedupe=dedupe or (about.uid,)))
+
+
+def tell(recorder: EventRecorder, about: Regarding, reason: EventReason, note: str, *dedupe: str) -> None:
+    """As `warn`, but nothing is wrong."""
+    recorder.publish(Event(regarding=about, reason=reason, note=note, type=NORMAL, dedupe=dedupe or (about.uid,)))
+
+
+def tell_disrupted(
+    recorder: EventRecorder, cluster: Cluster, claim: objects.NodeClaim, reason: Reason, why: str
+) -> None:
+    """On the claim and its Nodes, that and why they go."""
+    for about in (about_claim(claim), *map(about_node, cluster.nodes_of(claim))):
+        note = f"Disrupting {about.kind}: {reason}, {why}"
+        tell(recorder, about, EventReason.DISRUPTION_TERMINATING, note, about.uid, reason)
+
+
+# -- NodeClaims --------------------------------------------------------------------------------------------------------
+
+
+async def write_status(
+    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, conditions: Conditions, **fields: Any
+) -> objects.NodeClaim:
+    """The claim with these conditions, and its state S1–S6 by them (R21); nothing is sent if nothing changes."""
+    show_state(cluster.member(claim), conditions)
+    if not conditions.changed and not fields:
+        return claim
+    body = {
+        "metadata": {"resourceVersion": claim.metadata.resource_version},
+        "status": {**fields, "conditions": conditions.body()},
+    }
+    written = await api.patch(NODECLAIMS, claim.metadata.name, body, subresource="status")
+    cluster.claims.wrote(written)
+    return written
+
+
+def show_state(member: ClusterNode, conditions: Conditions) -> None:
+    """Set the condition by which people see the state that the new conditions make."""
+    assert member.claim is not None
+    by_type = {entry.type: entry for entry in conditions.entries()}
+    state = state_of(ClusterNode(claim=msgspec.structs.replace(member.claim, conditions=by_type), node=member.node))
+    conditions.set(Condition.DISRUPTION_STATE, reason=state, message=MEANING[state])
+
+
+async def write_metadata(
+    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, metadata: dict[str, Any]
+) -> objects.NodeClaim:
+    """The claim with this metadata merged in, if it is still as we know it."""
+    body = {"metadata": {"resourceVersion": claim.metadata.resource_version, **metadata}}
+    written = await api.patch(NODECLAIMS, claim.metadata.name, body)
+    cluster.claims.wrote(written)
+    return written
+
+
+async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
+    """Begin its end. One that is gone is fine."""
+    try:
+        await api.delete(NODECLAIMS, claim.metadata.name, uid=claim.metadata.uid)
+    except NotFound:
+        return
+    cluster.claims.doomed(claim.metadata.name, claim.metadata.uid)
+
+
+async def disrupt(
+    api: KubeApi, cluster: Cluster, metrics: Metrics, claim: objects.NodeClaim, *, reason: str, why: str
+) -> None:
+    """Delete the claim for a reason of ours, and count it; `reason` is in the metrics' words."""
+    nodes = cluster.nodes_of(claim)
+    pods = [pod for node in nodes for pod in cluster.pods_on[node.metadata.name] if pod.reschedulable]
+    await delete_claim(api, cluster, claim)
+    labels = {
+        "reason": reason,
+        "nodepool": claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
+        "capacity_type": claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, ""),
+        "consolidation_policy": "",
+        "termination_mode": termination_mode(claim),
+    }
+    metrics.nodeclaims_disrupted.labels(**labels).inc()
+    metrics.pods_disruption_initiated.labels(**labels).inc(len(pods))
+    log.info(
+        "deleting nodeclaim: %s",
+        why,
+        extra={"NodeClaim": claim.metadata.name, "reason": reason, "pod-count": len(pods)},
+    )
+
+
+def termination_mode(claim: objects.NodeClaim) -> str:
+    """By the claim's grace period, not by what happens then (04 §8.9)."""
+    text = claim.spec.termination_grace_period
+    try:
+        return "graceful" if text is None else "eventual" if parse_simple(text) > 0 else "forceful"
+    except DurationError:
+        return "graceful"
+
+
+# -- Nodes -------------------------------------------------------------------------------------------------------------
+
+
+async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
+    """The node with this merged in, if it is still as we know it."""
+    metadata = {"resourceVersion": node.metadata.resource_version, **body.get("metadata", {})}
+    written = await api.patch(NODES, node.metadata.name, {**body, "metadata": metadata})
+    cluster.nodes.wrote(written)
+    return written
+
+
+async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
+    """Begin its end. One that is gone is fine."""
+    try:
+        await api.delete(NODES, node.metadata.name, uid=node.metadata.uid)
+    except NotFound:
+        return
+    cluster.nodes.doomed(node.metadata.name, node.metadata.uid)
+
+
+async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
+    """Take our finalizer off. Finalizers are a set to a strategic patch, so others' cannot be lost, and no lock is
+    needed but the UID."""
+    body = {
+        "metadata": {
+            "uid": node.metadata.uid,
+            "$deleteFromPrimitiveList/finalizers": [names.TERMINATION_FINALIZER],
+        }
+    }
+    try:
+        written = await api.patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC)
+    except NotFound:
+        return
+    cluster.nodes.wrote(written)

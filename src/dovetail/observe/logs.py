@@ -1,0 +1,186 @@
+"""How does the program say what it does: a JSON object a line, with the same keys everywhere (04 §4)?
+
+`extra=` adds keys to a line; `about` adds them to all lines of a piece of work, such as a reconcile. A message that
+comes very often is let through a hundred times a second, and then every hundredth time.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+
+from dovetail.values.duration import MICROSECOND, format_duration
+
+FIRST, THEREAFTER = 100, 100
+MESSAGES_AT_MOST: Final = 10_000  # that are told apart within a second
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR, "": logging.INFO}
+
+# What every record has; anything else came with `extra`.
+_OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_NAMES: Final = {logging.WARNING: "WARN", logging.CRITICAL: "ERROR"}
+
+_context: ContextVar[Mapping[str, Any]] = ContextVar("about", default={})  # noqa: B039  never changed in place
+
+
+class LogFormat(StrEnum):
+    """For machines or for people."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+@contextmanager
+def about(**keys: Any) -> Iterator[None]:
+    """Add these keys to every line that is logged within, by this task."""
+    token = _context.set({**_context.get(), **keys})
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+def said_about(key: str) -> Any:
+    """What `about` says under this key; empty if nothing."""
+    return _context.get().get(key, "")
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def keys_of(record: logging.LogRecord) -> dict[str, Any]:
+    """What the line says, in the order of its keys."""
+    keys: dict[str, Any] = {
+        "level": _NAMES.get(record.levelno, record.levelname),
+        "time": _time(record),
+        "logger": record.name.removeprefix("dovetail."),
+        "message": record.getMessage(),
+    }
+    if record.levelno <= logging.DEBUG:
+        keys["caller"] = f"{record.module}.py:{record.lineno}"
+    added = {key: value for key, value in vars(record).items() if key not in _OWN}
+    for key, value in {**_context.get(), **added}.items():
+        keys.setdefault(key, _plain(value))
+    if record.exc_info and record.exc_info[1] is not None:
+        keys.setdefault("error", str(record.exc_info[1]) or type(record.exc_info[1]).__name__)
+        keys["stacktrace"] = "".join(traceback.format_exception(record.exc_info[1]))
+    return keys
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _plain(value: Any) -> Any:
+    """Durations as Go writes them."""
+    if isinstance(value, timedelta):
+        return format_duration(value // timedelta(microseconds=1) * MICROSECOND)
+    return value
+
+
+class JsonLines(logging.Formatter):
+    """A JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        keys = keys_of(record)
+        try:
+            return _encode(keys)
+        except (ValueError, OverflowError, RecursionError):  # a value that JSON cannot hold must not cost the line
+            return _encode({key: str(value) for key, value in keys.items()})
+
+
+def _encode(keys: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(keys, enc_hook=str).decode()
+
+
+class TextLines(logging.Formatter):
+    """The same for people: time, level, message, and the other keys behind."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        keys = keys_of(record)
+        trace = keys.pop("stacktrace", "")
+        time, level, message = (keys.pop(key) for key in ("time", "level", "message"))
+        behind = " ".join(f"{key}={value}" for key, value in keys.items())
+        return f"{time} {level:<5} {message}  {behind}" + (f"\n{trace.rstrip()}" if trace else "")
+
+
+# -- which lines -------------------------------------------------------------------------------------------------------
+
+
+class Sampling(logging.Filter):
+    """For one output: of one message within one second the first hundred, and then every hundredth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = 0
+        self._counts: dict[tuple[int, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        second = int(record.created)
+        if second != self._second or len(self._counts) > MESSAGES_AT_MOST:
+            self._second = second
+            self._counts.clear()
+        key = (record.levelno, str(record.msg))
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        return count <= FIRST or (count - FIRST) % THEREAFTER == 0
+
+
+# -- where to ----------------------------------------------------------------------------------------------------------
+
+
+class _Output(logging.StreamHandler[TextIO]):
+    """Writes lines; what goes wrong with that is told elsewhere."""
+
+    def __init__(self, path: str, troubles: Sequence[TextIO], form: LogFormat) -> None:
+        super().__init__(_open(path))
+        self._troubles = troubles
+        self.setFormatter(JsonLines() if form is LogFormat.JSON else TextLines())
+        self.addFilter(Sampling())
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        for stream in self._troubles:
+            try:
+                stream.write(f"a line of {record.name} could not be logged: {error}\n")
+            except (OSError, ValueError):  # nobody is left to tell
+                continue
+
+    def close(self) -> None:
+        super().close()
+        for stream in (self.stream, *self._troubles):
+            if stream not in (sys.stdout, sys.stderr):
+                stream.close()
+
+
+def _open(path: str) -> TextIO:
+    if path in ("stdout", "stderr"):
+        stream: TextIO = getattr(sys, path)
+        return stream
+    return Path(path).open("a", encoding="utf-8", buffering=1)
+
+
+def start_logging(
+    level: str,
+    *,
+    outputs: Sequence[str] = ("stdout",),
+    error_outputs: Sequence[str] = ("stderr",),
+    form: LogFormat = LogFormat.JSON,
+) -> None:
+    """Log from now on to these: `stdout`, `stderr` or files, which are appended to. Raises OSError."""
+    troubles = [_open(path) for path in error_outputs]
+    handlers = [_Output(path, troubles, form) for path in outputs]
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+        if isinstance(handler, _Output):
+            handler.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(LEVELS[level])

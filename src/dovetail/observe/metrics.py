@@ -1,0 +1,258 @@
+"""What is counted and measured while the program works (04 §3, R37, R40), and as which text is it served?
+
+Names, labels and buckets are upstream's where the meaning is the same, so that existing dashboards work. No label ever
+holds the name of a pod. What follows from the state of the cluster alone is worked out at the scrape, elsewhere.
+"""
+
+import platform
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from math import ceil, isinf, isnan
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+import dovetail
+
+DURATION_BUCKETS: Final = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.25, 1.5),
+    *(1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600),
+)
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+LIFETIME_BUCKETS: Final = (
+    *(15 * _MINUTE, 30 * _MINUTE, 45 * _MINUTE),
+    *(hours * _HOUR for hours in (1, 2, 4, 6, 8, 10, 12, 16, 20)),
+    *(days * _DAY for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
+)
+QUANTILES: Final = (0.0, 0.5, 0.9, 0.99, 1.0)
+WINDOW: Final = 1000  # observations a summary's quantiles are taken from
+
+_DISRUPTED: Final = ("reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode")
+_CLOUD: Final = ("controller", "method", "provider")
+
+
+class Summary(Collector):
+    """Count and sum of all observations, and quantiles of the latest ones, by the value of one label."""
+
+    def __init__(self, name: str, documentation: str, label: str, *, registry: CollectorRegistry) -> None:
+        self._name = name
+        self._documentation = documentation
+        self._label = label
+        self._children: dict[str, Observations] = {}
+        registry.register(self)
+
+    def labels(self, value: str) -> "Observations":
+        return self._children.setdefault(value, Observations())
+
+    def collect(self) -> Iterator[Metric]:
+        family = SummaryMetricFamily(self._name, self._documentation, labels=[self._label])
+        for value, child in self._children.items():
+            labels = {self._label: value}
+            for quantile, seconds in child.quantiles():
+                family.add_sample(self._name, labels | {"quantile": f"{quantile:g}"}, seconds)
+            family.add_metric([value], child.count, child.sum)
+        yield family
+
+
+class Observations:
+    """What one child of a summary has seen."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self._latest: deque[float] = deque(maxlen=WINDOW)
+
+    def observe(self, amount: float) -> None:
+        self.count += 1
+        self.sum += amount
+        self._latest.append(amount)
+
+    def quantiles(self) -> list[tuple[float, float]]:
+        """None before the first observation."""
+        ordered = sorted(self._latest)
+        return [(q, ordered[max(0, ceil(q * len(ordered)) - 1)]) for q in QUANTILES] if ordered else []
+
+
+class _Read(Collector):
+    """A counter with one label that somebody else keeps: it is read at the scrape."""
+
+    def __init__(self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self._texts = name, documentation, label
+        self._values = values
+
+    def collect(self) -> Iterator[Metric]:
+        name, documentation, label = self._texts
+        family = CounterMetricFamily(name, documentation, labels=[label])
+        for value, amount in self._values().items():
+            family.add_metric([value], amount)
+        yield family
+
+
+class Rendered(Metric):
+    """A gauge whose lines are text already: with 5,000 nodes, making them anew for each scrape would take seconds."""
+
+    def __init__(self, name: str, documentation: str, lines: Iterable[str]) -> None:
+        super().__init__(name, documentation, "gauge")
+        self.lines = lines
+
+
+def labelled(labels: Iterable[tuple[str, str]]) -> str:
+    """Labels as they stand in a line, without the braces."""
+    return ",".join([f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels])
+
+
+class Metrics:
+    """Everything that is counted, on a registry of its own: two programs in one process do not meet."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+
+        def counter(name: str, documentation: str, *labels: str) -> Counter:
+            return Counter(name, documentation, labels, registry=registry)
+
+        def histogram(name: str, documentation: str, buckets: Iterable[float], *labels: str) -> Histogram:
+            return Histogram(name, documentation, labels, buckets=tuple(buckets), registry=registry)
+
+        def gauge(name: str, documentation: str, *labels: str) -> Gauge:
+            return Gauge(name, documentation, labels, registry=registry)
+
+        # -- NodeClaims (04 §3.1)
+        self.nodeclaims_created = counter(
+            "karpenter_nodeclaims_created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"
+        )
+        self.nodeclaims_disrupted = counter(
+            "karpenter_nodeclaims_disrupted_total",
+            "NodeClaims whose deletion was begun by the controller.",
+            *_DISRUPTED,
+        )
+        self.nodeclaims_terminated = counter(
+            "karpenter_nodeclaims_terminated_total",
+            "NodeClaims gone, whoever deleted them.",
+            *("nodepool", "capacity_type", "zone"),
+        )
+        self.nodeclaims_termination_seconds = histogram(
+            "karpenter_nodeclaims_termination_duration_seconds",
+            "From a NodeClaim's deletion to its end.",
+            (2**n for n in range(12)),
+            "nodepool",
+        )
+        self.nodeclaims_instance_termination_seconds = histogram(
+            "karpenter_nodeclaims_instance_termination_duration_seconds",
+            "From the order to terminate an instance to its end.",
+            (2**n for n in range(11)),
+            "nodepool",
+        )
+        self.nodeclaims_unhealthy_disrupted = counter(
+            "karpenter_nodeclaims_unhealthy_disrupted_total",
+            "NodeClaims deleted because their node was unhealthy.",
+            *("condition", "nodepool", "capacity_type", "image_id"),
+        )
+
+        # -- Nodes (04 §3.2)
+        self.nodes_created = counter("karpenter_nodes_created_total", "Nodes registered.", "nodepool", "zone")
+        self.nodes_terminated = counter("karpenter_nodes_terminated_total", "Nodes gone.", "nodepool", "zone")
+        self.nodes_drained = counter("karpenter_nodes_drained_total", "Nodes drained.", "nodepool")
+        self.nodes_termination_seconds = Summary(
+            "karpenter_nodes_termination_duration_seconds",
+            "From a Node's deletion to its end.",
+            "nodepool",
+            registry=registry,
+        )
+        self.nodes_lifetime_seconds = histogram(
+            "karpenter_nodes_lifetime_duration_seconds", "How old Nodes became.", LIFETIME_BUCKETS, "nodepool"
+        )
+
+        # -- pods (04 §3.5)
+        self.pods_drained = counter("karpenter_pods_drained_total", "Pods evicted or deleted by a drain.", "reason")
+        self.pods_eviction_requests = counter(
+            "karpenter_pods_eviction_requests_total", "Evictions asked for, by the HTTP status of the answer.", "code"
+        )
+        self.pods_disruption_initiated = counter(
+            "karpenter_pods_disruption_initiated_total", "Pods to be moved when a disruption began.", *_DISRUPTED
+        )
+        self.forced_pods = counter(
+            "dovetail_forced_pods_total", "Pods deleted against their protection or before their time.", "cause"
+        )
+        self.invalid_annotations = counter(
+            "dovetail_invalid_annotations_total", "Objects found with an annotation that cannot be read.", "annotation"
+        )
+
+        # -- the cloud, the controllers and the process (04 §3.6)
+        self.cloudprovider_seconds = histogram(
+            "karpenter_cloudprovider_duration_seconds", "How long the cloud took to answer.", DURATION_BUCKETS, *_CLOUD
+        )
+        self.cloudprovider_errors = counter(
+            "karpenter_cloudprovider_errors_total", "Calls of the cloud that failed.", *_CLOUD, "error"
+        )
+        self.reconciles = counter(
+            "controller_runtime_reconcile_total", "Objects worked on, by what came of it.", "controller", "result"
+        )
+        self.reconcile_errors = counter("controller_runtime_reconcile_errors_total", "Failed attempts.", "controller")
+        self.reconcile_seconds = histogram(
+            "controller_runtime_reconcile_time_seconds", "How long an attempt took.", DURATION_BUCKETS, "controller"
+        )
+        self.workqueue_depth = gauge("workqueue_depth", "Objects waiting to be worked on.", "name", "controller")
+        self.leader = gauge("leader_election_master_status", "1 if this replica leads.", "name")
+        self.event_loop_late_seconds = gauge(
+            "dovetail_event_loop_late_seconds_max", "The longest that the event loop was held up since the start."
+        )
+        self.build_info = gauge("karpenter_build_info", "What is running.", "version", "goversion", "goarch", "commit")
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+        self.build_info.labels(dovetail.__version__, f"python{platform.python_version()}", machine, "").set(1)
+        ProcessCollector(registry=registry)
+
+    def read_events(self, fates: Callable[[], Mapping[str, float]]) -> None:
+        """Serve what became of the events: sent, repeated, limited, dropped, ignored, failed."""
+        self._read("dovetail_events_total", "Events published, by their fate.", "fate", fates)
+
+    def read_undecodable(self, kinds: Callable[[], Mapping[str, float]]) -> None:
+        """Serve how many objects of each kind could not be read (R32)."""
+        self._read("dovetail_undecodable_objects_total", "Objects that could not be read.", "resource", kinds)
+
+    def _read(self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
+        self.registry.register(_Read(name, documentation, label, values))
+
+
+# -- the text ---------------------------------------------------------------------------------------------------------
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+def exposition(registry: CollectorRegistry) -> bytes:
+    """The metrics as Prometheus reads them.
+
+    Plain decimals: the library writes large numbers with an exponent, which upstream's test suite cannot read (04 §3).
+    Series that only say since when a counter counts are left out.
+    """
+    lines: list[str] = []
+    for family in registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        lines.append(f"# HELP {name} {family.documentation}")
+        lines.append(f"# TYPE {name} {family.type}")
+        if isinstance(family, Rendered):
+            lines += family.lines
+            continue
+        for sample in family.samples:
+            if family.type != "gauge" and sample.name.endswith("_created"):
+                continue
+            pairs = labelled(
+                (key, decimal(float(text)) if key == "le" else text) for key, text in sample.labels.items()
+            )
+            lines.append(f"{sample.name}{f'{{{pairs}}}' if pairs else ''} {decimal(sample.value)}")
+    return "\n".join([*lines, ""]).encode()
+
+
+def decimal(value: float) -> str:
+    """The number without an exponent, as short as tells it from its neighbours."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == int(value):
+        return str(int(value))
+    text = repr(value)
+    return format(Decimal(text), "f") if "e" in text else text

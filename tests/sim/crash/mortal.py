@@ -1,0 +1,220 @@
+"""Kills the controllers before or after one of their writes, starts them anew, and sees how it ends.
+
+A write is a create, patch, delete or eviction at the API server, or a create or delete at the cloud. Events do not
+count: they are told once, and losing one loses nothing else.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from dovetail.api import names, objects
+from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.cluster import Cluster
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import (
+    EVENTS,
+    KWOK_NODECLASSES,
+    Body,
+    CloudProvider,
+    Instance,
+    InstanceType,
+    Interruption,
+    KubeApi,
+    RepairPolicy,
+    Resource,
+)
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.lease import FencedApi
+from dovetail.runtime.manager import Manager
+from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.cloud import SimCloud
+
+T = TypeVar("T")
+R = TypeVar("R")
+DOWN_SECONDS = 3.0  # from the crash to the next leader
+
+
+class CrashPoint(msgspec.Struct, frozen=True):
+    """The controllers die at this write, and it has taken effect or not."""
+
+    write: int
+    after: bool
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'before'} write {self.write}"
+
+
+class Life:
+    """One process: counts its writes, and ends at the crash point, if it comes to it."""
+
+    def __init__(self, crash: CrashPoint | None) -> None:
+        self.writes: list[str] = []  # since the flow has begun
+        self.begun = False
+        self.died = asyncio.Event()
+        self._crash = crash
+
+    async def write(self, what: str, perform: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Perform it, unless the process dies first. A dead process asks for nothing any more."""
+        await self._unless_dead()
+        if not self.begun:
+            return await perform()
+        self.writes.append(what)
+        fatal = self._crash is not None and self._crash.write == len(self.writes)
+        if not fatal:
+            return await perform()
+        assert self._crash is not None
+        if self._crash.after:
+            await perform()
+        self.died.set()
+        await self._unless_dead()
+        raise AssertionError("a dead process came back")
+
+    async def _unless_dead(self) -> None:
+        if self.died.is_set():
+            await asyncio.get_running_loop().create_future()
+
+
+class MortalApi(FencedApi):
+    """The API as a process sees it that may die at each write."""
+
+    def __init__(self, api: KubeApi, life: Life) -> None:
+        self._real = api
+        self._life = life
+
+    def list(self, *args: Any, **options: Any) -> Any:
+        return self._real.list(*args, **options)
+
+    def watch(self, *args: Any, **options: Any) -> Any:
+        return self._real.watch(*args, **options)
+
+    def get(self, *args: Any, **options: Any) -> Any:
+        return self._real.get(*args, **options)
+
+    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
+        if resource.plural == EVENTS.plural:
+            return await self._real.create(resource, body, namespace=namespace)
+        return await self._life.write(
+            f"create {resource.plural}", lambda: self._real.create(resource, body, namespace=namespace)
+        )
+
+    async def patch(self, resource: Resource[T], name: str, body: Body, **options: Any) -> T:
+        if resource.plural == EVENTS.plural:
+            return await self._real.patch(resource, name, body, **options)
+        what = f"patch {resource.plural} {name} {options.get('subresource', '')}"
+        return await self._life.write(what, lambda: self._real.patch(resource, name, body, **options))
+
+    async def delete(self, resource: Resource[T], name: str, **options: Any) -> None:
+        return await self._life.write(
+            f"delete {resource.plural} {name}", lambda: self._real.delete(resource, name, **options)
+        )
+
+    async def evict(self, name: str, **options: Any) -> None:
+        return await self._life.write(f"evict {name}", lambda: self._real.evict(name, **options))
+
+
+class MortalCloud(CloudProvider):
+    """The cloud as such a process sees it."""
+
+    name = "sim"
+    node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
+
+    def __init__(self, cloud: SimCloud, life: Life) -> None:
+        self._cloud = cloud
+        self._life = life
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        return await self._life.write("cloud create", lambda: self._cloud.create(claim))
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        return await self._life.write("cloud delete", lambda: self._cloud.delete(claim))
+
+    async def get(self, provider_id: str) -> Instance:
+        return await self._cloud.get(provider_id)
+
+    async def list(self) -> Sequence[Instance]:
+        return await self._cloud.list()
+
+    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
+        return await self._cloud.instance_types(pool)
+
+    async def drift_reason(self, claim: objects.NodeClaim) -> str:
+        return await self._cloud.drift_reason(claim)
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        return self._cloud.repair_policies()
+
+    def interruptions(self) -> AsyncIterator[Interruption]:
+        return self._cloud.interruptions()
+
+
+class World(msgspec.Struct, frozen=True):
+    """What a flow is given."""
+
+    sim: SimCluster
+    cloud: SimCloud
+    begin: Callable[[], None]  # from here on each write is a crash point: what came before is another flow's matter
+
+
+Flow = Callable[[World], Coroutine[Any, Any, R]]
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """What a run came to: the flow's own account, and what the controllers wrote."""
+
+    account: Any
+    writes: list[str]
+
+
+def live_through(flow: Flow[R], crash: CrashPoint | None) -> Ending:
+    """Run the flow to its end, with the crash, if any, and a fresh process after it."""
+
+    async def main(sim: SimCluster) -> Ending:
+        async with SimCloud(sim) as cloud, asyncio.TaskGroup() as group:
+            lives: list[Life] = []
+            living = group.create_task(_live(sim, cloud, lives, crash), name="lives")
+            account = await flow(World(sim, cloud, lambda: setattr(lives[0], "begun", True)))
+            living.cancel()
+            return Ending(account, lives[0].writes)
+        raise AssertionError("the controllers ended before the flow")
+
+    return run(main, seed=1)
+
+
+async def _live(sim: SimCluster, cloud: SimCloud, lives: list[Life], crash: CrashPoint | None) -> None:
+    while True:
+        life = Life(crash if not lives else None)
+        lives.append(life)
+        task = asyncio.create_task(_process(sim, cloud, life))
+        try:
+            died = asyncio.create_task(life.died.wait())
+            await asyncio.wait((task, died), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                await task
+                raise AssertionError("the controllers ended by themselves")
+        finally:
+            task.cancel()
+            died.cancel()
+            await asyncio.wait((task,))
+        await sim.clock.sleep(DOWN_SECONDS)
+
+
+async def _process(sim: SimCluster, cloud: SimCloud, life: Life) -> None:
+    api = MortalApi(sim.server.client(names.COMPONENT), life)
+    provider = MortalCloud(cloud, life)
+    cluster = Cluster(api, sim.clock, provider.node_classes)
+    controllers = all_controllers(cluster, provider, Metrics(CollectorRegistry()), Timings(), Gates())
+    recorder = EventRecorder(api, sim.clock, instance="test")
+    manager = Manager(
+        api,
+        sim.clock,
+        election=None,
+        recorder=recorder,
+        reflectors=cluster.reflectors,
+        controllers=controllers,
+    )
+    await manager.run(asyncio.Event())

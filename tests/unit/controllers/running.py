@@ -1,0 +1,138 @@
+"""Runs controllers on the simulated cluster in virtual time, as the program would: Cluster, Manager, events.
+
+async def scenario(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_pool())
+    await sim.wait_until(lambda: sim.object(NODEPOOLS, "default") ...)
+    await program.restart()
+
+run_controllers(scenario, lambda program: [NodePoolHash(program.cluster)])
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from dovetail.api import names, objects
+from dovetail.controllers.cluster import Cluster
+from dovetail.ports import EVENTS, KWOK_NODECLASSES, Resource
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.manager import Controller, Manager, ManagerTimings
+from dovetail.runtime.tasks import root_cause
+from dovetail.sim.actors.cluster import SimCluster, run
+from dovetail.sim.actors.wire import Raw
+from dovetail.sim.api_server import ApiServer, Client
+
+R = TypeVar("R")
+ControllersOf = Callable[["Program"], Sequence[Controller]]
+
+
+class RecordingClient(Client):
+    """A client that keeps what it asks for: `patch nodepools default`, or `… default/status`."""
+
+    def __init__(self, server: ApiServer, name: str) -> None:
+        super().__init__(server, name)
+        self.requests: list[str] = []
+
+    async def _call(
+        self,
+        verb: str,
+        resource: Resource[Any],
+        namespace: str | None,
+        name: str,
+        act: Callable[[], R],
+        *,
+        subresource: str = "",
+    ) -> R:
+        path = "/".join(filter(None, (namespace, name, subresource)))
+        self.requests.append(f"{verb} {resource.plural} {path}")
+        return await super()._call(verb, resource, namespace, name, act, subresource=subresource)
+
+
+class Program:
+    """The program under test. After `kill` and `start` it is another process: what was in memory is gone."""
+
+    cluster: Cluster
+    api: RecordingClient
+    recorder: EventRecorder
+
+    def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
+        self.sim = sim
+        self._group = group
+        self._controllers_of = controllers_of
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
+
+    async def start(self) -> None:
+        """Returns when all caches are synced."""
+        assert self._task is None, "it is running"
+        clock = self.sim.clock
+        self.api = RecordingClient(self.sim.server, names.COMPONENT)
+        self.cluster = Cluster(self.api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
+        self.recorder = EventRecorder(self.api, clock, instance="test")
+        self._stop = asyncio.Event()
+        manager = Manager(
+            self.api,
+            clock,
+            election=None,
+            recorder=self.recorder,
+            reflectors=self.cluster.reflectors,
+            controllers=self._controllers_of(self),
+            timings=ManagerTimings(heartbeat_seconds=3600.0),  # no test looks, and a beat a second makes days long
+        )
+        self._task = self._group.create_task(manager.run(self._stop), name="manager")
+        for reflector in self.cluster.reflectors:
+            await reflector.wait_synced()
+
+    async def stop(self) -> None:
+        """As on SIGTERM: what is being done is finished."""
+        if self._task is not None:
+            self._stop.set()
+            await self._task
+            self._task = None
+
+    async def kill(self) -> None:
+        """As on SIGKILL: requests under way may or may not take effect."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def restart(self) -> None:
+        await self.kill()
+        await self.start()
+
+    def requests(self, what: str) -> int:
+        """How many requests since the start begin with this."""
+        return sum(request.startswith(what) for request in self.api.requests)
+
+    def events(self, reason: str = "") -> list[Raw]:
+        """The events on the server, oldest first. The server drops them after an hour."""
+        found = [event for event in self.sim.objects(EVENTS) if reason in ("", event["reason"])]
+        return sorted(found, key=lambda event: str(event["eventTime"]))
+
+
+def run_controllers(
+    scenario: Callable[[SimCluster, Program], Coroutine[Any, Any, R]],
+    controllers_of: ControllersOf,
+    *,
+    seed: int = 0,
+    shuffle: bool = False,
+    latency_seconds: float = 0.0,
+    started: bool = True,
+) -> R:
+    """Run the scenario with the controllers beside it. `started` False: the scenario starts the program itself."""
+
+    async def within(sim: SimCluster) -> list[R]:
+        try:
+            async with asyncio.TaskGroup() as group:
+                program = Program(sim, group, controllers_of)
+                if started:
+                    await program.start()
+                result = await scenario(sim, program)
+                await program.stop()
+                return [result]
+        except BaseExceptionGroup as errors:
+            raise root_cause(errors) from None
+        raise AssertionError("the program ended before the scenario")
+
+    return run(within, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds)[0]

@@ -1,0 +1,344 @@
+"""Nodes that have been unhealthy for too long are replaced, unless too many are (02 §11, R24a)."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dovetail.api import names
+from dovetail.api.names import EventReason
+from dovetail.controllers.health import Health
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import NODECLAIMS, NODES, Unavailable
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.sim.actors import manifests
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.actors.wire import KUBELET
+from dovetail.sim.faults import Fault
+from dovetail.values.timestamp import format_time, parse_time
+from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play
+from tests.unit.controllers.manifests import condition_of, launched, node, node_claim, put_status
+from tests.unit.controllers.running import Program, run_controllers
+
+READY = ("Launched", "Registered", "Initialized")
+TOLERATION = timedelta(minutes=10)
+MOMENT = timedelta(milliseconds=1)
+
+
+class Running:
+    """The controller alone, and what it has counted since the program started."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics(CollectorRegistry())
+
+    def controllers(self, program: Program) -> list[Health]:
+        self.metrics = Metrics(CollectorRegistry())
+        return [Health(program.cluster, KwokProvider(program.api), self.metrics, Timings())]
+
+    @property
+    def replaced(self) -> float:
+        return counted(self.metrics.nodeclaims_disrupted, reason="unhealthy")
+
+
+def run(scenario: Any, running: Running | None = None, **options: Any) -> None:
+    run_controllers(scenario, (running or Running()).controllers, **options)
+
+
+async def add(sim: SimCluster, number: int, *, pool: str = "default") -> None:
+    """A node n<number> of ours that says nothing by itself, and its claim c<number>."""
+    body = node(f"n{number}", pool=pool)
+    body["metadata"]["annotations"] = {KUBELET: "none"}
+    await sim.apply(body, node_claim(f"c{number}", pool=pool, finalizers=True))
+    await launched(sim, f"c{number}", node=f"n{number}", true=READY)
+    await say(sim, number, "True")
+
+
+async def say(sim: SimCluster, number: int, status: str, type_: str = "Ready") -> None:
+    """The node's condition changes, now."""
+    since = format_time(sim.clock.now().replace(microsecond=0))
+    beat = {"lastTransitionTime": since, "lastHeartbeatTime": since, "reason": "Test", "message": ""}
+    await put_status(sim, NODES, f"n{number}", {"conditions": [{"type": type_, "status": status, **beat}]})
+
+
+async def add_all(sim: SimCluster, count: int, *, pool: str = "default", first: int = 1) -> range:
+    numbers = range(first, first + count)
+    for number in numbers:
+        await add(sim, number, pool=pool)
+    return numbers
+
+
+def deleting(sim: SimCluster, numbers: Sequence[int]) -> list[int]:
+    return [number for number in numbers if is_deleting(sim.object(NODECLAIMS, f"c{number}"))]
+
+
+def since(sim: SimCluster, number: int) -> datetime:
+    return parse_time(condition_of(sim, NODES, f"n{number}", "Ready")["lastTransitionTime"])
+
+
+async def until(sim: SimCluster, at: datetime) -> None:
+    await sim.clock.sleep((at - sim.clock.now()).total_seconds())
+
+
+# -- when -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_a_node_is_replaced_when_its_toleration_ends_and_not_before(status: str) -> None:
+    running = Running()
+
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        numbers = await add_all(sim, 3)
+        await sim.run_for("1h")
+        await say(sim, 2, status)
+        due = since(sim, 2) + TOLERATION
+        await until(sim, due - MOMENT)
+        assert deleting(sim, numbers) == []
+        await sim.wait_until(lambda: deleting(sim, numbers) == [2], timeout="1s")
+        assert sim.clock.now() == due
+        await sim.run_for("1h")
+        assert program.requests("delete nodeclaims") == 1
+        assert running.replaced == 1
+        labels = {"condition": "ready", "nodepool": "default"}
+        assert counted(running.metrics.nodeclaims_unhealthy_disrupted, **labels) == 1
+
+    run(scenario, running)
+
+
+def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "False")
+        await sim.run_for("9m59s")
+        await say(sim, 1, "True")
+        await sim.run_for("1h")
+        assert deleting(sim, [1]) == []
+        await say(sim, 1, "False")
+        due = since(sim, 1) + TOLERATION
+        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
+        assert sim.clock.now() == due
+
+    run(scenario)
+
+
+def test_from_not_ready_to_silent_is_a_transition() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "False")
+        await sim.run_for("9m")
+        await say(sim, 1, "Unknown")
+        due = since(sim, 1) + TOLERATION
+        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
+        assert sim.clock.now() == due
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("minutes", [5, 30])
+def test_a_restart_does_not_start_the_time_anew(minutes: int) -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "False")
+        await program.kill()
+        await sim.run_for(f"{minutes}m")
+        await program.start()
+        due = max(sim.clock.now(), since(sim, 1) + TOLERATION)
+        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="10m")
+        assert sim.clock.now() == due
+
+    run(scenario)
+
+
+def test_conditions_that_no_policy_names_are_nobodys_business() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "True", "DiskPressure")
+        await sim.run_for("2h")
+        assert deleting(sim, [1]) == []
+
+    run(scenario)
+
+
+def test_nodes_of_others_and_nodes_without_claim_are_left_alone() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add_all(sim, 3)
+        foreign = {"metadata": {"labels": {names.KWOK_NODECLASS_LABEL: None}}}
+        await sim.api.patch(NODES.read_as(dict[str, Any]), "n1", foreign)
+        await sim.api.patch(NODECLAIMS, "c2", {"metadata": {"finalizers": None}})
+        await sim.api.delete(NODECLAIMS, "c2")
+        for number in (1, 2):
+            await say(sim, number, "False")
+        await sim.run_for("2h")
+        assert deleting(sim, [1, 3]) == []
+        assert program.requests("delete") == 0
+
+    run(scenario)
+
+
+def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
+    running = Running()
+
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "False")
+        await sim.run_for("5m")
+        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.run_for("1h")
+        assert program.requests("delete") == 0
+        assert running.replaced == 0
+
+    run(scenario, running)
+
+
+def test_a_request_that_fails_is_made_up_for_and_counted_once() -> None:
+    running = Running()
+
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        down = Fault(error=Unavailable("down"))
+        sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=3)
+        await say(sim, 1, "False")
+        await sim.run_for("11m")
+        assert deleting(sim, [1]) == [1]
+        assert running.replaced == 1
+
+    run(scenario, running)
+
+
+# -- the guard --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ill", "all_"), [(1, 1), (1, 5), (2, 6), (2, 10), (3, 11)], ids=str)
+def test_up_to_a_fifth_rounded_up_are_replaced(ill: int, all_: int) -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        numbers = await add_all(sim, all_)
+        for number in numbers[:ill]:
+            await say(sim, number, "False")
+        await sim.run_for("10m1s")
+        assert deleting(sim, numbers) == list(numbers[:ill])
+        assert program.events(EventReason.NODE_REPAIR_BLOCKED) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("ill", "all_"), [(2, 2), (2, 5), (3, 10)], ids=str)
+def test_beyond_that_none_is_and_each_is_told(ill: int, all_: int) -> None:
+    running = Running()
+
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        numbers = await add_all(sim, all_)
+        for number in numbers[:ill]:
+            await say(sim, number, "False")
+        await sim.run_for("10m1s")
+        assert deleting(sim, numbers) == []
+        told = program.events(EventReason.NODE_REPAIR_BLOCKED)
+        assert sorted(event["regarding"]["name"] for event in told) == sorted(f"n{number}" for number in numbers[:ill])
+        assert all(event["type"] == "Warning" for event in told)
+        assert all(f"{ill} of {all_} nodes are unhealthy" in event["note"] for event in told)
+        await sim.run_for("3h")
+        assert deleting(sim, numbers) == []
+        assert running.replaced == 0
+
+    run(scenario, running)
+
+
+def test_once_others_have_recovered_it_goes_on_within_five_minutes() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        numbers = await add_all(sim, 5)
+        for number in (1, 2):
+            await say(sim, number, "False")
+        await sim.run_for("12m")
+        assert deleting(sim, numbers) == []
+        await say(sim, 2, "True")
+        await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="3m1s")
+
+    run(scenario)
+
+
+def test_each_pool_has_a_guard_of_its_own() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add_all(sim, 2, pool="ill")
+        await add_all(sim, 20, pool="well", first=3)
+        for number in (1, 2, 3):
+            await say(sim, number, "False")
+        await sim.run_for("10m1s")
+        # Three of 22 would do, but two of two do not.
+        assert deleting(sim, range(1, 23)) == [3]
+        told = {event["regarding"]["name"] for event in program.events(EventReason.NODE_REPAIR_BLOCKED)}
+        assert told == {"n1", "n2"}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("others", "replaced"), [(9, [1]), (8, [1]), (4, [])])
+def test_for_a_node_without_pool_all_of_ours_count(others: int, replaced: list[int]) -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add(sim, 1, pool="")
+        await add_all(sim, others, pool="p", first=2)
+        await sim.apply(manifests.node("somebody-elses"))  # does not count: with it, four others would do
+        for number in (1, 2):
+            await say(sim, number, "False")
+        await sim.run_for("10m1s")
+        assert deleting(sim, [1]) == replaced
+        assert bool(program.events(EventReason.NODE_REPAIR_BLOCKED)) is not bool(replaced)
+
+    run(scenario)
+
+
+def test_those_whose_time_has_not_come_count_as_well() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        numbers = await add_all(sim, 5)
+        await say(sim, 1, "False")
+        await sim.run_for("9m59s")
+        await say(sim, 2, "Unknown")
+        await sim.run_for("2s")
+        assert deleting(sim, numbers) == []
+
+    run(scenario)
+
+
+# -- what becomes of it (R24a) ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("period", [None, "2h"])
+def test_it_is_drained_like_any_other_within_its_grace_period(period: str | None) -> None:
+    """With all controllers, and a cloud whose machine still runs: repair writes no deadline of its own."""
+    stays = [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}]
+
+    async def scenario(setting: Setting) -> None:
+        grace = {} if period is None else {"terminationGracePeriod": period}
+        pods = [manifests.pod("guarded", annotations=GUARDED, tolerations=stays), manifests.pod("free")]
+        found = await setting.launch(pods=pods, **grace)
+        setting.sim.set_node_ready(found, ready=False)
+        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="11m")
+        deleted_at = setting.now()
+        await setting.sim.run_for("1m")
+        if period is None:
+            assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
+        else:
+            assert setting.deadline() == deleted_at + timedelta(hours=2)
+        await setting.sim.run_for("1h")
+        assert setting.pod("free") is None
+        pod = setting.pod("guarded")
+        assert pod is not None
+        assert not is_deleting(pod)
+        assert setting.cloud.calls["delete"] == 0
+
+    play(scenario, cloud=True)
+
+
+def test_it_is_told_on_claim_and_node() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add(sim, 1)
+        await say(sim, 1, "False")
+        await sim.run_for("11m")
+        told = program.events(EventReason.DISRUPTION_TERMINATING)
+        assert {(event["regarding"]["kind"], event["regarding"]["name"]) for event in told} == {
+            ("Node", "n1"),
+            ("NodeClaim", "c1"),
+        }
+        assert all("Unhealthy" in event["note"] and "Ready" in event["note"] for event in told)
+
+    run(scenario)

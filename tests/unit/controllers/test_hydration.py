@@ -1,0 +1,93 @@
+"""Labels of the node class on claims and Nodes, on the simulated API server (03 §7.5)."""
+
+from typing import Any
+
+import pytest
+
+from dovetail.api import names
+from dovetail.controllers.hydration import ClaimHydration, NodeHydration
+from dovetail.ports import NODECLAIMS, NODES, Conflict, Resource, Unavailable
+from dovetail.runtime.manager import Controller
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.faults import Fault
+from tests.unit.controllers.manifests import Manifest, launched, node, node_claim
+from tests.unit.controllers.running import Program, run_controllers
+
+CLASS = names.KWOK_NODECLASS_LABEL
+
+
+def controllers(program: Program) -> list[Controller]:
+    return [ClaimHydration(program.cluster), NodeHydration(program.cluster)]
+
+
+def label(sim: SimCluster, kind: Resource[Any], name: str) -> str | None:
+    found = sim.object(kind, name)
+    assert found is not None
+    value = (found["metadata"].get("labels") or {}).get(CLASS)
+    return None if value is None else str(value)
+
+
+def bare(name: str) -> Manifest:
+    made = node(name)
+    del made["metadata"]["labels"][CLASS]
+    return made
+
+
+def test_claims_and_their_nodes_get_the_label() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await sim.apply(node_claim("c1"), bare("n1"), bare("stray"))
+        await sim.run_for("5m")
+        assert label(sim, NODECLAIMS, "c1") == "default"
+        assert label(sim, NODES, "n1") is None  # nobody knows yet whose it is
+        await launched(sim, "c1", node="n1")
+        await sim.run_for("1s")
+        assert label(sim, NODES, "n1") == "default"
+        assert label(sim, NODES, "stray") is None
+        before = program.requests("patch")
+        assert before == 2
+        await sim.run_for("2h")
+        assert program.requests("patch") == before
+
+    run_controllers(scenario, controllers)
+
+
+def test_what_was_there_before_the_start_and_what_is_being_deleted() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        claim, made = node_claim("c1", finalizers=True), bare("n1")
+        made["metadata"]["finalizers"] = [names.TERMINATION_FINALIZER]
+        await sim.apply(claim, made)
+        await launched(sim, "c1", node="n1")
+        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.api.delete(NODES, "n1")
+        await program.start()
+        await sim.run_for("1s")
+        assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
+
+    run_controllers(scenario, controllers, started=False)
+
+
+def test_claims_of_others_and_nodes_of_two_claims_are_left_alone() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        foreign = node_claim("foreign", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
+        await sim.apply(foreign, bare("n1"), node_claim("a"), node_claim("b"), bare("n2"))
+        await launched(sim, "foreign", node="n1")
+        await launched(sim, "a", node="n2")
+        await launched(sim, "b", node="n2")
+        await sim.run_for("1s")
+        assert label(sim, NODECLAIMS, "foreign") is None
+        assert label(sim, NODES, "n1") is None
+        assert label(sim, NODECLAIMS, "a") == "default"
+
+    run_controllers(scenario, controllers)
+
+
+@pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("down")])
+def test_failures_are_made_up_for(error: Conflict | Unavailable) -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        sim.server.faults.add(Fault(error=error), verb="patch", client="dovetail", times=3)
+        await sim.apply(node_claim("c1"), bare("n1"))
+        await launched(sim, "c1", node="n1")
+        await sim.run_for("30s")
+        assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
+
+    run_controllers(scenario, controllers)

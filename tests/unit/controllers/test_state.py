@@ -1,0 +1,217 @@
+"""S1 to S6 can be seen on the claim, in their order (R21)."""
+
+from typing import Any
+
+import pytest
+
+from dovetail.api import names
+from dovetail.api.names import Condition
+from dovetail.controllers.state import State
+from dovetail.ports import NODECLAIMS, NODES, Conflict
+from dovetail.sim.actors import manifests
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.cloud import Launch
+from dovetail.sim.faults import Fault
+from tests.sim.termination.past import Past
+from tests.sim.termination.setting import GUARDED, Setting, play
+from tests.unit.controllers.manifests import (
+    condition,
+    condition_of,
+    launched,
+    node,
+    node_claim,
+    node_class,
+    node_pool,
+    put_status,
+)
+from tests.unit.controllers.running import Program, run_controllers
+
+CANDIDATE = {"key": names.CANDIDATE_TAINT, "effect": "PreferNoSchedule"}
+DISRUPTED = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
+READY = ("Launched", "Registered", "Initialized")
+
+
+async def taint(sim: SimCluster, name: str, *taints: dict[str, str]) -> None:
+    await sim.api.patch(NODES, name, {"spec": {"taints": list(taints)}})
+
+
+async def set_condition(sim: SimCluster, type_: str, status: str | None) -> None:
+    """Set a condition of claim c1 beside those there are, or take it off."""
+    found = sim.object(NODECLAIMS, "c1")
+    assert found is not None
+    others = [entry for entry in found["status"]["conditions"] if entry["type"] != type_]
+    added = [] if status is None else [condition(type_, status, observedGeneration=1)]
+    await put_status(sim, NODECLAIMS, "c1", {"conditions": [*others, *added]})
+
+
+# -- with all controllers ---------------------------------------------------------------------------------------------
+
+
+def test_all_six_in_order() -> None:
+    async def scenario(setting: Setting) -> None:
+        await setting.sim.apply(
+            node_class(), node_pool(disruption={"gracefulExpireAfter": "1h", "consolidateAfter": "0s"})
+        )
+        past = Past(setting.sim, NODECLAIMS, "c1")
+        found = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], terminationGracePeriod="1h")
+        await setting.sim.run_for("2s")
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1"]
+        await setting.sim.run_for("1h")  # it has expired, and waits to be replaced
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2"]
+        await set_condition(setting.sim, Condition.DISRUPTION_REASON, "True")
+        await taint(setting.sim, found, DISRUPTED)
+        await setting.sim.run_for("2s")
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3"]
+        await setting.delete_claim()
+        await setting.sim.run_for("50m")
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4"]
+        await setting.sim.wait_until(
+            lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"), timeout="1h"
+        )
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5", "S6"]
+        messages = {entry["reason"]: entry["message"] for entry in past.conditions(Condition.DISRUPTION_STATE)}
+        assert messages == {
+            "S1": "steady",
+            "S2": "candidate",
+            "S3": "disrupting",
+            "S4": "draining",
+            "S5": "instance terminating",
+            "S6": "cleanup",
+        }
+        # It is no news each time, and no event: it is always True.
+        assert past.statuses(Condition.DISRUPTION_STATE) == ["True"]
+        assert setting.program.events(Condition.DISRUPTION_STATE) == []
+
+    play(scenario, cloud=True)
+
+
+@pytest.mark.parametrize("cloud", [False, True])
+@pytest.mark.parametrize("first", ["claim", "node"])
+def test_what_is_deleted_goes_from_the_first_to_the_fourth(first: str, cloud: bool) -> None:
+    async def scenario(setting: Setting) -> None:
+        past = Past(setting.sim, NODECLAIMS, "c1")
+        found = await setting.launch(pods=[manifests.pod("web")])
+        await (setting.delete_claim() if first == "claim" else setting.delete_node(found))
+        await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S4", "S5", "S6"]
+
+    play(scenario, cloud=cloud)
+
+
+def test_a_claim_that_never_registered_is_steady_until_it_goes() -> None:
+    async def scenario(setting: Setting) -> None:
+        past = Past(setting.sim, NODECLAIMS, "c1")
+        setting.cloud.next_launches(Launch(registers=False))
+        await setting.want()
+        await setting.sim.run_for("5m")
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1"]
+        await setting.delete_claim()
+        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1"))
+        # There is no Node to be drained, so the instance goes at once.
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S6"]
+
+    play(scenario, cloud=True)
+
+
+def test_a_blocked_drain_is_the_fourth_for_as_long_as_it_takes() -> None:
+    async def scenario(setting: Setting) -> None:
+        await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)])
+        await setting.delete_claim()
+        await setting.sim.run_for("2s")
+        writes = len(setting.requests("patch", NODECLAIMS))
+        await setting.sim.run_for("10h")
+        assert setting.condition(Condition.DISRUPTION_STATE)["reason"] == "S4"
+        assert len(setting.requests("patch", NODECLAIMS)) == writes
+
+    play(scenario)
+
+
+# -- the controller alone ---------------------------------------------------------------------------------------------
+
+
+def run(scenario: Any, **options: Any) -> None:
+    run_controllers(scenario, lambda program: [State(program.cluster)], **options)
+
+
+def state(sim: SimCluster) -> str:
+    return str(condition_of(sim, NODECLAIMS, "c1", Condition.DISRUPTION_STATE).get("reason", ""))
+
+
+async def begin(sim: SimCluster) -> None:
+    await sim.apply(node("n1"), node_claim("c1", finalizers=True))
+    await launched(sim, "c1", node="n1", true=READY)
+    await sim.run_for("10s")
+    assert state(sim) == "S1"
+
+
+def test_what_goes_back_is_shown_going_back() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await begin(sim)
+        past = Past(sim, NODECLAIMS, "c1")
+        for taints, reason, expected in (
+            ([CANDIDATE], None, "S2"),
+            ([CANDIDATE, DISRUPTED], "True", "S3"),
+            ([CANDIDATE], None, "S2"),
+            ([], None, "S1"),
+        ):
+            await taint(sim, "n1", *taints)
+            await set_condition(sim, Condition.DISRUPTION_REASON, reason)
+            await sim.run_for("5s")
+            assert state(sim) == expected
+        assert past.reasons(Condition.DISRUPTION_STATE) == ["S2", "S3", "S2", "S1"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("type_", [Condition.DRIFTED, Condition.EXPIRED])
+def test_a_standing_reason_makes_a_candidate(type_: Condition) -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await begin(sim)
+        await set_condition(sim, type_, "True")
+        await sim.run_for("2s")
+        assert state(sim) == "S2"
+        await set_condition(sim, type_, None)
+        await sim.run_for("2s")
+        assert state(sim) == "S1"
+
+    run(scenario)
+
+
+def test_several_changes_within_a_second_are_one_write() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await begin(sim)
+        before = program.requests("patch nodeclaims")
+        for number in range(5):
+            await taint(sim, "n1", CANDIDATE, {"key": f"example.com/{number}", "effect": "NoSchedule"})
+            await sim.run_for("100ms")
+        assert state(sim) == "S1"
+        await sim.run_for("1h")
+        assert state(sim) == "S2"
+        assert program.requests("patch nodeclaims") == before + 1
+
+    run(scenario)
+
+
+def test_nothing_is_written_on_claims_that_nobody_has_written_on_or_that_are_others() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        await sim.apply(node_claim("new"), node_claim("c1", nodeClassRef=theirs))
+        await launched(sim, "c1", node="n1", true=READY)
+        await sim.run_for("1m")
+        assert program.requests("patch") == 0
+
+    run(scenario)
+
+
+def test_it_shows_after_a_restart_and_after_a_conflict() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await begin(sim)
+        await program.kill()
+        await taint(sim, "n1", CANDIDATE)
+        conflict = Fault(error=Conflict("changed meanwhile"))
+        sim.server.faults.add(conflict, verb="patch", resource=NODECLAIMS, client=names.COMPONENT, times=2)
+        await program.start()
+        await sim.run_for("2s")
+        assert state(sim) == "S2"
+
+    run(scenario)
