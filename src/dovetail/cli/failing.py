@@ -1,4 +1,4 @@
-"""How the program gives up: exit code 2 and one line. Imports next to nothing, for `--help` must be quick."""
+"""How the program gives up: an exit code and one line. Imports next to nothing, for `--help` must be quick."""
 
 import sys
 from typing import NoReturn
@@ -6,7 +6,7 @@ from typing import NoReturn
 import click
 
 
-def fail(line: str) -> NoReturn:
-    """End with exit code 2 and this line on standard error."""
+def fail(line: str, *, code: int = 2) -> NoReturn:
+    """End with this line on standard error, and exit code 2: wrong usage or unreadable input. 3: no cluster."""
     click.echo(f"dovetail: {line}", err=True)
-    sys.exit(2)
+    sys.exit(code)

@@ -16,6 +16,8 @@ from dovetail.cli.failing import fail
 _COMMANDS = {
     "explain": "Say whether pods and nodes may be disrupted now, and if not, why and until when.",
     "lint": "Find what is wrong or surprising in manifests before they are applied.",
+    "run": "Run the controller: launch, drain and remove nodes.",
+    "manifests": "Print what installs the controller into a cluster.",
 }
 
 
@@ -39,8 +41,9 @@ class _LazyGroup(click.Group):
 def program() -> None:
     """Node disruptions that fit around your workloads.
 
-    Reads what `kubectl get … -o yaml` prints and never writes to a cluster.
-    Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input.
+    Only `run` writes to a cluster; the others read what `kubectl get … -o yaml` prints.
+    Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input, 3 the cluster
+    cannot be reached.
     """
 
 

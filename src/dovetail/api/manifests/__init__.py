@@ -1,0 +1,54 @@
+"""What has to be in a cluster for the controller to run there, in the order in which it has to be made."""
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Final
+
+import yaml
+
+from dovetail.api.crds import crd_text
+from dovetail.api.manifests.admission import admission
+from dovetail.api.manifests.deployment import deployment
+from dovetail.api.manifests.parts import Manifest
+from dovetail.api.manifests.rbac import rbac
+
+NAMESPACE: Final = "dovetail-system"
+
+
+class Part(StrEnum):
+    """What can be printed alone."""
+
+    CRDS = "crds"
+    RBAC = "rbac"
+    ADMISSION = "admission"
+    DEPLOYMENT = "deployment"
+
+
+def manifests(*, namespace: str, image: str, parts: Collection[Part] = tuple(Part)) -> str:
+    """As one YAML stream, ready for `kubectl apply -f -`."""
+    documents: list[Manifest] = []
+    if Part.RBAC in parts:
+        documents += rbac(namespace)
+    if Part.ADMISSION in parts:
+        documents += admission()
+    if Part.DEPLOYMENT in parts:
+        documents += deployment(namespace, image)
+    texts = [crd_text()] if Part.CRDS in parts else []
+    texts += [
+        yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=2**20) for document in documents
+    ]
+    return "---\n".join(texts)
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors, which nobody can read, and with quoted texts as they are."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "'" in text else None)
+
+
+_Plain.add_representer(str, _text)

@@ -1,0 +1,113 @@
+"""How are people told of a bad annotation on a pod when they apply it, and not when it is too late (seeds 000, 001)?
+
+A ValidatingAdmissionPolicy warns: on pods, and on the templates of workloads, whose authors never see warnings about
+their pods. It refuses nothing, for a bad annotation has a defined meaning (R2, R11). It goes by the form alone, so that
+it lets pass some of what `dovetail lint` finds, such as the range 22-6, but it does not warn of what is right.
+"""
+
+from typing import Any, Final
+
+from dovetail.api import names
+from dovetail.api.manifests.parts import Manifest, manifest
+
+POLICY: Final = "pod-annotations.dovetail.dev"
+
+# Regular expressions that Go and Python read alike.
+DURATION: Final = r"^[+]?(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"
+_VALUE: Final = r"([0-9]+|[A-Za-z]{3})"
+_ITEM: Final = rf"([*?]|{_VALUE}(-{_VALUE})?)(/[0-9]+)?"
+_FIELD: Final = rf"{_ITEM}(,{_ITEM})*"
+_DESCRIPTOR: Final = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)"
+CRON: Final = rf"^((CRON_TZ|TZ)=[^\s]+\s+)?({_DESCRIPTOR}|{_FIELD}(\s+{_FIELD}){{4}})$"
+
+
+def admission() -> list[Manifest]:
+    """The policy and its binding to everything."""
+    group = "admissionregistration.k8s.io"
+    resources = {
+        "": ["pods"],
+        "apps": ["deployments", "statefulsets", "daemonsets", "replicasets"],
+        "batch": ["jobs", "cronjobs"],
+    }
+    rules = [
+        {"apiGroups": [name], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": plurals}
+        for name, plurals in resources.items()
+    ]
+    spec = {
+        "failurePolicy": "Ignore",
+        "matchConstraints": {"resourceRules": rules},
+        "variables": _variables(),
+        "validations": [
+            _do_not_disrupt(),
+            *_schedules("schedule", names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION),
+            *_schedules("blockSchedule", names.DISRUPTION_BLOCK_SCHEDULE, names.DISRUPTION_BLOCK_DURATION),
+        ],
+    }
+    binding = {"policyName": POLICY, "validationActions": ["Warn", "Audit"]}
+    return [
+        manifest(f"{group}/v1", "ValidatingAdmissionPolicy", POLICY, spec=spec),
+        manifest(f"{group}/v1", "ValidatingAdmissionPolicyBinding", POLICY, spec=binding),
+    ]
+
+
+def _variables() -> list[Any]:
+    texts = {
+        "schedule": names.DISRUPTION_SCHEDULE,
+        "scheduleDuration": names.DISRUPTION_SCHEDULE_DURATION,
+        "blockSchedule": names.DISRUPTION_BLOCK_SCHEDULE,
+        "blockScheduleDuration": names.DISRUPTION_BLOCK_DURATION,
+    }
+    template = (
+        "has(object.spec.jobTemplate) ? object.spec.jobTemplate.spec.template : "
+        "has(object.spec.template) ? object.spec.template : object"
+    )
+    metadata = "variables.pod.metadata"
+    found = {
+        "pod": template,
+        "annotations": f"has({metadata}) && has({metadata}.annotations) ? {metadata}.annotations : {{}}",
+        **{
+            name: f"'{key}' in variables.annotations ? variables.annotations['{key}'] : ''"
+            for name, key in texts.items()
+        },
+        "goDuration": f"r'{DURATION}'",
+        "cron": f"r'{CRON}'",
+    }
+    return [{"name": name, "expression": expression} for name, expression in found.items()]
+
+
+def _do_not_disrupt() -> Manifest:
+    key = names.DO_NOT_DISRUPT
+    value = f"variables.annotations['{key}']"
+    form = f"{value}.matches(variables.goDuration) && duration({value}) > duration('0s')"
+    return {
+        "expression": f"!('{key}' in variables.annotations) || {value} in ['true', 'false'] || ({form})",
+        "message": f'{key} is neither "true", "false" nor a positive duration such as "4h": '
+        "the pod will be protected for good",
+    }
+
+
+def _schedules(name: str, schedule_key: str, duration_key: str) -> list[Manifest]:
+    schedule, duration = f"variables.{name}", f"variables.{name}Duration"
+    crons, spans = f"{schedule}.split(';')", f"{duration}.split(';')"
+    all_crons = f"{crons}.all(e, e.trim().matches(variables.cron))"
+    span = "duration(e.trim())"
+    within = f"{span} >= duration('1m') && {span} <= duration('168h')"
+    return [
+        {
+            "expression": f"{schedule} == '' || ({crons}.size() <= 64 && {all_crons})",
+            "message": f"{schedule_key} is not five cron fields or a descriptor such as @daily; "
+            "several are separated by ;, and what cannot be read has no effect",
+        },
+        {
+            "expression": f"{duration} == '' || {spans}.all(e, e.trim().matches(variables.goDuration) && {within})",
+            "message": f"{duration_key} is not a duration from 1m to 168h; others do not count as written",
+        },
+        {
+            "expression": f"{schedule} == '' || {duration} == '' || {spans}.size() in [1, {crons}.size()]",
+            "message": f"{duration_key} has neither one duration nor one for each schedule: each will count as 1h",
+        },
+        {
+            "expression": f"{duration} == '' || {schedule} != ''",
+            "message": f"{duration_key} has no effect without {schedule_key}",
+        },
+    ]

@@ -1,0 +1,77 @@
+"""What may the controller do? Exactly what it does: a test compares these tables with what it asks of a real server.
+
+There is no `update` anywhere: everything is patched (R31).
+"""
+
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.manifests.parts import NAME, Manifest, manifest
+
+_SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Verbs on resources of one group; with names, only on those objects."""
+
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def rule(self) -> Manifest:
+        rule: Manifest = {"apiGroups": [self.group], "resources": list(self.resources), "verbs": list(self.verbs)}
+        if self.names:
+            rule["resourceNames"] = list(self.names)
+        return rule
+
+
+CLUSTER_GRANTS: Final = (
+    # What decisions are made of.
+    Grant("", ("pods", "nodes", "persistentvolumeclaims"), ("list", "watch")),
+    Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
+    Grant("storage.k8s.io", ("volumeattachments",), ("list", "watch")),
+    # Drains.
+    Grant("", ("pods",), ("delete",)),
+    Grant("", ("pods/eviction",), ("create",)),
+    # Nodes: labels, taints, finalizers; kwok's are made and ended by us too.
+    Grant("", ("nodes",), ("get", "create", "patch", "delete")),
+    # Ours.
+    Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch", "patch")),
+    Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("get", "list", "watch", "patch", "delete")),
+    Grant(names.GROUP, (f"{names.NODEPOOL_PLURAL}/status", f"{names.NODECLAIM_PLURAL}/status"), ("patch",)),
+    Grant(names.KWOK_GROUP, (names.KWOK_NODECLASS_PLURAL,), ("get", "list", "watch")),
+    Grant("events.k8s.io", ("events",), ("create", "patch")),
+    # Whether somebody else is active, in whatever namespace (R38).
+    Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE,)),
+)
+
+OWN_NAMESPACE_GRANTS: Final = (
+    Grant("coordination.k8s.io", ("leases",), ("create",)),
+    Grant("coordination.k8s.io", ("leases",), ("get", "patch"), names=(names.LEADER_ELECTION_LEASE,)),
+)
+
+
+def rbac(namespace: str) -> list[Manifest]:
+    """The namespace, the account and what it may do."""
+    group = "rbac.authorization.k8s.io"
+    version = f"{group}/v1"
+    subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]
+    cluster_role = {"apiGroup": group, "kind": "ClusterRole", "name": NAME}
+    role = {"apiGroup": group, "kind": "Role", "name": NAME}
+    return [
+        *([] if namespace in _SYSTEM_NAMESPACES else [_namespace(namespace)]),
+        manifest("v1", "ServiceAccount", NAME, namespace=namespace),
+        manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in CLUSTER_GRANTS]),
+        manifest(version, "ClusterRoleBinding", NAME, roleRef=cluster_role, subjects=subjects),
+        manifest(version, "Role", NAME, namespace=namespace, rules=[grant.rule() for grant in OWN_NAMESPACE_GRANTS]),
+        manifest(version, "RoleBinding", NAME, namespace=namespace, roleRef=role, subjects=subjects),
+    ]
+
+
+def _namespace(name: str) -> Manifest:
+    found = manifest("v1", "Namespace", name)
+    found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "restricted"
+    return found

@@ -1,0 +1,242 @@
+"""How is the controller put together from its parts, and how does it start and stop (04 §6)?"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from dovetail import __version__
+from dovetail.cli.observed_kwok import ObservedKwok
+from dovetail.cli.run_options import RunOptions
+from dovetail.controllers.all import all_controllers
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.kube import NO_PATIENCE, connect
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import NODECLAIMS, NODEPOOLS, ApiError, Clock, KubeApi, NotFound, Resource
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.runtime.clock import SystemClock
+from dovetail.runtime.dry_run import DryRunApi
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
+from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
+from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
+from dovetail.web.profiling import profiling_routes
+
+log = logging.getLogger(__name__)
+
+NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+OUTSIDE_NAMESPACE: Final = "kube-system"
+INSTALL: Final = "dovetail manifests | kubectl apply -f -"
+
+
+# How the manager ends when it was not asked to; ApiError is whether others hold a Lease that cannot be found out (R38).
+ENDINGS: Final = (LeaseLost, PartFailed, NotStopped, ApiError)
+
+
+class Unreachable(Exception):
+    """There is no cluster to be had; the message says why."""
+
+
+class PortTaken(Exception):
+    """Nothing can be served there."""
+
+
+class Program(msgspec.Struct, frozen=True, eq=False):
+    """Everything that runs, not running yet."""
+
+    manager: Manager
+    cluster: Cluster
+    metrics: Metrics
+    missing: tuple[str, ...]  # the CRDs that were not there at the start
+
+
+async def run(options: RunOptions) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Raises KubeConfigError or Unreachable if there is no cluster to be had, PortTaken, and whatever ends the manager.
+    """
+    async with program(options) as made, serving_all(options, made):
+        stop = asyncio.Event()
+        _stop_on_signals(stop)
+        log.info("starting", extra={"version": __version__, "dry-run": options.dry_run})
+        await made.manager.run(stop)
+        log.info("stopped")
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+class _Connection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Who we are to the cluster, and what we speak to it through."""
+
+    clock: Clock
+    identity: str
+    seed: int
+    namespace: str
+    api: KubeApi
+    lease_api: KubeApi
+    election: Election | None
+
+
+@asynccontextmanager
+async def program(options: RunOptions) -> AsyncIterator[Program]:
+    """All parts, connected. Raises KubeConfigError and Unreachable."""
+    async with _connection(options) as connection:
+        missing = await missing_crds(connection.api, [NODEPOOLS, NODECLAIMS, KwokProvider.node_classes])
+        if missing:
+            log.error("CRDs are missing: %s; install them: %s", ", ".join(missing), INSTALL)
+        yield _assembled(options, connection, missing)
+
+
+@asynccontextmanager
+async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
+    clock, uuid, namespace = SystemClock(), uuid4(), own_namespace(options)
+    identity = f"{socket.gethostname()}_{uuid}"
+    connected = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
+    # Leader election has a client of its own: what the controllers ask for must not hold it up.
+    async with connected(qps=None, patience=NO_PATIENCE) as lease_api:
+        election = None
+        if not (options.dry_run or options.disable_leader_election):
+            name = options.leader_election_name
+            election = Election(lease_api, clock, namespace=namespace, name=name, identity=identity)
+        async with connected(
+            qps=options.kube_client_qps,
+            burst=options.kube_client_burst,
+            before_write=None if election is None else election.fence.check,
+        ) as api:
+            yield _Connection(
+                clock=clock,
+                identity=identity,
+                seed=uuid.int,
+                namespace=namespace,
+                api=DryRunApi(api) if options.dry_run else api,
+                lease_api=lease_api,
+                election=election,
+            )
+
+
+def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str, ...]) -> Program:
+    api, clock, seed = connection.api, connection.clock, connection.seed
+    metrics = Metrics(CollectorRegistry())
+    provider = ObservedKwok(api, clock, metrics, types=options.instance_types)
+    cluster = Cluster(api, clock, provider.node_classes, seed=seed)
+    recorder = EventRecorder(api, clock, instance=connection.identity, seed=seed)
+    clearance = partial(
+        wait_until_alone,
+        connection.lease_api,
+        clock,
+        namespace=connection.namespace,
+        name=options.leader_election_name,
+    )
+    manager = Manager(
+        api,
+        clock,
+        election=connection.election,
+        recorder=recorder,
+        reflectors=cluster.reflectors,
+        controllers=all_controllers(cluster, provider, metrics, Timings(), options.gates),
+        clearance=None if options.dry_run else clearance,
+    )
+    state = ClusterMetrics(
+        cluster,
+        clock,
+        leads=lambda: manager.is_leader,
+        reading=options.budget_reading,
+        objects_too=not options.disable_cluster_state_observability,
+    )
+    metrics.registry.register(state)
+    metrics.leader.labels(options.leader_election_name).set_function(lambda: float(manager.is_leader))
+    metrics.event_loop_late_seconds.set_function(lambda: manager.slowest_beat_seconds)
+    metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
+    metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
+    return Program(manager, cluster, metrics, missing)
+
+
+async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, ...]:
+    """Which of these kinds the server does not know. Raises Unreachable if it cannot be asked."""
+    missing = []
+    for kind in kinds:
+        try:
+            await api.list(kind, limit=1)
+        except NotFound:
+            missing.append(f"{kind.plural}.{kind.group}/{kind.version}")
+        except ApiError as error:
+            raise Unreachable(str(error)) from error
+    return tuple(missing)
+
+
+def in_pod(options: RunOptions) -> bool:
+    """Whether the cluster is the one that this process runs in."""
+    return not options.kubeconfig and not options.context and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def own_namespace(options: RunOptions) -> str:
+    """Where the Lease is."""
+    if given := options.leader_election_namespace or os.environ.get("SYSTEM_NAMESPACE", ""):
+        return given
+    try:
+        return NAMESPACE_FILE.read_text(encoding="utf-8").strip() or OUTSIDE_NAMESPACE
+    except OSError:
+        return OUTSIDE_NAMESPACE
+
+
+# -- from outside ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]:
+    """Serve probes and metrics meanwhile. Raises PortTaken."""
+    manager, cluster = made.manager, made.cluster
+    address = options.metrics_bind_address or (None if in_pod(options) else "127.0.0.1")
+    ready = {"readyz": always_well, "manager": manager.readiness, "crd": lambda: crds_found(cluster, made.missing)}
+    probes = [*probe_routes("healthz", {"healthz": manager.liveness}), *probe_routes("readyz", ready)]
+    metrics = [metrics_route(made.metrics.registry), *(profiling_routes() if options.enable_profiling else [])]
+    async with AsyncExitStack() as stack:
+        if options.metrics_port and options.metrics_port == options.health_probe_port:
+            metrics += probes
+            probes = []
+        for what, routes, port in (
+            ("metrics", metrics, options.metrics_port),
+            ("probes", probes, options.health_probe_port),
+        ):
+            if routes:
+                try:
+                    served = await stack.enter_async_context(serving(routes, address=address, port=port))
+                except OSError as error:
+                    raise PortTaken(f"cannot serve {what} on {address or '*'}:{port}: {error.strerror}") from error
+                log.info("serving", extra={"what": what, "address": address or "*", "port": served})
+        yield
+
+
+def crds_found(cluster: Cluster, missing: tuple[str, ...]) -> Health:
+    """Whether the definitions are there; those that were not at the start are once their caches are filled."""
+    caches = {cache.name: cache for cache in (cluster.pools, cluster.claims, cluster.node_classes)}
+    still = [name for name in missing if not caches[name.partition(".")[0]].synced]
+    return Health(not still, (f"missing: {', '.join(still)}; install them: {INSTALL}",) if still else ())
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """Stop in order; but whoever presses Ctrl-C twice does not want to wait."""
+    loop = asyncio.get_running_loop()
+
+    def stopping(by: signal.Signals) -> None:
+        log.info("stopping", extra={"signal": by.name})
+        stop.set()
+        if by is signal.SIGINT:
+            loop.remove_signal_handler(signal.SIGINT)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping, number)

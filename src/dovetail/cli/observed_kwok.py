@@ -1,0 +1,52 @@
+"""The kwok provider as `dovetail run` uses it: measured, and in a dry run without a word of the cloud's trouble."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from dovetail.api import objects
+from dovetail.observe.logs import said_about
+from dovetail.observe.metrics import Metrics
+from dovetail.ports import Clock, CloudError, Instance, InstanceGone, InstanceType, KubeApi
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.runtime.dry_run import WouldWrite
+
+
+class ObservedKwok(KwokProvider):
+    """Says how long each call took and what went wrong, by the controller that made it."""
+
+    def __init__(self, api: KubeApi, clock: Clock, metrics: Metrics, *, types: Sequence[InstanceType] | None) -> None:
+        super().__init__(api, types=types)
+        self._clock = clock
+        self._metrics = metrics
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        async with self._measured("Create"):
+            return await super().create(claim)
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        async with self._measured("Delete"):
+            await super().delete(claim)
+
+    async def get(self, provider_id: str) -> Instance:
+        async with self._measured("Get"):
+            return await super().get(provider_id)
+
+    async def list(self) -> Sequence[Instance]:
+        async with self._measured("List"):
+            return await super().list()
+
+    @asynccontextmanager
+    async def _measured(self, method: str) -> AsyncIterator[None]:
+        labels = (str(said_about("controller")), method, self.name)
+        began_at = self._clock.monotonic()
+        try:
+            yield
+        except InstanceGone:  # an answer like any other
+            raise
+        except CloudError as error:
+            if isinstance(error.__cause__, WouldWrite):
+                raise error.__cause__ from None
+            self._metrics.cloudprovider_errors.labels(*labels, type(error).__name__).inc()
+            raise
+        finally:
+            self._metrics.cloudprovider_seconds.labels(*labels).observe(self._clock.monotonic() - began_at)

@@ -1,0 +1,73 @@
+"""Is the program alive and ready, and what are its metrics (04 §6)?
+
+Served by every replica, whether it leads or not. Probes answer in the form of Kubernetes' own: each check has an
+address below the probe's, and `?verbose` lists them all.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeAlias
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from dovetail.observe.metrics import CONTENT_TYPE, exposition
+from dovetail.runtime.manager import Health
+
+Checks: TypeAlias = Mapping[str, Callable[[], Health]]
+
+
+def always_well() -> Health:
+    """That it answers at all is the check."""
+    return Health(ok=True)
+
+
+def probe_routes(probe: str, checks: Checks) -> list[web.RouteDef]:
+    """`/probe` is well if all checks are; `/probe/check` asks one of them."""
+
+    async def all_of_them(request: web.Request) -> web.Response:
+        return _answer(probe, checks, verbose="verbose" in request.query)
+
+    async def one(request: web.Request) -> web.Response:
+        name = request.match_info["check"]
+        if name not in checks:
+            return web.Response(status=404, text=f"there is no check {name}; there are {', '.join(checks)}\n")
+        return _answer(name, {name: checks[name]}, verbose="verbose" in request.query)
+
+    return [web.get(f"/{probe}", all_of_them), web.get(f"/{probe}/{{check}}", one)]
+
+
+def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
+    found = {name: check() for name, check in checks.items()}
+    well = all(health.ok for health in found.values())
+    if well and not verbose:
+        return web.Response(text="ok")
+    lines = [
+        f"[+]{name} ok" if health.ok else f"[-]{name} failed: {'; '.join(health.problems)}"
+        for name, health in found.items()
+    ]
+    lines.append(f"{probe} check {'passed' if well else 'failed'}")
+    return web.Response(status=200 if well else 500, text="\n".join([*lines, ""]))
+
+
+def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
+    """`/metrics`, as Prometheus reads it."""
+
+    async def metrics(request: web.Request) -> web.Response:  # noqa: ARG001
+        return web.Response(body=exposition(registry), headers={"Content-Type": CONTENT_TYPE})
+
+    return web.get("/metrics", metrics)
+
+
+@asynccontextmanager
+async def serving(routes: list[web.RouteDef], *, address: str | None, port: int) -> AsyncIterator[int]:
+    """Serve these on the port, or on a free one for 0, which is yielded. No address: on all. Raises OSError."""
+    app = web.Application()
+    app.add_routes(routes)
+    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, address, port).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

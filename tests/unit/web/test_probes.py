@@ -1,0 +1,86 @@
+"""Probes and metrics over HTTP, asked by a real client."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter
+
+from dovetail.runtime.manager import Health
+from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
+from dovetail.web.profiling import profiling_routes
+
+Get = Callable[[str], Coroutine[Any, Any, tuple[int, str]]]
+
+
+def served(routes: list[web.RouteDef], questions: Callable[[Get], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with serving(routes, address="127.0.0.1", port=0) as port, aiohttp.ClientSession() as session:
+
+            async def get(path: str) -> tuple[int, str]:
+                async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+                    return response.status, await response.text()
+
+            await questions(get)
+
+    asyncio.run(main())
+
+
+def test_a_probe_is_as_well_as_its_checks() -> None:
+    problems: list[str] = ["pods is not synced", "nodes is not synced"]
+    checks = {"readyz": always_well, "manager": lambda: Health(not problems, tuple(problems))}
+
+    async def questions(get: Get) -> None:
+        failed = "[+]readyz ok\n[-]manager failed: pods is not synced; nodes is not synced\nreadyz check failed\n"
+        assert await get("/readyz") == (500, failed)
+        assert await get("/readyz/readyz") == (200, "ok")
+        assert (await get("/readyz/manager"))[0] == 500
+        problems.clear()
+        assert await get("/readyz") == (200, "ok")
+        assert await get("/readyz?verbose") == (200, "[+]readyz ok\n[+]manager ok\nreadyz check passed\n")
+        assert await get("/readyz/manager") == (200, "ok")
+        status, text = await get("/readyz/other")
+        assert (status, text) == (404, "there is no check other; there are readyz, manager\n")
+        assert (await get("/healthz"))[0] == 404
+
+    served(probe_routes("readyz", checks), questions)
+
+
+def test_metrics_are_served_as_text() -> None:
+    registry = CollectorRegistry()
+    Counter("things_total", "Things.", registry=registry).inc(3)
+
+    async def questions(get: Get) -> None:
+        assert await get("/metrics") == (
+            200,
+            "# HELP things_total Things.\n# TYPE things_total counter\nthings_total 3\n",
+        )
+
+    served([metrics_route(registry)], questions)
+
+
+def test_a_taken_port_is_an_error() -> None:
+    async def main() -> None:
+        async with serving([], address="127.0.0.1", port=0) as port:
+            with pytest.raises(OSError, match="address already in use"):
+                async with serving([], address="127.0.0.1", port=port):
+                    pass
+
+    asyncio.run(main())
+
+
+def test_profiles() -> None:
+    async def questions(get: Get) -> None:
+        status, text = await get("/debug/pprof/profile?seconds=0.01")
+        assert status == 200
+        assert "function calls" in text
+        assert (await get("/debug/pprof/profile?seconds=100"))[0] == 400
+        assert (await get("/debug/pprof/profile?seconds=soon"))[0] == 400
+        status, text = await get("/debug/pprof/tasks")
+        assert status == 200
+        assert "Stack for" in text
+
+    served(profiling_routes(), questions)
