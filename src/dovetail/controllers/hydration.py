@@ -4,12 +4,16 @@ Termination only handles Nodes with the label, and those that another program le
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from dovetail.api import objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.writing import write_metadata, write_node
 from dovetail.runtime.work_queue import Done, Outcome
+
+# Launch and registration write the label too: they must not be disturbed.
+AFTER_SECONDS: Final = 1.0
 
 
 class ClaimHydration(Keyed[str]):
@@ -20,7 +24,7 @@ class ClaimHydration(Keyed[str]):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         self._cluster = cluster
-        self.follow(cluster.claims, lambda claim: [claim.metadata.name])
+        self.follow(cluster.claims, lambda claim: [claim.metadata.name], after_seconds=AFTER_SECONDS)
 
     def keys(self) -> Iterable[str]:
         return [claim.metadata.name for claim in self._cluster.claims.values()]
@@ -42,8 +46,8 @@ class NodeHydration(Keyed[str]):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
         self._cluster = cluster
-        self.follow(cluster.nodes, lambda node: [node.metadata.name])
-        self.follow(cluster.claims, self._nodes_of)
+        self.follow(cluster.nodes, lambda node: [node.metadata.name], after_seconds=AFTER_SECONDS)
+        self.follow(cluster.claims, self._nodes_of, after_seconds=AFTER_SECONDS)
 
     def keys(self) -> Iterable[str]:
         return [node.metadata.name for node in self._cluster.nodes.values()]

@@ -45,6 +45,7 @@ from dovetail.ports import (
     InstanceGone,
     InsufficientCapacity,
     NodeClassNotReady,
+    NotFound,
 )
 from dovetail.rules.deadlines import node_deadline
 from dovetail.runtime.pace import Backoff
@@ -104,7 +105,8 @@ class Lifecycle(Keyed[str]):
         if names.TERMINATION_FINALIZER not in claim.metadata.finalizers:
             # A write of its own, before anything is launched: a claim must not vanish while its instance runs.
             finalizers = [*claim.metadata.finalizers, names.TERMINATION_FINALIZER]
-            await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers})
+            labels = {self._cluster.node_class_label: claim.spec.node_class_ref.name}
+            await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers, "labels": labels})
             return Done()
         return await self._bring_up(claim)
 
@@ -247,13 +249,16 @@ class Lifecycle(Keyed[str]):
             gone = await self._end_instance(claim)
         except CloudError as error:
             return Retry(f"terminating the instance failed: {error}")
-        if claim.status.provider_id:
+        if claim.status.provider_id and not (gone and conditions.is_true(Condition.INSTANCE_TERMINATING)):
             conditions.set(Condition.INSTANCE_TERMINATING)
             claim = await write_status(self.api, self._cluster, claim, conditions)
         if not gone:
             return Done(self._timings.instance_poll_seconds)
         finalizers = [text for text in claim.metadata.finalizers if text != names.TERMINATION_FINALIZER]
-        await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers})
+        try:
+            await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers})
+        except NotFound:  # by our own last write, which the watch has not told of yet
+            return Done()
         self._count_end(claim, conditions)
         return Done()
 

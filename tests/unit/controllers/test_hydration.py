@@ -40,7 +40,7 @@ def test_claims_and_their_nodes_get_the_label() -> None:
         assert label(sim, NODECLAIMS, "c1") == "default"
         assert label(sim, NODES, "n1") is None  # nobody knows yet whose it is
         await launched(sim, "c1", node="n1")
-        await sim.run_for("1s")
+        await sim.run_for("2s")
         assert label(sim, NODES, "n1") == "default"
         assert label(sim, NODES, "stray") is None
         before = program.requests("patch")
