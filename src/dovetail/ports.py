@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.planning.health import RepairPolicy as RepairPolicy
+from dovetail.planning.health import RepairPolicy
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -372,4 +372,7 @@ class CloudProvider(Protocol):
         """What makes a node unhealthy."""
 
     def interruptions(self) -> AsyncIterator[Interruption]:
-        """Notices as they come, for as long as one listens."""
+        """Notices as they come, for as long as one listens. Whoever listens anew hears all that are not dealt with."""
+
+    def dealt_with(self, notice: Interruption) -> None:
+        """It has been acted on, and what was done is written down: it need not be told again."""

@@ -1,6 +1,7 @@
 """Nodes that have been unhealthy for too long are replaced: S1 to S4, drained, bounded by their TGP (R24a)."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
@@ -12,6 +13,8 @@ from dovetail.planning.health import ailment, snake_case, too_many_unhealthy
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.runtime.work_queue import Done, Outcome
+
+BLOCKED_DEDUPE_SECONDS: Final = 900.0
 
 
 class Health(Keyed[str]):
@@ -46,7 +49,8 @@ class Health(Keyed[str]):
             return Done(seconds_until(ill.replace_at, now))
         blocked = too_many_unhealthy(self._peers(node), self._policies)
         if blocked is not None:
-            warn(self.recorder, about_node(node), EventReason.NODE_REPAIR_BLOCKED, f"not replaced: {blocked}")
+            note, reason = f"not replaced: {blocked}", EventReason.NODE_REPAIR_BLOCKED
+            warn(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
             return Done(self._timings.repair_blocked_seconds)
         why = f"{ill.condition} of node {key} has been bad for too long"
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)

@@ -65,6 +65,7 @@ class Interruptions(Keyed[str]):
             await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.INTERRUPTED.lower(), why=why)
             for about in (about_node(node), about_claim(claim)):
                 warn(self.recorder, about, EventReason.DISRUPTION_TERMINATING, f"Disrupting {about.kind}: {why}")
+        self._provider.dealt_with(notice)
         if self._notices.get(key) is notice:  # and not one that came meanwhile
             del self._notices[key]
         return Done()

@@ -135,6 +135,7 @@ class Lifecycle(Keyed[str]):
         elif not conditions.is_true(Condition.INITIALIZED):
             await self._initialize(claim, conditions)
         conditions.refresh()
+        now = self.clock.now()  # a launch may have taken minutes to fail
         alive = liveness(conditions, now, self._timings)
         if isinstance(alive, GiveUp):
             self._health.failed(claim)
@@ -166,7 +167,7 @@ class Lifecycle(Keyed[str]):
             capacity=dict(instance.capacity),
             allocatable=dict(instance.allocatable),
         )
-        del self._launched[claim.metadata.uid]
+        self._launched.pop(claim.metadata.uid, None)
         log.info(
             "launched nodeclaim",
             extra={

@@ -191,8 +191,7 @@ class Termination(Keyed[str]):
     ) -> Done | None:
         """None if it is over; else until when the clock changes nothing."""
         plan = self._evictions.plan_of(node, now)
-        since = now if conditions is None else self._draining_since(conditions, now)
-        least_until = since + timedelta(seconds=self._timings.least_drain_seconds if conditions is not None else 0)
+        least_until = now if conditions is None else self._least_until(conditions, now)
         if deadline is not None and now >= deadline:
             # Before the instance goes, and in this very pass (R17): each of them is told.
             await asyncio.gather(
@@ -212,10 +211,13 @@ class Termination(Keyed[str]):
             conditions.set(Condition.DRAINED)
         return None
 
-    def _draining_since(self, conditions: Conditions, now: datetime) -> datetime:
-        if not conditions.is_true(Condition.DRAINED):
-            conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
-        return conditions.since(Condition.DRAINED) or now
+    def _least_until(self, conditions: Conditions, now: datetime) -> datetime:
+        """Counted from the beginning of the drain; one that is over does not begin anew."""
+        if conditions.is_true(Condition.DRAINED):
+            return now
+        conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+        since = conditions.since(Condition.DRAINED) or now
+        return since + timedelta(seconds=self._timings.least_drain_seconds)
 
     def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
         """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""
@@ -262,7 +264,8 @@ class Termination(Keyed[str]):
         return Done(seconds_until(deadline, self.clock.now()))
 
     async def _let_go(self, node: objects.Node) -> None:
-        await let_node_go(self.api, self._cluster, node)
+        if not await let_node_go(self.api, self._cluster, node):
+            return  # it was counted when it went (04 §8.7)
         now, pool = self.clock.now(), _pool(node)
         self._metrics.nodes_terminated.labels(pool, node.metadata.labels.get(names.ZONE_LABEL, "")).inc()
         if node.metadata.deletion_timestamp is not None:

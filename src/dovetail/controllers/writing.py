@@ -16,7 +16,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType
 from dovetail.rules.states import MEANING, state_of
-from dovetail.runtime.events import NORMAL, WARNING, Event, EventRecorder, Regarding
+from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
 from dovetail.values.duration import DurationError, parse_simple
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,18 @@ def about_node(node: objects.Node) -> Regarding:
     return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
 
 
-def warn(recorder: EventRecorder, about: Regarding, reason: EventReason, note: str, *dedupe: str) -> None:
+def warn(
+    recorder: EventRecorder,
+    about: Regarding,
+    reason: EventReason,
+    note: str,
+    *dedupe: str,
+    dedupe_seconds: float = DEDUPE_SECONDS,
+) -> None:
     """A Warning; the same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
-    recorder.publish(Event(regarding=about, reason=reason, note=note, type=WARNING, dedupe=dedupe or (about.uid,)))
+    values = dedupe or (about.uid,)
+    event = Event(regarding=about, reason=reason, note=note, type=WARNING, dedupe=values, dedupe_seconds=dedupe_seconds)
+    recorder.publish(event)
 
 
 def tell(recorder: EventRecorder, about: Regarding, reason: EventReason, note: str, *dedupe: str) -> None:
@@ -150,9 +159,9 @@ async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> Non
     cluster.nodes.doomed(node.metadata.name, node.metadata.uid)
 
 
-async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
-    """Take our finalizer off. Finalizers are a set to a strategic patch, so others' cannot be lost, and no lock is
-    needed but the UID."""
+async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> bool:
+    """Take our finalizer off; False if the Node was gone before. Finalizers are a set to a strategic patch, so others'
+    cannot be lost, and no lock is needed but the UID."""
     body = {
         "metadata": {
             "uid": node.metadata.uid,
@@ -162,5 +171,6 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> Non
     try:
         written = await api.patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC)
     except NotFound:
-        return
+        return False
     cluster.nodes.wrote(written)
+    return True

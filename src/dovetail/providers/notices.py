@@ -7,10 +7,7 @@ from dovetail.ports import Interruption
 
 
 class Notices:
-    """Interruptions that nobody has dealt with; at most one for each key, the latest.
-
-    A notice counts as dealt with when its listener asks for the next one: one that fails before is told again.
-    """
+    """Interruptions that nobody has dealt with; at most one for each key, the latest."""
 
     def __init__(self) -> None:
         self._pending: dict[str, Interruption] = {}
@@ -24,13 +21,18 @@ class Notices:
         """What was to be told is no longer so."""
         self._pending.pop(key, None)
 
+    def dealt_with(self, notice: Interruption) -> None:
+        """It need not be told again; a later one for the same key must."""
+        self._pending = {key: found for key, found in self._pending.items() if found is not notice}
+
     async def listen(self) -> AsyncGenerator[Interruption, None]:
-        """Notices as they come, oldest first."""
+        """All that are not dealt with, oldest first, and then as they come; each once to this listener."""
+        told: dict[str, Interruption] = {}
         while True:
             self._changed.clear()
-            while self._pending:
-                key, notice = next(iter(self._pending.items()))
-                yield notice
-                if self._pending.get(key) is notice:
-                    del self._pending[key]
+            for key, notice in list(self._pending.items()):
+                if told.get(key) is not notice and self._pending.get(key) is notice:
+                    told[key] = notice
+                    yield notice
+            told = {key: notice for key, notice in told.items() if key in self._pending}
             await self._changed.wait()

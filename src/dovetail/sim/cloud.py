@@ -23,6 +23,7 @@ from types import TracebackType
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.planning.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
     CloudError,
@@ -33,7 +34,6 @@ from dovetail.ports import (
     Interruption,
     NotFound,
     Offering,
-    RepairPolicy,
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import accepts, by_key, choose
@@ -194,6 +194,9 @@ class SimCloud(CloudProvider):
 
     def interruptions(self) -> AsyncGenerator[Interruption, None]:
         return self._notices.listen()
+
+    def dealt_with(self, notice: Interruption) -> None:
+        self._notices.dealt_with(notice)
 
     # -- what scenarios ask -------------------------------------------------------------------------------------------
 

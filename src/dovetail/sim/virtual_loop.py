@@ -47,6 +47,17 @@ class UnhandledErrors(SimulationError):
         self.errors = errors
 
 
+class _NumberedTask(Task[R]):
+    """A task whose hash is its number: asyncio keeps tasks in sets, and cancels them in the order of those."""
+
+    def __init__(self, coro: Coroutine[Any, Any, R] | Generator[Any, None, R], *, number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualLoop(AbstractEventLoop):
     """See the module. No threads, no sockets, no signals, no subprocesses: whatever needs them is refused."""
 
@@ -245,7 +256,8 @@ class VirtualLoop(AbstractEventLoop):
         assert not self._closed, "the loop is closed"
         self._task_number += 1
         # Numbered by the loop and not by the process, so that reports are the same in every run.
-        task: Task[R] = Task(coro, loop=self, name=name or f"task-{self._task_number}", context=context)
+        name = name or f"task-{self._task_number}"
+        task: Task[R] = _NumberedTask(coro, number=self._task_number, loop=self, name=name, context=context)
         self._tasks[task] = None
         task.add_done_callback(self._forget)
         return task

@@ -15,6 +15,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.all import Gates, all_controllers
 from dovetail.controllers.cluster import Cluster
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.health import RepairPolicy
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     EVENTS,
@@ -25,7 +26,6 @@ from dovetail.ports import (
     InstanceType,
     Interruption,
     KubeApi,
-    RepairPolicy,
     Resource,
 )
 from dovetail.runtime.events import EventRecorder
@@ -150,6 +150,10 @@ class MortalCloud(CloudProvider):
 
     def interruptions(self) -> AsyncIterator[Interruption]:
         return self._cloud.interruptions()
+
+    def dealt_with(self, notice: Interruption) -> None:
+        if not self._life.died.is_set():
+            self._cloud.dealt_with(notice)
 
 
 class World(msgspec.Struct, frozen=True):

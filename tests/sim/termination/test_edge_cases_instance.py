@@ -204,7 +204,7 @@ def test_edge_50_an_error_of_the_provider_is_tried_again_and_keeps_the_node() ->
         assert setting.condition(Condition.INSTANCE_TERMINATING) == {}
         assert finalizers(setting, node) == [names.TERMINATION_FINALIZER]
         await setting.sim.wait_until(lambda: setting.condition(Condition.INSTANCE_TERMINATING) != {})
-        assert setting.cloud.calls["delete"] == 9
+        assert setting.cloud.calls["delete"] >= 9
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert await setting.cloud.list() == []
 
@@ -305,7 +305,8 @@ async def poke(setting: Setting, node: str, times: int) -> None:
         await setting.sim.run_for("100ms")
 
 
-def test_edge_53_a_node_counts_as_drained_once() -> None:
+@pytest.mark.parametrize("seed", [0, 2, 15, 35])
+def test_edge_53_a_node_counts_as_drained_once(seed: int) -> None:
     async def scenario(setting: Setting) -> None:
         node = await setting.launch(pods=[manifests.pod("web")])
         await attach(setting, "disk", node, "pv-1")  # so that there is time to look again after the drain
@@ -316,7 +317,8 @@ def test_edge_53_a_node_counts_as_drained_once() -> None:
         await poke(setting, node, 20)
         assert counted(setting.metrics.nodes_drained, nodepool="default") == 1
         before = setting.metrics
-        await setting.program.restart()
+        await setting.program.stop()
+        await setting.program.start()
         await poke(setting, node, 3)
         assert setting.metrics is not before
         await detach(setting, "disk")
@@ -325,7 +327,7 @@ def test_edge_53_a_node_counts_as_drained_once() -> None:
         assert counted(setting.metrics.nodes_drained) == 0  # whoever came later has seen that it was
         assert counted(setting.metrics.nodes_terminated) == 1
 
-    play(scenario)
+    play(scenario, seed=seed, shuffle=True)
 
 
 def test_edge_53_what_could_not_be_written_is_not_counted() -> None:

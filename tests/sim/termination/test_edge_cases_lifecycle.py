@@ -92,10 +92,12 @@ def test_edge_63_the_time_to_register_counts_from_the_transition() -> None:
         await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED))
         await setting.run_until(created_at(setting) + 10 * MINUTE)
         # Two Nodes, of which neither can be right, make it False: a transition.
+        await setting.program.stop()
         for name in ("n1", "n2"):
             body = node(name)
             body["spec"]["providerID"] = provider_id(setting)
             await setting.sim.apply(body)
+        await setting.program.start()
         await setting.sim.run_for("1s")
         found = setting.condition(Condition.REGISTERED)
         assert (found["status"], found["reason"]) == ("False", "MultipleNodesFound")

@@ -201,6 +201,7 @@ async def listened(sim: SimCluster, provider: KwokProvider) -> list[tuple[str, d
         async for notice in provider.interruptions():
             assert notice.kind == "Interrupted"
             found.append((notice.node, notice.deadline))
+            provider.dealt_with(notice)
 
     async with asyncio.TaskGroup() as group:
         task = group.create_task(listen())
@@ -244,10 +245,12 @@ def test_a_changed_value_is_another_notice() -> None:
 
 
 def test_what_is_no_interruption() -> None:
-    deleted = node("true", deletion_timestamp=at(DEADLINE))
-    assert seen(node(None), node("false"), deleted, node("true", provider_id="aws:///i-1")) == []
+    assert seen(node(None), node("false"), node("true", provider_id="aws:///i-1")) == []
     assert seen(node("true"), node(None)) == []
-    assert seen(node("true"), deleted) == []
+
+
+def test_a_node_that_is_going_already_can_be_hurried() -> None:
+    assert seen(node(DEADLINE, deletion_timestamp=at(DEADLINE))) == [("n-uid-1", at(DEADLINE))]
 
 
 def test_a_bad_value_counts_as_true_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,7 +261,7 @@ def test_a_bad_value_counts_as_true_and_is_logged(caplog: pytest.LogCaptureFixtu
     ]
 
 
-def test_a_notice_whose_listener_fails_is_told_again() -> None:
+def test_a_notice_that_is_not_dealt_with_is_told_again() -> None:
     async def scenario(sim: SimCluster) -> None:
         provider = KwokProvider(sim.api)
         provider.node_seen(node("true"))

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
+from dovetail.planning.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODES,
@@ -26,7 +27,6 @@ from dovetail.ports import (
     KubeApi,
     NodeClassNotReady,
     NotFound,
-    RepairPolicy,
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import choose
@@ -156,7 +156,7 @@ class KwokProvider(CloudProvider):
     def node_seen(self, node: objects.Node) -> None:
         """To be told of every Node as it is now. Each value of its annotation is one notice."""
         uid, value = node.metadata.uid, node.metadata.annotations.get(names.KWOK_INTERRUPTED, "false")
-        if not _is_kwok(node) or node.metadata.deletion_timestamp is not None or value == "false":
+        if not _is_kwok(node) or value == "false":
             self._noticed.pop(uid, None)
             self._notices.drop(uid)
         elif self._noticed.get(uid) != value:
@@ -172,6 +172,9 @@ class KwokProvider(CloudProvider):
 
     def interruptions(self) -> AsyncGenerator[Interruption, None]:
         return self._notices.listen()
+
+    def dealt_with(self, notice: Interruption) -> None:
+        self._notices.dealt_with(notice)
 
 
 def _is_kwok(node: objects.Node) -> bool:
