@@ -16,6 +16,7 @@ from bench.cluster import PODS_PER_NODE
 from bench.ingest import print_ingest
 from bench.real_ingest import print_real_ingest
 from bench.sim import print_sim
+from bench.windows import know_zone, print_hardest_windows
 from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
 from dovetail.values.window import Window
@@ -37,6 +38,7 @@ def main() -> None:
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
     print_windows()
+    print_hardest_windows()
     print_ingest()
     print_real_ingest()
     print_sim()
@@ -104,7 +106,7 @@ def print_windows() -> None:
     """One question to a window that is parsed already, the first time and again; zones are loaded once a process."""
     at = datetime(2025, 3, 1, 12, tzinfo=UTC)
     for zone in ("Europe/Berlin", "America/New_York", "Asia/Tokyo"):
-        Window([(parse_cron(f"CRON_TZ={zone} 1 1 * * *"), parse_duration("24h30m"))]).at(at)
+        know_zone(zone, at)
     print("Window.at, once parsed, for each expression")
     print(f"{'':<38} {'expressions':>12} {'first':>10} {'again':>10}")
     for name, (schedule, duration) in _WINDOWS.items():

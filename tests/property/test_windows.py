@@ -9,8 +9,11 @@ from typing import NamedTuple
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dovetail.values.almanac import stretch_of
+from dovetail.values.cells import smear
 from dovetail.values.cron import parse_cron
 from dovetail.values.instants import HORIZON, Instants, Recurring, all_of, any_of, complement, recurring, since
+from dovetail.values.openings import openings
 from dovetail.values.window import Window
 from dovetail.values.zone import load_zone
 
@@ -244,6 +247,28 @@ def test_windows(
         assert window.instants.first(at) == (at if run else seen.until)
 
 
+@given(
+    edge=edges,
+    expression=expressions(),
+    minutes=st.one_of(st.integers(0, 3000), st.integers(0, 20_000), st.integers(0, 600_000)),
+    before=st.integers(0, 20),
+    length=st.sampled_from([1, 16, 40]),
+)
+def test_openings(edge: tuple[str, datetime], expression: Expression, minutes: int, before: int, length: int) -> None:
+    """Days at once are open in the same minutes as those that follow each single hit."""
+    zone, instant = edge
+    cron = parse_cron(prefixed(zone, expression))
+    first = (instant - utc(1970, 1, 1)).days - before
+    found: dict[int, int] = {}
+    for cells, days in openings(cron, minutes, stretch_of(first, length)).items():
+        for day in range(length):
+            if days >> day & 1:
+                assert found.setdefault(day, cells) is cells
+    start, stop = first * 1440 - minutes, (first + length) * 1440
+    expected = smear(cron.hits(start, stop), minutes) >> minutes
+    assert [found[day] for day in range(length)] == [expected >> 1440 * day & (1 << 1440) - 1 for day in range(length)]
+
+
 class Leaf(NamedTuple):
     instants: Instants
     holds: Callable[[datetime], bool]
@@ -321,7 +346,7 @@ def test_logic(
 def test_far_changes(zone: str, expression: Expression, days: int, duration: timedelta) -> None:
     """Between changes years apart nothing is missed: the hits say when windows open and close."""
     cron = parse_cron(prefixed(zone, expression))
-    # Two of the same are searched month by month, where one alone would ask the expression for its next hit.
+    # Two of the same are searched for, where one alone would ask the expression for its next hit.
     windows = any_of([Recurring(cron, nanoseconds(duration)), Recurring(cron, nanoseconds(duration))])
     at = utc(2026, 1, 31) + days * DAY
     until = windows.until(at)

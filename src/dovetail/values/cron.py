@@ -1,15 +1,16 @@
 """When a cron expression fires: its grammar (R9), and its hits as sets of UTC minutes (R10).
 
-Hits are never walked one by one. A stretch of time is a whole number with one bit a minute, so that a month is one AND
-and a shift or two, however often the expression fires.
+Hits are never walked one by one. A stretch of time is a whole number with one bit a minute, so that some days are one
+AND and a shift or two, however often the expression fires.
 """
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from dovetail.values.almanac import FIRST_MONTH, LAST_MONTH, Stretch, chosen, month_of, month_of_day
 from dovetail.values.zone import DAY, ZoneError, load_zone, spell_at, spells
 
 MAX_TEXT = 64 * 1024
@@ -17,9 +18,7 @@ _CACHED_TEXT = 256  # longer texts are parsed anew, so that the cache cannot be 
 _MAX_DIGITS = 18
 _FAR = 16 * 60  # minutes; no zone has ever been further from UTC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_LAST_MONTH = 9999 * 12 + 11  # months are numbered year * 12 + month - 1
-_FIRST_MONTH = 12
+_RECENT = 10 * DAY
 # No expression that fires at all is silent for longer: February 29 from 2096 to 2104.
 _LONGEST_SILENCE_MONTHS = 8 * 12 + 2
 
@@ -65,11 +64,11 @@ _DAY_OF_WEEK = _Field("day of week", 0, 6, _WEEKDAYS, top=7)
 
 
 class Shape(NamedTuple):
-    """All that decides the hits in a stretch of time, relative to its start: equal shapes, equal hits."""
+    """How a clock runs in a stretch of time, relative to its start: the same matching days, the same hits."""
 
     minutes: int  # the length of the stretch
-    days: int  # bit i: local day i of the stretch matches
-    day_zero: int  # where local day 0 starts on the local clock, relative to the start of the stretch
+    days: int  # how many local days it may be in
+    day_zero: int  # where the first of them starts on the local clock, relative to the start of the stretch
     spells: tuple[tuple[int, int, int], ...]  # (start, stop, offset), reaching a day back
 
 
@@ -88,7 +87,7 @@ class Fields(NamedTuple):
 class Cron:
     """A parsed expression. Equal if it means the same; immutable; make one with `parse_cron`."""
 
-    __slots__ = ("_any_hour", "_day", "_either", "_hash", "_key", "_week", "fields", "never", "text", "zone")
+    __slots__ = ("_any_hour", "_either", "_hash", "_key", "_week", "day", "fields", "never", "text", "zone")
 
     def __init__(self, text: str, zone: ZoneInfo, fields: Fields) -> None:
         self.text = text
@@ -97,8 +96,8 @@ class Cron:
         # R10 asks whether the hour is `*`. All 24 hours written out would leave the same hole in the repeated hour if
         # they fired once only, so they count as `*`.
         self._any_hour = fields.hours == (1 << 24) - 1
-        self._either = not (fields.any_day or fields.any_weekday)  # R9: both restricted, either suffices
-        self._day = sum(fields.minutes << 60 * hour for hour in range(24) if fields.hours >> hour & 1)
+        self._either = not (fields.any_day or fields.any_weekday)
+        self.day = sum(fields.minutes << 60 * hour for hour in range(24) if fields.hours >> hour & 1)
         self._week = sum(fields.weekdays << 7 * week for week in range(6))
         # Only a day of the month can be impossible; any day of the week comes up every week.
         self.never = fields.any_weekday and not any(
@@ -125,43 +124,36 @@ class Cron:
     @property
     def week(self) -> int:
         """The hits that every week has on the local clock from Sunday 00:00; all of them, if it is `weekly`."""
+        return sum(self.day << DAY * day for day in range(7) if self._every_week >> day & 1)
+
+    @property
+    def hits_a_week(self) -> int:
+        """How many those are."""
+        return self.day.bit_count() * self._every_week.bit_count()
+
+    @property
+    def _every_week(self) -> int:
+        """The weekdays on which it fires every week."""
         every_day = self.fields.days == (1 << 31) - 1
         if self.fields.months != (1 << 12) - 1 or not (every_day or self._either):
             return 0
-        weekdays = (1 << 7) - 1 if every_day and self._either else self.fields.weekdays
-        return sum(self._day << DAY * day for day in range(7) if weekdays >> day & 1)
-
-    @property
-    def hourly(self) -> bool:
-        """Whether it fires in every hour of every day."""
-        every_weekday = self._either or self.fields.weekdays == (1 << 7) - 1
-        return self.weekly and self._any_hour and every_weekday
+        return (1 << 7) - 1 if every_day and self._either else self.fields.weekdays
 
     @property
     def minutely(self) -> bool:
         """Whether it fires every minute, whatever the zone does."""
-        return self.weekly and self.week == (1 << 7 * DAY) - 1
+        return self.weekly and self.hits_a_week == 7 * DAY
 
     def hits(self, start: int, stop: int) -> int:
         """The hits in the UTC minutes [start, stop): bit i is minute start + i."""
-        return self.hits_of(self.shape(start, stop))
+        first, shape = shape_of(self.zone, start, stop)
+        return self.hits_of(shape, self._matching_days(first, first + shape.days))
 
-    def shape(self, start: int, stop: int) -> Shape:
-        """What decides the hits in [start, stop), much cheaper than the hits."""
-        if self.zone.key == "UTC":
-            first, last = start // DAY, (stop - 1) // DAY
-            return Shape(stop - start, self._matching_days(first, last + 1), first * DAY - start, ())
-        first, last = (start - _FAR) // DAY, (stop + _FAR) // DAY
-        days = self._matching_days(first, last + 1)
-        return Shape(stop - start, days, first * DAY - start, _relative_spells(self.zone, start, stop))
-
-    def hits_of(self, shape: Shape) -> int:
-        """The hits in a stretch of this shape."""
-        if not shape.days:
+    def hits_of(self, shape: Shape, days: int) -> int:
+        """The hits in a stretch of this shape, of whose local days these match."""
+        if not days:
             return 0
-        local = self._local(shape.days)
-        if not shape.spells:
-            return local >> -shape.day_zero & (1 << shape.minutes) - 1
+        local = self._local(days)
         hits, cleared, before = 0, 0, None
         for begin, end, offset in shape.spells:
             if before is not None:
@@ -180,35 +172,51 @@ class Cron:
                 hits |= (local >> begin + offset - shape.day_zero & (1 << end - begin) - 1) << begin
         return hits & ~cleared & (1 << shape.minutes) - 1
 
-    def last_hit(self, minute: int) -> int | None:
-        """The latest hit at or before a UTC minute; None if there is none since year 1."""
+    def last_hit(self, minute: int, since: int | None = None) -> int | None:
+        """The latest hit at or before a UTC minute; None if there is none from `since` (or year 1) on."""
         if self.never:
             return None
         steady = spell_at(self.zone, minute)
-        local = self._last_local(minute + steady.offset)
-        if local is None:
-            return None
         # A day after a change of the clock all is plain again: nothing is skipped, repeated or moved.
-        if local - steady.offset >= steady.start + DAY:
+        plain = max(steady.start + DAY, minute - _RECENT)
+        earliest = plain if since is None else max(since, plain)
+        local = self._last_local(minute + steady.offset, earliest + steady.offset)
+        if local is not None:
             return local - steady.offset
         day = (minute + _FAR) // DAY
-        while (found := self._matching_day(day, step=-1)) is not None:
+        while (since is None or since < plain) and (found := self._matching_day(day, step=-1)) is not None:
             start = found * DAY - _FAR
             stop = min(start + DAY + 2 * _FAR, minute + 1)
             if start < stop and (hits := self.hits(start, stop)):
-                return start + hits.bit_length() - 1
+                hit = start + hits.bit_length() - 1
+                return hit if since is None or hit >= since else None
+            if since is not None and start < since:
+                break
             day = found - 1
         return None
 
-    def _last_local(self, minute: int) -> int | None:
-        """The latest match at or before a local minute, as if no clock were ever changed."""
-        day, of_day = divmod(minute, DAY)
-        found = self._matching_day(day, step=-1)
-        if found == day:
-            if earlier := self._day & (2 << of_day) - 1:
-                return day * DAY + earlier.bit_length() - 1
-            found = self._matching_day(day - 1, step=-1)
-        return None if found is None else found * DAY + self._day.bit_length() - 1
+    def fires(self, minute: int) -> bool:
+        """Whether a UTC minute is a hit."""
+        steady = spell_at(self.zone, minute)
+        if minute < steady.start + DAY:
+            return bool(self.hits(minute, minute + 1))
+        day, of_day = divmod(minute + steady.offset, DAY)
+        return bool(self.day >> of_day & 1 and self._matching_days(day, day + 1))
+
+    def _last_local(self, minute: int, earliest: int) -> int | None:
+        """The latest match between two local minutes some days apart, as if no clock were ever changed."""
+        first, (day, of_day) = earliest // DAY, divmod(minute, DAY)
+        if first > day:
+            return None
+        days = self._matching_days(first, day + 1)
+        today = 1 << day - first
+        if days & today and (earlier := self.day & (2 << of_day) - 1):
+            hit = day * DAY + earlier.bit_length() - 1
+        elif days := days & today - 1:
+            hit = (first + days.bit_length() - 1) * DAY + self.day.bit_length() - 1
+        else:
+            return None
+        return hit if hit >= earliest else None
 
     def next_hit(self, minute: int) -> int | None:
         """The earliest hit at or after a UTC minute; None if there is none until year 9999."""
@@ -230,14 +238,14 @@ class Cron:
 
     def _local(self, days: int) -> int:
         """The local minutes of those days that match, as if no clock were ever changed."""
-        day, none = self._day.to_bytes(DAY // 8, "little"), bytes(DAY // 8)
+        day, none = self.day.to_bytes(DAY // 8, "little"), bytes(DAY // 8)
         return int.from_bytes(b"".join([day if days >> i & 1 else none for i in range(days.bit_length())]), "little")
 
     def _matching_days(self, first: int, stop: int) -> int:
         """The local days [first, stop), counted from the epoch, that match: bit i is day first + i."""
-        mask, month = 0, _month_of_day(first)
-        while month <= _LAST_MONTH:
-            start = _month(month).start
+        mask, month = 0, month_of_day(first)
+        while month <= LAST_MONTH:
+            start = month_of(month).start
             if start >= stop:
                 break
             matching = self._days_of_month(month)
@@ -247,57 +255,44 @@ class Cron:
 
     def _matching_day(self, day: int, *, step: int) -> int | None:
         """The nearest matching local day at or before (step -1) or at or after (step 1) a day."""
-        month, months = _month_of_day(day), self.fields.months
+        month, months = month_of_day(day), self.fields.months
         for index in range(month, month + step * _LONGEST_SILENCE_MONTHS, step):
             if not months >> index % 12 & 1:
                 continue
-            if not _FIRST_MONTH <= index <= _LAST_MONTH:
+            if not FIRST_MONTH <= index <= LAST_MONTH:
                 return None
-            start, days = _month(index).start, self._days_of_month(index)
+            start, days = month_of(index).start, self._days_of_month(index)
             if index == month:
                 days &= -1 << max(day - start, 0) if step > 0 else (1 << max(day - start + 1, 0)) - 1
             if days:
                 return start + ((days & -days) if step > 0 else days).bit_length() - 1
         return None
 
+    def days_in(self, stretch: Stretch) -> int:
+        """The matching days of a stretch."""
+        dates, weekdays = chosen(stretch.dates, self.fields.days), chosen(stretch.weekdays, self.fields.weekdays)
+        return self._on(dates, weekdays) & chosen(stretch.months, self.fields.months)
+
     def _days_of_month(self, month: int) -> int:
         """The matching days of a month: bit 0 is the first."""
         fields = self.fields
         if not fields.months >> month % 12 & 1:
             return 0
-        _, length, weekday = _month(month)
-        by_weekday = self._week >> weekday
-        return (fields.days | by_weekday if self._either else fields.days & by_weekday) & (1 << length) - 1
+        _, length, weekday = month_of(month)
+        return self._on(fields.days, self._week >> weekday) & (1 << length) - 1
+
+    def _on(self, dates: int, weekdays: int) -> int:
+        """R9: with both the day of month and the day of week restricted, either suffices."""
+        return dates | weekdays if self._either else dates & weekdays
 
 
 @lru_cache(maxsize=2048)
-def _relative_spells(zone: ZoneInfo, start: int, stop: int) -> tuple[tuple[int, int, int], ...]:
-    """The spells of a stretch relative to its start.
-
-    They begin a day early, because what is repeated after a change may reach into the stretch.
-    """
-    return tuple([(begin - start, end - start, offset) for begin, end, offset in spells(zone, start - DAY, stop)])
-
-
-class _Month(NamedTuple):
-    start: int  # day since the epoch
-    length: int
-    weekday: int  # of the first day; Sunday is 0
-
-
-@lru_cache(maxsize=4096)
-def _month(month: int) -> _Month:
-    year, zero_based = divmod(month, 12)
-    first = date(year, zero_based + 1, 1)
-    length = (date(year, 12, 31) if zero_based == 11 else date(year, zero_based + 2, 1) - timedelta(days=1)).day
-    return _Month(first.toordinal() - _EPOCH_DAY, length, first.isoweekday() % 7)
-
-
-@lru_cache(maxsize=4096)
-def _month_of_day(day: int) -> int:
-    """The month of a day since the epoch, clamped to years 1..9999."""
-    inside = date.fromordinal(min(max(day + _EPOCH_DAY, 1), date.max.toordinal()))
-    return inside.year * 12 + inside.month - 1
+def shape_of(zone: ZoneInfo, start: int, stop: int) -> tuple[int, Shape]:
+    """The first local day that the UTC minutes [start, stop) may be in, and their shape."""
+    first, last = (start - _FAR) // DAY, (stop + _FAR) // DAY
+    # A day early, because what is repeated after a change may reach into the stretch.
+    around = [(begin - start, end - start, offset) for begin, end, offset in spells(zone, start - DAY, stop)]
+    return first, Shape(stop - start, last + 1 - first, first * DAY - start, tuple(around))
 
 
 def parse_cron(text: str) -> Cron:

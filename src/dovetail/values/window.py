@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from dovetail.values.cells import smear
 from dovetail.values.cron import Cron
 from dovetail.values.duration import MINUTE
-from dovetail.values.instants import HORIZON, NEVER, Instants, any_of, recurring, smear
+from dovetail.values.instants import HORIZON, NEVER, Instants, any_of, recurring
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOKED_AT = 62 * 24 * 60  # minutes

@@ -14,7 +14,11 @@ DAY = 1440
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the arithmetic of this module is on UTC minutes
 _EPOCH_DAY = _EPOCH.toordinal()
 _MINUTE = timedelta(minutes=1)
-_ONE_DAY = timedelta(days=1)
+# Every so often a year is probed for changes of the clock. No spell in the database is shorter than six days and 23
+# hours (Brazil in 2000, Gaza in 2040).
+_PROBED = 5 * DAY
+_PROBED_TIME = timedelta(minutes=_PROBED)
+_STEPS = tuple([(1 << power, timedelta(minutes=1 << power)) for power in reversed(range(_PROBED.bit_length()))])
 _EVER = 1 << 62  # minutes; later than any int64 of nanoseconds can reach
 # Two days inside what datetime can hold: a conversion to local time must not leave years 1..9999.
 _FIRST_MINUTE = (datetime(1, 1, 3) - _EPOCH) // _MINUTE  # noqa: DTZ001
@@ -87,15 +91,25 @@ def spells(zone: ZoneInfo, start: int, stop: int) -> list[Spell]:
 
 
 def spell_at(zone: ZoneInfo, minute: int) -> Spell:
-    """The spell around a UTC minute, cut at the ends of the year."""
+    """The spell around a UTC minute, from eleven days before to the end of the UTC day."""
     if zone.key == "UTC":
         return _ALL_TIME
-    year = _spells_of_year(zone, _year_of(minute))
-    return next(spell for spell in reversed(year) if spell.start <= minute or spell is year[0])
+    *earlier, last = _spells_of_day(zone, minute // DAY)
+    for spell in earlier:
+        if minute < spell.stop:
+            return spell
+    return last
 
 
 def _year_of(minute: int) -> int:
     return date.fromordinal(_EPOCH_DAY + min(max(minute, _FIRST_MINUTE), _LAST_MINUTE) // DAY).year
+
+
+@lru_cache(maxsize=4096)
+def _spells_of_day(zone: ZoneInfo, day: int) -> tuple[Spell, ...]:
+    """The spells that a UTC day is in."""
+    recent = spells(zone, (day - 11) * DAY, (day + 1) * DAY)
+    return tuple([spell for spell in recent if spell.stop > day * DAY])
 
 
 @lru_cache(maxsize=4096)
@@ -105,28 +119,25 @@ def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
     stop = (datetime(year, 12, 31) - _EPOCH) // _MINUTE + DAY  # noqa: DTZ001
     found: list[Spell] = []
     begin = first if year > 1 else -_EVER
-    # Probing once a day suffices: no zone has changed and changed back within a day.
     utc = (_EPOCH + timedelta(minutes=first)).replace(tzinfo=zone)  # UTC fields, as fromutc wants them
-    shift = zone.fromutc(utc).utcoffset()
-    for day in range(first, min(stop, _LAST_MINUTE) + 1, DAY):
-        seen = zone.fromutc(utc).utcoffset()
-        if seen != shift:
-            change = _first_change(zone, day - DAY, day)
-            found.append(Spell(begin, change, offset_at(zone, change - 1)))
-            begin, shift = change, seen
-        utc += _ONE_DAY
+    offset = zone.fromutc(utc).utcoffset()
+    for minute in range(first, min(stop, _LAST_MINUTE - _PROBED), _PROBED):
+        ahead = utc + _PROBED_TIME
+        if zone.fromutc(ahead).utcoffset() != offset:
+            if (change := _first_change(zone, minute, utc)) < stop:
+                found.append(Spell(begin, change, offset_at(zone, begin)))
+                begin = change
+            offset = zone.fromutc(ahead).utcoffset()
+        utc = ahead
     if begin < stop:
         found.append(Spell(begin, stop if year < 9999 else _EVER, offset_at(zone, begin)))
     return tuple(found)
 
 
-def _first_change(zone: ZoneInfo, before: int, after: int) -> int:
-    """The first minute in (before, after] whose offset is no longer that of `before`."""
-    old = offset_at(zone, before)
-    while after - before > 1:
-        middle = (before + after) // 2
-        if offset_at(zone, middle) == old:
-            before = middle
-        else:
-            after = middle
-    return after
+def _first_change(zone: ZoneInfo, minute: int, utc: datetime) -> int:
+    """The first minute after that one, given twice, with another offset; it is known to be near."""
+    offset = zone.fromutc(utc).utcoffset()
+    for minutes, time in _STEPS:
+        if zone.fromutc(utc + time).utcoffset() == offset:
+            minute, utc = minute + minutes, utc + time
+    return minute + 1

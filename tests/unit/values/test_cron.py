@@ -344,8 +344,9 @@ def test_spells() -> None:
     start, stop = minute("2025-12-01T00:00"), minute("2027-01-01T00:00")
     summer, winter = minute("2026-03-29T01:00"), minute("2026-10-25T01:00")
     assert spells(berlin, start, stop) == [(start, summer, 60), (summer, winter, 120), (winter, stop, 60)]
-    assert spell_at(berlin, summer) == (summer, winter, 120)
-    assert spell_at(berlin, summer - 1).offset == 60
+    assert spell_at(berlin, summer)[::2] == (summer, 120)
+    assert spell_at(berlin, summer - 1)[1:] == (summer, 60)
+    assert spell_at(berlin, stop).start == stop - 11 * 1440  # New Year changes nothing
     assert spells(load_zone("UTC"), -5, 5) == [(-5, 5, 0)]
     # Before 1893 Berlin was 53 minutes 28 seconds ahead: floored.
     assert offset_at(berlin, minute("1800-01-01T00:00")) == 53
@@ -362,6 +363,42 @@ def test_spells_cover_all_time(zone: str) -> None:
         middle = minute(f"{year}-01-01T00:00")
         for at in range(middle - 3000, middle + 3000, 250):
             assert [spell.offset for spell in spells(info, at, at + 1)] == [offset_at(info, at)]
+
+
+@pytest.mark.parametrize(("first", "last"), [(2000, 2000), (2026, 2026), (2040, 2040)])
+def test_no_change_of_any_clock_is_missed(first: int, last: int) -> None:
+    """Day by day: the shortest spells are those of Brazil in 2000 and of Gaza in 2040."""
+    start, stop = minute(f"{first}-01-01T00:00"), minute(f"{last + 1}-01-01T00:00")
+    for name in sorted(zone_names()):
+        zone = load_zone(name)
+        found = iter(spells(zone, start, stop))
+        spell = next(found)
+        for day in range(start, stop, 1440):
+            while day >= spell.stop:
+                spell = next(found)
+            assert spell.offset == offset_at(zone, day), (name, day)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*/7 */5 * * *", "30 2 * * *", "0 0 29 2 *", "15 1,2,3 25-31 3,10,11 0", "0 12 1 * *", "59 23 31 12 *"],
+)
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Africa/Cairo", "Australia/Lord_Howe", "Pacific/Apia"])
+def test_the_ways_to_ask_for_hits_agree(zone: str, text: str) -> None:
+    cron = parse_cron(f"TZ={zone} {text}")
+    for day in ("2026-03-01", "2026-03-29", "2026-04-04", "2026-10-25", "2026-12-31", "2028-02-28", "2011-12-29"):
+        middle = minute(f"{day}T00:00")
+        for at in range(middle - 3 * 1440, middle + 4 * 1440, 163):
+            assert cron.fires(at) == bool(cron.hits(at, at + 1))
+            for back in (0, 60, 1440, 9 * 1440, 40 * 1440):
+                seen = cron.hits(at - back, at + 1)
+                assert cron.last_hit(at, at - back) == (at - back + seen.bit_length() - 1 if seen else None)
+            if (hit := cron.last_hit(at)) is not None:
+                assert cron.fires(hit)
+                assert not cron.hits(hit + 1, at + 1)
+    # Also where there is no calendar.
+    assert not cron.fires(minute("0001-01-01T00:00") - 5000)
+    assert not cron.fires(minute("9999-12-31T23:59") + 5000)
 
 
 # --- Agreement with robfig/cron v3.0.1 (tests/golden/cron.md) ------------------------------------------------------

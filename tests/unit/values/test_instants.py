@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from dovetail.values.almanac import stretch_of
 from dovetail.values.cron import parse_cron
 from dovetail.values.instants import (
     ALWAYS,
@@ -17,6 +18,8 @@ from dovetail.values.instants import (
     recurring,
     since,
 )
+from dovetail.values.openings import openings
+from dovetail.values.zone import zone_names
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 TICK = timedelta(microseconds=1)
@@ -291,6 +294,75 @@ def test_what_meets_inside_a_minute_is_told_apart() -> None:
     assert all_of([same, complement(short)]).until(NOW) is None
     assert any_of([same, complement(short)]).until(NOW) is None
     assert any_of([same, complement(short)]).contains(NOW)
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_windows_that_close_in_the_same_minute_for_years(count: int) -> None:
+    """Allowed where it is blocked a little longer, but for one day a year on which it is blocked a little shorter."""
+    seconds = timedelta(seconds=1)
+    allowed = [windows("*/2 * * * *", 90 * seconds + 3 * i * TICK) for i in range(count)]
+    longer = [
+        windows(f"*/2 * * {months} *", 100 * seconds + i * TICK) for i in range(count) for months in ("1-9", "11,12")
+    ]
+    shorter = [windows("*/2 * * 10 *", 80 * seconds)]
+    blocked = any_of([*longer, *shorter])
+    free = all_of([any_of(allowed), complement(blocked)])
+    assert not free.contains(NOW)
+    assert free.until(NOW) == at("2026-10-01T00:01:20")
+    assert complement(free).until(NOW) == at("2026-10-01T00:01:20")
+    assert free.until(at("2026-10-01T00:01:20")) == at("2026-10-01T00:01:30") + 3 * (count - 1) * TICK
+    assert all_of([any_of(allowed), complement(any_of(longer))]).until(NOW) == at("2026-10-01T00:00")
+    never = all_of([any_of(allowed), complement(any_of([*longer, windows("*/2 * * 10 *", 95 * seconds)]))])
+    assert never.until(NOW) is None
+    # The other way round: always, but for the moment between.
+    assert any_of([complement(any_of(allowed)), blocked]).until(NOW) == at("2026-10-01T00:01:20")
+
+
+def test_many_together_stay_together() -> None:
+    """What many pods say is remembered for all who ask, and means the same as each of them would."""
+    nights = [windows(f"{minute} 2 * * *", HOUR) for minute in range(40)]
+    together, night = all_of(nights), windows("30 2 * * 6", HOUR)
+    assert together.until(NOW) == at("2026-05-14T02:39")
+    both = all_of([night, together, since(NOW + DAY)])
+    assert both.until(NOW) == at("2026-05-16T02:39")
+    assert both.until(at("2026-05-16T02:39")) == at("2026-05-16T03:00")
+    assert repr(together) in repr(both)
+
+
+HARD = [
+    ["* * 1-15 * *;* * 16-31 * *", 60],
+    ["* * 1-15 * *;* * 16-31 * *", 61],
+    ["*/2 * * * *;1-59/2 * * * 1-6", 61],
+    ["*/7 */5 * * *", 14_639.5],
+    ["0 0 29 2 1", 60],
+    ["0 0 29 2 *", 604_800],
+    ["TZ=Europe/Berlin @daily", 90_000],
+    ["TZ=Australia/Lord_Howe 0 * * * *", 3600],
+    [";".join(f"TZ=Asia/Gaza {minute} * {day}-{day + 20} * *" for minute in range(6) for day in (1, 11)), 3607.123],
+]
+
+
+@pytest.mark.parametrize(("text", "seconds"), HARD)
+def test_little_is_looked_at(text: str, seconds: float) -> None:
+    """However long nothing changes and however often it does: a few stretches of days, in which most days are alike."""
+    parts = [windows(one, timedelta(seconds=seconds)) for one in text.split(";")]
+    either = any_of(parts)
+    openings.cache_clear()
+    until = either.until(NOW)
+    if until is not None:
+        either.until(until)
+    assert openings.cache_info().misses <= 2 * 3 * len(parts)
+    for one in text.split(";"):
+        years = openings(parse_cron(one), int(seconds) // 60, stretch_of(20_480, 2112))
+        assert sum(years.values()) == (1 << 2112) - 1
+        assert len(years) <= 40
+
+
+def test_every_zone_can_be_looked_at() -> None:
+    """Between two changes of any clock there is a day like others."""
+    for name in sorted(zone_names()):
+        days = openings(parse_cron(f"TZ={name} 30 1 * * *"), 60, stretch_of(20_480, 2112))
+        assert sum(days.values()) == (1 << 2112) - 1
 
 
 def test_since_among_windows() -> None:
