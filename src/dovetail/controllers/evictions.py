@@ -113,7 +113,7 @@ class Evictions(Keyed[PodKey]):
         assert deadline is not None, step
         note = (
             f"Deleted by dovetail because its node {node.metadata.name} is terminated by {format_time(deadline)} "
-            f"({_reason(claim)}), its terminationGracePeriod: granted {forced.grace_seconds} seconds of grace-period "
+            f"({_reason(claim)}): granted {forced.grace_seconds} seconds of grace-period "
             f"(its own {pod.grace_seconds} s, counted back from the node's deadline); "
             "PodDisruptionBudgets, do-not-disrupt and schedules no longer count"
         )

@@ -266,7 +266,7 @@ class Lifecycle(Keyed[str]):
     async def _note_deadline(self, claim: objects.NodeClaim, deadline: datetime) -> None:
         text = format_time(deadline.replace(microsecond=0))
         await write_metadata(self.api, self._cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
-        note = f"All pods will be deleted by {text}, for its terminationGracePeriod"
+        note = f"All pods will be deleted by {text}, the deadline of its drain"
         warn(self.recorder, about_claim(claim), EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, note)
         log.info("annotated nodeclaim", extra={"NodeClaim": claim.metadata.name, "termination-timestamp": text})
 

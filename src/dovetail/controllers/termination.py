@@ -179,7 +179,7 @@ class Termination(Keyed[str]):
                 warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
         deadline = node_deadline(claim_record(claim))
         if deadline is not None:
-            note = f"All pods will be deleted by {format_time(deadline)}, for its terminationGracePeriod"
+            note = f"All pods will be deleted by {format_time(deadline)}, the deadline of its drain"
             reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
             warn(self.recorder, about_node(node), reason, note, node.metadata.name)
         return deadline

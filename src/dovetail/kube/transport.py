@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -85,11 +86,15 @@ class Transport:
         self._renew_at = asyncio.get_running_loop().time() + access.good_for_seconds
         self._refused_at = -math.inf
         self._open: set[aiohttp.ClientResponse] = set()
+        self._long: WeakSet[asyncio.Transport] = WeakSet()  # connections of answers that go on
 
     async def close(self) -> None:
         """End everything that is still under way, watches that nobody closed too."""
         for response in tuple(self._open):
             response.close()
+        # One that was closed in the middle of an answer waits for the server's goodbye, which may take it long.
+        for transport in tuple(self._long):
+            transport.abort()
         await self._session.close()
         if self._retired is not None:
             await self._retired.close()
@@ -187,6 +192,8 @@ class Transport:
                 ),
             )
         self._open.add(response)
+        if response.connection is not None and response.connection.transport is not None:
+            self._long.add(response.connection.transport)
         try:
             async with response:
                 yield response

@@ -65,8 +65,8 @@ def drain_plan(
         for pod in waiting
         if deadline is not None and (deletion := forced_deletion(pod, deadline, now)) is not None
     }
-    graceful = [pod for pod in waiting if not _due(forced.get(pod.uid), now)]
-    first = min(map(_group, graceful), default=0)
+    # A pod that is deleted for the deadline still has its grace, and until it is gone its group is not (03 §4.4).
+    first = min(map(_group, waiting), default=0)
     steps = tuple(_step(pod, forced.get(pod.uid), _group(pod) == first, now, timings) for pod in waiting)
     instants = [step.until for step in steps if step.until is not None]
     if deadline is not None and deadline > now:

@@ -10,16 +10,9 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, Effect
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
 from dovetail.planning.timings import Timings
+from dovetail.scheduling.taints import is_ephemeral
 from dovetail.values.quantity import QuantityError, parse_quantity
 
-# Taints that go by themselves while a node comes up (03 §7.3).
-_EPHEMERAL = (
-    objects.Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_SCHEDULE),
-    objects.Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_EXECUTE),
-    objects.Taint(key=names.UNREACHABLE_TAINT, effect=Effect.NO_SCHEDULE),
-    objects.Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=Effect.NO_SCHEDULE),
-    objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE),
-)
 _UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE)
 
 
@@ -125,11 +118,6 @@ def _is_zero(amount: str | int | float) -> bool:
         return parse_quantity(str(amount)).nano == 0
     except QuantityError:
         return True
-
-
-def is_ephemeral(taint: objects.Taint) -> bool:
-    """Whether the taint goes by itself while a node comes up."""
-    return taint.key.startswith(names.READINESS_TAINT_PREFIX) or any(taint.matches(known) for known in _EPHEMERAL)
 
 
 def is_ready(node: objects.Node) -> bool:

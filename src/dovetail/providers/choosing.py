@@ -5,83 +5,54 @@ claim's UID, so that every process that is asked draws the same: a launch that i
 for the same machine.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from hashlib import sha256
-from itertools import chain
+from operator import and_
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim, Requirement
 from dovetail.ports import CloudError, InstanceType, InsufficientCapacity, Offering
+from dovetail.scheduling import requirements
+from dovetail.scheduling.labels import normalised
 
 Wanted = Mapping[str, Sequence[Requirement]]
 
-_INTEGER = re.compile("[+-]?[0-9]{1,18}")
 _NAMES_SHOWN = 5
 
 
 # -- requirements ------------------------------------------------------------------------------------------------------
 
 
-def by_key(requirements: Iterable[Requirement]) -> dict[str, list[Requirement]]:
+def by_key(entries: Iterable[Requirement]) -> dict[str, list[Requirement]]:
     """The requirements of each label, under its name of today."""
     found: dict[str, list[Requirement]] = {}
-    for each in requirements:
-        found.setdefault(names.NORMALISED_LABELS.get(each.key, each.key), []).append(each)
+    for each in entries:
+        found.setdefault(normalised(each.key), []).append(each)
     return found
 
 
 def accepts(requirement: Requirement, value: str | None) -> bool:
     """Whether a label may have the value; None: there is no such label."""
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    number, bound = _integer(value), _integer(next(iter(requirement.values), None))
-    if number is None or bound is None:
-        return False
-    match requirement.operator:
-        case "Gt":
-            return number > bound
-        case "Lt":
-            return number < bound
-        case "Gte":
-            return number >= bound
-        case "Lte":
-            return number <= bound
-    return False  # an operator that nobody knows allows nothing
+    return _allowed(requirement).has(value)
 
 
 def compatible(wanted: Wanted, offered: Iterable[Requirement]) -> bool:
     """Whether each label that is offered can have a value that is wanted. Labels not offered are the claim's to set."""
-    for key, asked in by_key(offered).items():
-        if key in wanted and not _can_all_hold([*asked, *wanted[key]]):
-            return False
-    return True
+    return all(
+        key not in wanted or _together(asked).agrees(_together(wanted[key])) for key, asked in by_key(offered).items()
+    )
 
 
-def _can_all_hold(requirements: Sequence[Requirement]) -> bool:
-    return any(all(accepts(each, value) for each in requirements) for value in _witnesses(requirements))
+def _together(entries: Iterable[Requirement]) -> requirements.Requirement:
+    return reduce(and_, map(_allowed, entries))
 
 
-def _witnesses(requirements: Sequence[Requirement]) -> Iterable[str | None]:
-    """If any value at all is accepted by all, one of these is: nothing lies between a bound and its neighbours."""
-    listed = [each.values for each in requirements if each.operator == "In"]
-    if listed:
-        return min(listed, key=len)
-    named = dict.fromkeys(chain.from_iterable(each.values for each in requirements))
-    numbers = [number for number in map(_integer, named) if number is not None]
-    near = [str(number + step) for number in numbers for step in (-1, 0, 1)]
-    return [None, *near, "some other text " + "".join(named)]
-
-
-def _integer(text: str | None) -> int | None:
-    return int(text) if text is not None and _INTEGER.fullmatch(text) else None
+def _allowed(entry: Requirement) -> requirements.Requirement:
+    try:
+        return requirements.read_requirement(entry)
+    except requirements.RequirementError:
+        return requirements.one_of(normalised(entry.key), ())  # what nobody can read allows nothing
 
 
 # -- the choice --------------------------------------------------------------------------------------------------------
@@ -123,7 +94,8 @@ def _candidates(wanted: Wanted, types: Mapping[str, InstanceType]) -> list[Insta
     unknown = [name for name in listed if name not in types]
     if unknown:
         raise CloudError(f"instance type {unknown[0]!r} is not in the catalogue")
-    return [types[name] for name in listed if all(accepts(each, name) for each in asked)]
+    allowed = _together(asked)
+    return [types[name] for name in listed if allowed.has(name)]
 
 
 def _drawn(seed: int, uid: str, number: int) -> int:

@@ -282,28 +282,34 @@ async def one_of_each_group(setting: Setting, node: str, *, forced: str | None) 
 @pytest.mark.parametrize("forced", [None, *GROUPS])
 def test_the_five_orders_of_a_drain(forced: str | None) -> None:
     """One group after the other, each when the one before is gone; whoever must go for the deadline waits for none."""
+    takes = timedelta(seconds=20)
 
     async def scenario(setting: Setting) -> None:
-        node = await setting.launch(terminationGracePeriod="1h")
+        # An ordinary pod that is protected holds all others back, but neither those of its group nor the forced one.
+        first = manifests.pod("first", annotations={**GUARDED, SHUTDOWN: "20s"})
+        node = await setting.launch(pods=[first], terminationGracePeriod="1h")
         pods = await one_of_each_group(setting, node, forced=forced)
         by_group = dict(zip(GROUPS, pods, strict=True))
         deleted_at = setting.now()
         await setting.delete_claim()
         await setting.run_past(deleted_at)
-        in_turn = [group for group in GROUPS if group != forced]
         going = [group for group, name in by_group.items() if is_deleting(setting.pod(name))]
-        assert going == [group for group in GROUPS if group in (in_turn[0], forced)]
-        for turn, group in enumerate(in_turn):
-            starts_at = deleted_at + turn * timedelta(seconds=20)
-            await setting.run_past(starts_at)
-            assert_evicted(setting, by_group[group], starts_at)
-            await setting.run_until(starts_at + timedelta(seconds=20) - MOMENT)
-            assert all(setting.runs(by_group[later]) for later in in_turn[turn + 1 :])
+        assert going == [group for group in GROUPS if group in ("ordinary", forced)]
+        if forced != "ordinary":
+            assert_evicted(setting, by_group["ordinary"], deleted_at)
         if forced is not None:
-            assert setting.tried_to_evict(by_group[forced]) == []
             assert_forced(setting, by_group[forced], deleted_at + HOUR, own=7200, granted=3600)
-        end = deleted_at + len(in_turn) * timedelta(seconds=20)
-        await all_gone_by(setting, end, nodes=[node])
+
+        removed_at = deleted_at + MINUTE
+        await setting.run_until(removed_at)
+        await setting.annotate(PODS, "first", {names.DO_NOT_DISRUPT: None})
+        in_turn = ["first", *(by_group[group] for group in GROUPS if group not in ("ordinary", forced))]
+        for turn, pod in enumerate(in_turn):
+            await setting.run_past(removed_at + turn * takes)
+            assert_evicted(setting, pod, removed_at + turn * takes)
+            await setting.run_until(removed_at + (turn + 1) * takes - MOMENT)
+            assert all(setting.runs(later) for later in in_turn[turn + 1 :])
+        await all_gone_by(setting, removed_at + len(in_turn) * takes, nodes=[node])
 
     play(scenario)
 

@@ -107,14 +107,14 @@ def test_nothing_to_wait_for() -> None:
 # -- the deadline -----------------------------------------------------------------------------------------------------
 
 
-def test_deletions_for_the_deadline_wait_for_no_group_and_hold_back_none() -> None:
+def test_deletions_for_the_deadline_wait_for_no_group_but_hold_back_the_later_ones() -> None:
     guarded = pod("guarded", do_not_disrupt="true")
     patient = pod("patient", priority_class=CRITICAL, grace=600)
     found = planned(guarded, DAEMON, patient, deadline=NOW + timedelta(seconds=600))
     assert found == {"guarded": Action.PROTECTED, "daemon": Action.LATER, "patient": Action.DELETE}
     impatient = pod("guarded", do_not_disrupt="true", grace=600)
     found = planned(impatient, DAEMON, CORE, deadline=NOW + timedelta(seconds=600))
-    assert found == {"guarded": Action.DELETE, "daemon": Action.EVICT, "core": Action.LATER}
+    assert found == {"guarded": Action.DELETE, "daemon": Action.LATER, "core": Action.LATER}
 
 
 @pytest.mark.parametrize("protection_", [{}, {"do_not_disrupt": "true"}, {"schedule": "0 0 31 2 *"}])
@@ -288,7 +288,7 @@ def test_only_the_first_group_that_is_left_has_its_turn(pods: list[PodRecord], d
     assert groups == sorted(groups)
     graceful = [(group, step.action) for group, step in zip(groups, plan.steps, strict=True)]
     graceful = [(group, action) for group, action in graceful if action is not Action.DELETE]
-    first = min((group for group, _ in graceful), default=0)
+    first = min(groups, default=0)
     for group, action in graceful:
         assert (action is Action.LATER) <= (group > first)
         assert (action in (Action.EVICT, Action.PROTECTED)) <= (group == first)

@@ -11,7 +11,6 @@ from dovetail.api.names import Condition, ConditionReason
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.lifecycle import (
     GiveUp,
-    is_ephemeral,
     is_ready,
     lacks_guard,
     launched_metadata,
@@ -22,6 +21,7 @@ from dovetail.planning.lifecycle import (
     why_not_initialized,
 )
 from dovetail.planning.timings import Timings
+from dovetail.scheduling.taints import is_ephemeral
 from tests.builders import at
 
 CREATED = at("2026-03-02T12:00:00Z")

@@ -1,0 +1,161 @@
+"""The parts of pods that say where they can run, as partial structs: read only where pods are placed.
+
+`objects.Pod` is what all rules read of every pod; this is what scheduling reads besides. As there, text that has a
+grammar of its own (quantities, numbers in tolerations) stays text, so that an object with a bad value can be read.
+"""
+
+import msgspec
+
+from dovetail.api.objects import (
+    LabelSelector,
+    ObjectMeta,
+    Quantities,
+    Requirement,
+    Toleration,
+    Volume,
+    Wire,
+)
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+class ContainerResources(Wire, frozen=True):
+    requests: Quantities = msgspec.field(default_factory=dict)
+    limits: Quantities = msgspec.field(default_factory=dict)
+
+
+class ContainerPort(Wire, frozen=True):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Wire, frozen=True):
+    """`restartPolicy` is that of init containers: `Always` makes a sidecar."""
+
+    name: str = ""
+    resources: ContainerResources = ContainerResources()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class ContainerStatus(Wire, frozen=True):
+    """What a container has: actually (`resources`), and by the kubelet's promise (`allocatedResources`)."""
+
+    name: str = ""
+    resources: ContainerResources = ContainerResources()
+    allocated_resources: Quantities = msgspec.field(default_factory=dict)
+
+
+# -- where to ----------------------------------------------------------------------------------------------------------
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    """Of nodes: all expressions must match, and an empty term matches nothing."""
+
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True):
+    """One of the terms must match."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredNodes(Wire, frozen=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire, frozen=True):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] = ()
+
+
+class PodAffinityTerm(Wire, frozen=True):
+    """Of pods; a selector that is None matches none, and an empty one matches all."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PreferredPods(Wire, frozen=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Wire, frozen=True):
+    """To pods, or against them."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = ()
+
+
+class Affinity(Wire, frozen=True):
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+class TopologySpreadConstraint(Wire, frozen=True):
+    topology_key: str = ""
+    max_skew: int = 1
+    min_domains: int | None = None
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
+class ResourceClaim(Wire, frozen=True):
+    """Of dynamic resource allocation; that there is one is all we ask (R39)."""
+
+    name: str = ""
+
+
+# -- the pod -----------------------------------------------------------------------------------------------------------
+
+
+class SchedulingPodSpec(Wire, frozen=True):
+    node_name: str = ""
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity = Affinity()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ContainerResources = ContainerResources()
+    overhead: Quantities = msgspec.field(default_factory=dict)
+    host_network: bool = False
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+
+
+class PodCondition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class SchedulingPodStatus(Wire, frozen=True):
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    resize: str = ""  # before Kubernetes 1.33; a condition since
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class SchedulingPod(Wire, frozen=True):
+    """A pod, or the pod template of a workload."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SchedulingPodSpec = SchedulingPodSpec()
+    status: SchedulingPodStatus = SchedulingPodStatus()

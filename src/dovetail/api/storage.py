@@ -1,0 +1,84 @@
+"""The parts of claims, volumes, storage classes and CSI nodes that say where a pod's volumes can be used."""
+
+from dovetail.api.objects import ObjectMeta, Wire
+from dovetail.api.pod_specs import NodeSelector
+
+
+class VolumeClaimSpec(Wire, frozen=True):
+    """Without a class (None) is not the same as of no class (empty), but neither can be provisioned."""
+
+    volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class VolumeClaimStatus(Wire, frozen=True):
+    phase: str = ""
+
+
+class VolumeClaim(Wire, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
+    status: VolumeClaimStatus = VolumeClaimStatus()
+
+
+class CSIVolumeSource(Wire, frozen=True):
+    driver: str = ""
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Wire, frozen=True):
+    """Of the sources that are no CSI drivers only their presence is read."""
+
+    csi: CSIVolumeSource | None = None
+    aws_elastic_block_store: dict[str, object] | None = None
+    local: dict[str, object] | None = None
+    host_path: dict[str, object] | None = None
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+
+
+class Volume(Wire, frozen=True):
+    """A PersistentVolume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeSpec = VolumeSpec()
+
+
+class TopologyExpression(Wire, frozen=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Wire, frozen=True):
+    match_label_expressions: tuple[TopologyExpression, ...] = ()
+
+
+class StorageClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+    volume_binding_mode: str = "Immediate"
+
+
+class DriverCount(Wire, frozen=True):
+    count: int | None = None
+
+
+class NodeDriver(Wire, frozen=True):
+    name: str = ""
+    allocatable: DriverCount = DriverCount()
+
+
+class CSINodeSpec(Wire, frozen=True):
+    drivers: tuple[NodeDriver, ...] = ()
+
+
+class CSINode(Wire, frozen=True):
+    """Of the same name as its Node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()

@@ -1,0 +1,34 @@
+"""What is a label called today, may people ask for it, and which one did they mean (05 §2.1)?"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail.api import names
+
+# Keys of these domains and of those below them are the controller's and the provider's.
+RESTRICTED_DOMAINS: Final = (names.GROUP, names.KWOK_GROUP)
+
+
+def normalised(key: str) -> str:
+    """Today's name of a label."""
+    return names.NORMALISED_LABELS.get(key, key)
+
+
+def is_restricted(key: str, well_known: frozenset[str] = names.WELL_KNOWN_LABELS) -> bool:
+    """Whether pods and NodePools may not ask for it: nobody could promise that a new node has the value."""
+    if key in well_known:
+        return False
+    domain, slash, _ = key.rpartition("/")
+    return key == names.HOSTNAME_LABEL or (bool(slash) and _is_below(domain))
+
+
+def _is_below(domain: str) -> bool:
+    return any(domain == each or domain.endswith(f".{each}") for each in RESTRICTED_DOMAINS)
+
+
+def likely_meant(key: str, known: Iterable[str]) -> str | None:
+    """The known label that somebody who wrote this key may have meant."""
+    others = sorted(set(known) - {key})
+    name = key.rpartition("/")[2]
+    alike = [each for each in others if name and each.rpartition("/")[2] == name]
+    return next(iter(alike or [each for each in others if key and key in each]), None)

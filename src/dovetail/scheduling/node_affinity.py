@@ -1,0 +1,71 @@
+"""Which nodes does a pod ask for, and which would it rather have, at each step of relaxation (05 §2.2, §10)?"""
+
+from typing import Final
+
+import msgspec
+
+from dovetail.api.pod_specs import NodeSelectorTerm, SchedulingPodSpec
+from dovetail.scheduling.labels import is_restricted
+from dovetail.scheduling.requirements import (
+    NO_REQUIREMENTS,
+    RequirementError,
+    Requirements,
+    read_requirements,
+    selecting,
+)
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What a pod says of its node. Fields of nodes are not read; `match_fields` says that there are some."""
+
+    selector: Requirements = NO_REQUIREMENTS
+    terms: tuple[Requirements, ...] = ()  # one of these, in the order in which they are tried; none: no matter
+    preferences: tuple[Requirements, ...] = ()  # heaviest first
+    match_fields: bool = False
+
+    def strict(self, dropped_terms: int = 0) -> Requirements:
+        """What must hold, once so many of the required terms have been given up; the last one never is."""
+        assert dropped_terms == 0 or dropped_terms < len(self.terms), "the last required term stays"
+        return self.selector & self.terms[dropped_terms] if self.terms else self.selector
+
+    def full(self, dropped_terms: int = 0, dropped_preferences: int = 0) -> Requirements:
+        """That, and the heaviest preference that has not been given up yet."""
+        strict = self.strict(dropped_terms)
+        left = self.preferences[dropped_preferences:]
+        return strict & left[0] if left else strict
+
+    def alternatives(self) -> tuple[Requirements, ...]:
+        """Everything that would do, of which a node has to be one; preferences aside."""
+        return tuple(self.selector & term for term in self.terms) or (self.selector,)
+
+    def restricted(self, well_known: frozenset[str]) -> list[str]:
+        """Labels that it asks for and may not (05 §2.1); preferences are free."""
+        asked = {*self.selector.keys(), *(each.key for term in self.terms for each in term)}
+        return sorted(key for key in asked if is_restricted(key, well_known))
+
+
+ANYWHERE: Final = NodeAffinity()
+
+
+def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> NodeAffinity:
+    """A pod's; without `preferences` (policy Ignore) as if it had none. Raises RequirementError."""
+    affinity = spec.affinity.node_affinity
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = () if required is None else required.node_selector_terms
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if preferences else ()
+    heaviest_first = sorted(preferred, key=lambda each: -each.weight)
+    if not (spec.node_selector or terms or preferred):
+        return ANYWHERE
+    usable = [term for term in terms if term.match_expressions or term.match_fields]
+    if terms and not usable:
+        raise RequirementError("the required node affinity is empty, which matches no node")
+    return NodeAffinity(
+        selector=selecting(spec.node_selector),
+        terms=tuple(map(_expressions, usable)),
+        preferences=tuple(_expressions(each.preference) for each in heaviest_first),
+        match_fields=any(term.match_fields for term in usable),
+    )
+
+
+def _expressions(term: NodeSelectorTerm) -> Requirements:
+    return read_requirements(term.match_expressions)

@@ -1,0 +1,349 @@
+"""Which values may a label have, and do two answers to that leave a common one (05 §2)?
+
+A requirement is exact: a set of values, finite or all but some, and whether the label may be missing. So the common
+part of two requirements holds for a node if and only if both do, in any order and number. In two places this says more
+than a shown operator can. Requirements that contradict each other leave nothing, not even a missing label, which a bare
+DoesNotExist would. And what has to be there, but may not be x, is shown as NotIn, which would take a missing label.
+
+The values of labels have no sign, so bounds below 0 bound nothing or leave nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
+from enum import StrEnum
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.scheduling.labels import likely_meant, normalised
+from dovetail.values.duration import shown
+
+MAX_INTEGER: Final = 2**63 - 1
+
+_WHOLE = re.compile("[0-9]{1,63}")  # a label has no more characters
+_BOUND = re.compile("[+-]?[0-9]{1,63}")
+_NONE: Final[frozenset[str]] = frozenset()
+_VALUES_SHOWN = 5
+
+
+class Operator(StrEnum):
+    """How requirements are written."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+    GTE = "Gte"
+    LTE = "Lte"
+
+
+class RequirementError(ValueError):
+    """The requirement cannot be read; the message is for people."""
+
+
+# -- one label ---------------------------------------------------------------------------------------------------------
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """What is allowed of one label: these values, or with `complement` all but these that lie within the bounds.
+
+    By itself it allows every value. With a bound, only whole numbers are allowed. `optional`: or no label at all.
+    """
+
+    key: str
+    complement: bool = True
+    values: frozenset[str] = _NONE
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+    optional: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.complement or not self.bounded, "a finite set has no bounds, only values"
+        assert not self.optional or not (self.bounded or (self.values and not self.complement)), "one is asked for"
+
+    @property
+    def bounded(self) -> bool:
+        return self.gte is not None or self.lte is not None
+
+    @property
+    def operator(self) -> Operator:
+        """How people see it; bounds do not show."""
+        if self.complement:
+            return Operator.NOT_IN if self.values else Operator.EXISTS
+        return Operator.IN if self.values else Operator.DOES_NOT_EXIST
+
+    @property
+    def impossible(self) -> bool:
+        """No label, and no missing one, can be like this."""
+        return not self.optional and self.any_value() is None
+
+    def has(self, value: str | None) -> bool:
+        """Whether the label may have the value; None: whether it may be missing."""
+        if value is None:
+            return self.optional
+        return (value in self.values) != self.complement and _within(value, self.gte, self.lte)
+
+    def __and__(self, other: "Requirement") -> "Requirement":
+        """What both allow."""
+        assert self.key == other.key, f"{self.key} and {other.key} have nothing to do with each other"
+        gte, lte = _tighter(max, self.gte, other.gte), _tighter(min, self.lte, other.lte)
+        min_values = _tighter(max, self.min_values, other.min_values)
+        if gte is not None and lte is not None and gte > lte:
+            return Requirement(self.key, complement=False, min_values=min_values)
+        complement = self.complement and other.complement
+        if complement:
+            values = self.values | other.values
+        elif self.complement or other.complement:
+            concrete, excluding = (other, self) if self.complement else (self, other)
+            values = concrete.values - excluding.values
+        else:
+            values = self.values & other.values
+        if gte is not None or lte is not None:
+            values = frozenset(value for value in values if _within(value, gte, lte))
+        optional = self.optional and other.optional
+        if complement:
+            return Requirement(self.key, complement, values, gte, lte, min_values, optional)
+        return Requirement(self.key, complement, values, min_values=min_values, optional=optional)
+
+    def overlaps(self, other: "Requirement") -> bool:
+        """Whether some value is allowed by both."""
+        if self.complement and other.complement:
+            return (self & other).any_value() is not None
+        concrete, against = (self, other) if other.complement else (other, self)
+        return any(map(against.has, concrete.values))
+
+    def agrees(self, other: "Requirement") -> bool:
+        """Whether some label, or none at all, is allowed by both."""
+        return (self.optional and other.optional) or self.overlaps(other)
+
+    def any_value(self) -> str | None:
+        """The smallest value that is allowed, a number if there is a choice; None if only a missing label is."""
+        if not self.complement:
+            return min(self.values, default=None)
+        numbers = count(self.gte or 0) if self.lte is None else range(self.gte or 0, self.lte + 1)
+        return next((str(number) for number in numbers if str(number) not in self.values), None)
+
+    def entries(self) -> list[objects.Requirement]:
+        """As NodeClaims have it; more than one entry where one cannot say it all (R34)."""
+        written: list[tuple[Operator, list[str]]] = []
+        if self.gte is not None:
+            written.append((Operator.GTE, [str(self.gte)]))
+        if self.lte is not None:
+            written.append((Operator.LTE, [str(self.lte)]))
+        if self.complement and self.optional:
+            written.append((Operator.NOT_IN, sorted(self.values)))
+        elif self.values or not written:
+            written.append((self.operator, sorted(self.values)))
+            if not (self.optional or self.bounded) and self.operator in (Operator.NOT_IN, Operator.DOES_NOT_EXIST):
+                written.append((Operator.EXISTS, []))
+        return [objects.Requirement(self.key, operator, values, self.min_values) for operator, values in written]
+
+    def __str__(self) -> str:
+        return " and ".join(f"{self.key} {_text(entry)}" for entry in self.entries())
+
+
+def _tighter(of: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    """What is missing binds nothing."""
+    if one is None or other is None:
+        return other if one is None else one
+    return of(one, other)
+
+
+def _text(entry: objects.Requirement) -> str:
+    if not entry.values:
+        return entry.operator
+    listed = ", ".join(entry.values[:_VALUES_SHOWN])
+    more = len(entry.values) - _VALUES_SHOWN
+    return f"{entry.operator} [{listed}{f' and {more} more' if more > 0 else ''}]"
+
+
+def _within(value: str, gte: int | None, lte: int | None) -> bool:
+    if gte is None and lte is None:
+        return True
+    number = int(value) if _WHOLE.fullmatch(value) else MAX_INTEGER + 1
+    return (0 if gte is None else gte) <= number <= (MAX_INTEGER if lte is None else lte)
+
+
+def one_of(key: str, values: Iterable[str], min_values: int | None = None) -> Requirement:
+    """One of these values; none: nothing will do."""
+    return Requirement(key, complement=False, values=frozenset(values), min_values=min_values)
+
+
+def read_requirement(entry: objects.Requirement) -> Requirement:
+    """One entry of a pod, NodePool, NodeClaim, instance type or volume. Raises RequirementError."""
+    key, values, fewest = normalised(entry.key), frozenset(entry.values), entry.min_values
+    match entry.operator:
+        case Operator.IN:
+            return one_of(key, values, fewest)
+        case Operator.NOT_IN:
+            return Requirement(key, values=values, min_values=fewest, optional=True)
+        case Operator.EXISTS:
+            return Requirement(key, min_values=fewest)
+        case Operator.DOES_NOT_EXIST:
+            return Requirement(key, complement=False, min_values=fewest, optional=True)
+        case Operator.GT:
+            return _between(key, _bound(entry) + 1, None, fewest)
+        case Operator.GTE:
+            return _between(key, _bound(entry), None, fewest)
+        case Operator.LT:
+            return _between(key, None, _bound(entry) - 1, fewest)
+        case Operator.LTE:
+            return _between(key, None, _bound(entry), fewest)
+    raise RequirementError(f"label {shown(entry.key)}: {shown(entry.operator)} is no operator")
+
+
+def _between(key: str, low: int | None, high: int | None, min_values: int | None) -> Requirement:
+    if (low is not None and low > MAX_INTEGER) or (high is not None and high < 0):
+        return one_of(key, (), min_values)
+    return Requirement(key, gte=None if low is None else max(0, low), lte=high, min_values=min_values)
+
+
+def _bound(entry: objects.Requirement) -> int:
+    if len(entry.values) == 1 and _BOUND.fullmatch(entry.values[0]):
+        number = int(entry.values[0])
+        if -MAX_INTEGER - 1 <= number <= MAX_INTEGER:
+            return number
+    raise RequirementError(f"label {shown(entry.key)}: operator {entry.operator} wants one whole number of 64 bits")
+
+
+# -- many labels -------------------------------------------------------------------------------------------------------
+
+
+class Reason(StrEnum):
+    """Why a set of requirements cannot be met."""
+
+    UNDEFINED = "undefined"  # the label is asked for, and nobody says what it is
+    CONFLICT = "conflict"  # no value suits both
+
+
+class Incompatibility(msgspec.Struct, frozen=True, gc=False):
+    """The first label, by name, that cannot be as wanted. `meant`: the label that it may be a typing error of."""
+
+    key: str
+    reason: Reason
+    wanted: Requirement
+    had: Requirement | None = None
+    meant: str | None = None
+
+    def __str__(self) -> str:
+        if self.reason is Reason.UNDEFINED:
+            hint = f" (is {shown(self.meant)} meant?)" if self.meant else ""
+            return f"label {shown(self.key)} does not have known values{hint}"
+        return f"{self.wanted} cannot be met" + (f": there is {self.had}" if self.had else "")
+
+
+class Requirements:
+    """At most one requirement for each label, in the order of their names. Immutable, and equal by content."""
+
+    __slots__ = ("_by_key", "_hash")
+
+    def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
+        found: dict[str, Requirement] = {}
+        for each in requirements:
+            known = found.get(each.key)
+            found[each.key] = each if known is None else known & each
+        self._by_key: Mapping[str, Requirement] = {key: found[key] for key in sorted(found)}
+        self._hash = hash(tuple(self._by_key.values()))
+
+    def __and__(self, other: "Requirements") -> "Requirements":
+        """What both allow."""
+        if not self._by_key or not other._by_key:
+            return self if self._by_key else other
+        return Requirements((*self, *other))
+
+    def add(self, *requirements: Requirement) -> "Requirements":
+        return Requirements((*self, *requirements))
+
+    def without(self, *keys: str) -> "Requirements":
+        return Requirements(each for each in self if each.key not in keys)
+
+    def get(self, key: str) -> Requirement:
+        """What is allowed of the label; where nothing is said, everything is."""
+        found = self._by_key.get(key)
+        return Requirement(key, optional=True) if found is None else found
+
+    def keys(self) -> KeysView[str]:
+        return self._by_key.keys()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[Requirement]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Requirements) and self._by_key == other._by_key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self)) or "no requirements"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    @property
+    def impossible(self) -> bool:
+        """Whether some label can have no value, and cannot be missing either."""
+        return any(each.impossible for each in self)
+
+    def intersects(self, other: "Requirements") -> bool:
+        """Whether each label that both name can be as both want it (05 §2.7)."""
+        few, many = (self._by_key, other._by_key) if len(self) <= len(other) else (other._by_key, self._by_key)
+        return all(key not in many or each.agrees(many[key]) for key, each in few.items())
+
+    def compatible(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> bool:
+        """Whether a node that is like this can be as `want`; what it does not say it has not (05 §2.6)."""
+        return self._first_unmet(want, allow_undefined) is None
+
+    def incompatibility(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> Incompatibility | None:
+        """Why it is not compatible."""
+        wanted = self._first_unmet(want, allow_undefined)
+        if wanted is None:
+            return None
+        had = self._by_key.get(wanted.key)
+        if had is not None or wanted.impossible:
+            return Incompatibility(wanted.key, Reason.CONFLICT, wanted, had)
+        meant = likely_meant(wanted.key, {*allow_undefined, *self.keys()})
+        return Incompatibility(wanted.key, Reason.UNDEFINED, wanted, meant=meant)
+
+    def _first_unmet(self, want: "Requirements", allow_undefined: frozenset[str]) -> Requirement | None:
+        for key, wanted in want._by_key.items():
+            had = self._by_key.get(key)
+            if had is not None:
+                if not had.agrees(wanted):
+                    return wanted
+            elif not wanted.optional and (key not in allow_undefined or wanted.impossible):
+                return wanted
+        return None
+
+    def entries(self) -> list[objects.Requirement]:
+        """As NodeClaims have them."""
+        return [entry for each in self for entry in each.entries()]
+
+
+NO_REQUIREMENTS: Final = Requirements()
+
+
+def read_requirements(entries: Iterable[objects.Requirement]) -> Requirements:
+    """All entries together. Raises RequirementError."""
+    return Requirements(map(read_requirement, entries))
+
+
+def of_labels(labels: Mapping[str, str]) -> Requirements:
+    """Exactly these labels: what a node has."""
+    return Requirements(one_of(key, (value,)) for key, value in labels.items())
+
+
+def selecting(labels: Mapping[str, str]) -> Requirements:
+    """These labels under today's names: what a node selector wants."""
+    return Requirements(one_of(normalised(key), (value,)) for key, value in labels.items())

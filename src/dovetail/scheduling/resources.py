@@ -1,0 +1,255 @@
+"""How much does a pod request, how much has a node, and does the one fit the other (05 §4)?
+
+Amounts are whole numbers: thousandths of a cpu, bytes, units. What cannot be read, is negative, or is more than 64 bits
+hold is refused by name: a pod with such a request cannot be placed, and of a node it counts as nothing, and is told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, reduce
+from operator import add, or_, sub
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.objects import Node, NodeClaim, Quantities
+from dovetail.api.pod_specs import Container, ContainerStatus, SchedulingPod
+from dovetail.values.duration import shown
+from dovetail.values.quantity import QuantityError, parse_quantity
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+HUGE_PAGES_PREFIX: Final = "hugepages-"
+MAX_AMOUNT: Final = 2**63 - 1
+
+
+class BadQuantity(msgspec.Struct, frozen=True):
+    """Something that is no amount of a resource, and why."""
+
+    resource: str
+    text: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{shown(self.resource)}: {self.reason}"
+
+
+class ResourceError(ValueError):
+    """A pod's request is no amount; `quantity` says which."""
+
+    def __init__(self, quantity: BadQuantity) -> None:
+        super().__init__(str(quantity))
+        self.quantity = quantity
+
+
+# -- amounts -----------------------------------------------------------------------------------------------------------
+
+
+class Resources:
+    """Amounts by resource, in the order of their names. Immutable, and equal by content: nothing is as if missing."""
+
+    __slots__ = ("_amounts", "_hash")
+
+    def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
+        self._amounts = {name: amount for name, amount in sorted((amounts or {}).items()) if amount}
+        self._hash: int | None = None
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts.get(name, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def items(self) -> Iterable[tuple[str, int]]:
+        return self._amounts.items()
+
+    def __bool__(self) -> bool:
+        return bool(self._amounts)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Resources) and self._amounts == other._amounts)
+
+    def __hash__(self) -> int:
+        if self._hash is None:  # most are only steps of a sum
+            self._hash = hash(tuple(self._amounts.items()))
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"Resources({self._amounts})"
+
+    def __add__(self, other: "Resources") -> "Resources":
+        if not self or not other:
+            return self or other
+        return self._each(other, add)
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return self._each(other, sub) if other else self
+
+    def __or__(self, other: "Resources") -> "Resources":
+        """The larger amount of each resource."""
+        return self if self == other else self._each(other, max)
+
+    def __and__(self, other: "Resources") -> "Resources":
+        """The smaller amount of each resource."""
+        return self._each(other, min)
+
+    def _each(self, other: "Resources", of: Callable[[int, int], int]) -> "Resources":
+        return Resources({name: of(self[name], other[name]) for name in self._amounts.keys() | other._amounts.keys()})
+
+    def fits(self, free: "Resources") -> bool:
+        """Whether there is room for this. Where anything at all is overdrawn there is room for nothing (05 §4.4)."""
+        return self.lacking(free) is None
+
+    def lacking(self, free: "Resources") -> str | None:
+        """The first resource, by name, that is short, or is overdrawn already."""
+        overdrawn = next((name for name, amount in free.items() if amount < 0), None)
+        return overdrawn or next((name for name, amount in self.items() if amount > free[name]), None)
+
+
+NOTHING: Final = Resources()
+ONE_POD: Final = Resources({PODS: 1})
+
+
+def total(parts: Iterable[Resources]) -> Resources:
+    """The sum of all."""
+    return sum(parts, NOTHING)
+
+
+# -- from text ---------------------------------------------------------------------------------------------------------
+
+
+def read_amounts(quantities: Quantities) -> Resources:
+    """What a pod asks for. Raises ResourceError."""
+    found, bad = offered_amounts(quantities)
+    if bad:
+        raise ResourceError(bad[0])
+    return found
+
+
+def offered_amounts(quantities: Quantities) -> tuple[Resources, tuple[BadQuantity, ...]]:
+    """What a node or an instance type has, and what it says besides that cannot be counted on."""
+    return _amounts(tuple(quantities.items())) if quantities else (NOTHING, ())
+
+
+@lru_cache(maxsize=16384)  # 100,000 pods ask for a few hundred different amounts
+def _amounts(items: tuple[tuple[str, str | int | float], ...]) -> tuple[Resources, tuple[BadQuantity, ...]]:
+    amounts = {name: _amount(name, str(text)) for name, text in items}
+    return (
+        Resources({name: amount for name, amount in amounts.items() if isinstance(amount, int)}),
+        tuple(amount for _, amount in sorted(amounts.items()) if isinstance(amount, BadQuantity)),
+    )
+
+
+def _amount(resource: str, text: str) -> int | BadQuantity:
+    try:
+        quantity = parse_quantity(text)
+    except QuantityError as error:
+        return BadQuantity(resource, text, str(error))
+    amount = quantity.milli() if resource == CPU else quantity.value()
+    if amount < 0:
+        return BadQuantity(resource, text, f"{shown(text)} is negative")
+    if amount > MAX_AMOUNT:
+        return BadQuantity(resource, text, f"{shown(text)} is more than any machine has")
+    return amount
+
+
+# -- what a pod requests -----------------------------------------------------------------------------------------------
+
+
+def pod_request(pod: SchedulingPod) -> Resources:
+    """What the scheduler keeps free for the pod, one pod of the node's number included. Raises ResourceError."""
+    spec = pod.spec
+    known = {status.name: status for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
+    infeasible = _resize_infeasible(pod)
+    sidecars, steps = NOTHING, []
+    for container in spec.init_containers:
+        asks = _container_request(container, known, infeasible)
+        steps.append(sidecars + asks)
+        if container.restart_policy == "Always":
+            sidecars += asks
+    running = total(_container_request(container, known, infeasible) for container in spec.containers) + sidecars
+    peak = reduce(or_, steps, running)
+    request = _pod_level(pod, peak) + read_amounts(spec.overhead) + ONE_POD
+    for name, amount in request.items():
+        if amount > MAX_AMOUNT:
+            raise ResourceError(BadQuantity(name, str(amount), "all together is more than any machine has"))
+    return request
+
+
+def _container_request(container: Container, known: Mapping[str, ContainerStatus], infeasible: bool) -> Resources:
+    """While it is being resized, the larger of what it has and what it wants; if that cannot be, what it has."""
+    wants = read_amounts({**container.resources.limits, **container.resources.requests})
+    status = known.get(container.name)
+    if status is None:
+        return wants
+    has = read_amounts(status.resources.requests) | read_amounts(status.allocated_resources)
+    return has if infeasible and has else wants | has
+
+
+def _resize_infeasible(pod: SchedulingPod) -> bool:
+    return pod.status.resize == "Infeasible" or any(
+        (condition.type, condition.status, condition.reason) == ("PodResizePending", "True", "Infeasible")
+        for condition in pod.status.conditions
+    )
+
+
+def _pod_level(pod: SchedulingPod, summed: Resources) -> Resources:
+    """What is said for the pod as a whole stands over the sum; a limit only where no container says anything."""
+    whole = pod.spec.resources
+    if not (whole.requests or whole.limits):
+        return summed
+    limits = {name: text for name, text in whole.limits.items() if not summed[name]}
+    stated = {name: text for name, text in {**limits, **whole.requests}.items() if _is_pod_level(name)}
+    amounts = read_amounts(stated)
+    return Resources({**dict(summed.items()), **{name: amounts[name] for name in stated}})
+
+
+def _is_pod_level(resource: str) -> bool:
+    return resource in (CPU, MEMORY) or resource.startswith(HUGE_PAGES_PREFIX)
+
+
+# -- what a node has ---------------------------------------------------------------------------------------------------
+
+
+class NodeResources(msgspec.Struct, frozen=True):
+    """Of a Node, its claim, or both. `bad`: what they say besides, which counts as nothing."""
+
+    allocatable: Resources
+    capacity: Resources
+    bad: tuple[BadQuantity, ...] = ()
+
+
+def node_resources(node: Node | None, claim: NodeClaim | None) -> NodeResources:
+    """What the Node says; until it is initialized, what it does not say yet is as its claim expects it (05 §4.6).
+
+    A kubelet that is starting reports zero of what its device plugins have not counted yet.
+    """
+    bad: list[BadQuantity] = []
+
+    def read(quantities: Quantities) -> Resources:
+        found, problems = offered_amounts(quantities)
+        bad.extend(problems)
+        return found
+
+    if node is None:
+        assert claim is not None
+        return NodeResources(read(claim.status.allocatable), read(claim.status.capacity), tuple(bad))
+    allocatable, capacity = read(node.status.allocatable), read(node.status.capacity)
+    if claim is not None and node.metadata.labels.get(names.INITIALIZED_LABEL) != "true":
+        allocatable = _filled(allocatable, read(claim.status.allocatable))
+        capacity = _filled(capacity, read(claim.status.capacity))
+    return NodeResources(allocatable, capacity, tuple(bad))
+
+
+def _filled(found: Resources, expected: Resources) -> Resources:
+    return Resources({**dict(expected.items()), **dict(found.items())})
+
+
+def type_allocatable(capacity: Resources, overhead: Resources) -> Resources:
+    """What an instance type leaves for pods; memory set aside for huge pages is no ordinary memory (05 §4.7)."""
+    left = capacity - overhead
+    huge = sum(amount for name, amount in capacity.items() if name.startswith(HUGE_PAGES_PREFIX))
+    if not huge or left[MEMORY] <= 0:
+        return left
+    return left - Resources({MEMORY: min(huge, left[MEMORY])})

@@ -1,0 +1,108 @@
+"""Does a pod tolerate what keeps others away, and which taints of a node count (05 §3)?"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail.api import names
+from dovetail.api.names import Effect
+from dovetail.api.objects import Node, NodeClaim, Taint, Toleration
+
+Taints = tuple[Taint, ...]
+Tolerations = frozenset[Toleration]
+
+# The last step of relaxation (05 §10), and how daemons are on new nodes (05 §8.3).
+SOFT_TAINTS_TOLERATED: Final = Toleration(operator="Exists", effect=Effect.PREFER_NO_SCHEDULE)
+
+_CANDIDATE = Taint(key=names.CANDIDATE_TAINT, effect=Effect.PREFER_NO_SCHEDULE)
+_EPHEMERAL = (
+    Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_SCHEDULE),
+    Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_EXECUTE),
+    Taint(key=names.UNREACHABLE_TAINT, effect=Effect.NO_SCHEDULE),
+    Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=Effect.NO_SCHEDULE),
+    Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE),
+)
+# In tolerations Kubernetes takes no leading zeros.
+_NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
+
+
+# -- what a pod tolerates ----------------------------------------------------------------------------------------------
+
+
+def untolerated(tolerations: Tolerations, taints: Iterable[Taint]) -> Taint | None:
+    """The first taint that keeps the pod away. PreferNoSchedule does, too, until relaxation adds a toleration."""
+    return next((taint for taint in taints if not any(_matches(each, taint) for each in tolerations)), None)
+
+
+def is_soft(taint: Taint) -> bool:
+    """Whether relaxation would tolerate it."""
+    return taint.effect == Effect.PREFER_NO_SCHEDULE
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if not toleration.key:
+        return toleration.operator == "Exists"
+    if toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Gt" | "Lt":
+            return _compares(toleration, taint)
+    return False  # an operator that nobody knows tolerates nothing
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    """Gt: the taint's number is greater than the toleration's. What is no number of 64 bits compares with nothing."""
+    has, limit = _number(taint.value), _number(toleration.value)
+    if has is None or limit is None:
+        return False
+    return has > limit if toleration.operator == "Gt" else has < limit
+
+
+def _number(text: str) -> int | None:
+    number = int(text) if _NUMBER.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+# -- what a node has ---------------------------------------------------------------------------------------------------
+
+
+def node_taints(node: Node | None, claim: NodeClaim | None) -> Taints:
+    """The taints that count, of a Node, its claim, or both; a node without a claim is not managed and takes its own.
+
+    Until the node is initialized, what will go by itself does not count. Our own sign of a candidate never does (R22).
+    """
+    assert node is not None or claim is not None
+    if claim is None or (node is not None and _says(node, names.INITIALIZED_LABEL)):
+        return _visible(node.spec.taints if node is not None else ())
+    taints = node.spec.taints if node is not None and _says(node, names.REGISTERED_LABEL) else claim.spec.taints
+    return _visible(
+        taint
+        for taint in taints
+        if not is_ephemeral(taint) and not any(taint.matches(startup) for startup in claim.spec.startup_taints)
+    )
+
+
+def template_taints(taints: Iterable[Taint]) -> Taints:
+    """Those of a new node: a NodePool's `spec.taints`; its startup taints are gone before pods come (05 §3.5)."""
+    return _visible(taints)
+
+
+def is_ephemeral(taint: Taint) -> bool:
+    """Whether the taint goes by itself while a node comes up."""
+    return taint.key.startswith(names.READINESS_TAINT_PREFIX) or any(taint.matches(known) for known in _EPHEMERAL)
+
+
+def _says(node: Node, label: str) -> bool:
+    return node.metadata.labels.get(label) == "true"
+
+
+def _visible(taints: Iterable[Taint]) -> Taints:
+    """In one order and without times, so that nodes with equal taints have equal values."""
+    counted = {(taint.key, taint.effect, taint.value) for taint in taints if not taint.matches(_CANDIDATE)}
+    return tuple(Taint(key=key, value=value, effect=effect) for key, effect, value in sorted(counted))

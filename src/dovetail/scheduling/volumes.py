@@ -1,0 +1,215 @@
+"""Where can a pod's volumes be used, and has the node room to attach them (05 §6)?"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.pod_specs import SchedulingPod
+from dovetail.api.storage import CSINode, StorageClass, Volume, VolumeClaim
+from dovetail.scheduling.labels import normalised
+from dovetail.scheduling.requirements import (
+    NO_REQUIREMENTS,
+    RequirementError,
+    Requirements,
+    one_of,
+    read_requirements,
+)
+
+# Combinations of the places of several volumes, after the contradictory ones are gone.
+MAX_ALTERNATIVES: Final = 1000
+
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
+# Which CSI driver does the work of a provisioner that Kubernetes once had in its own tree.
+_MIGRATED: Final = {
+    "kubernetes.io/aws-ebs": _EBS_DRIVER,
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "file.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+
+
+class Flaw(StrEnum):
+    """Why a claim keeps its pod from being placed (06 §2.3)."""
+
+    CLAIM_MISSING = "does not exist"
+    CLAIM_DELETING = "is being deleted"
+    CLAIM_LOST = "has lost its volume"
+    VOLUME_MISSING = "is bound to a volume that does not exist"
+    VOLUME_DELETING = "is bound to a volume that is being deleted"
+    NOT_YET_BOUND = "is not completely bound yet"
+    NO_CLASS = "is not bound and has no storage class"
+    CLASS_MISSING = "is not bound and its storage class does not exist"
+    BOUND_BEFOREHAND = "is not bound, and its storage class binds volumes before it is known where pods go"
+    UNREADABLE = "has a volume whose node affinity cannot be read"
+    TOO_MANY = "has, with the others, too many places where it could be used"
+
+
+class VolumeError(ValueError):
+    """The pod cannot be placed, because of this claim of its namespace."""
+
+    def __init__(self, claim: str, flaw: Flaw, detail: str = "") -> None:
+        super().__init__(f"claim {claim} {flaw}" + (f": {detail}" if detail else ""))
+        self.claim = claim
+        self.flaw = flaw
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """What volumes there are: claims by namespace and name, the rest by name."""
+
+    claims: Mapping[tuple[str, str], VolumeClaim] = {}
+    volumes: Mapping[str, Volume] = {}
+    classes: Mapping[str, StorageClass] = {}
+
+
+class Attachment(NamedTuple):
+    """A claim that is to be attached to a node by a driver. Pods that share the claim share the attachment."""
+
+    driver: str
+    namespace: str
+    claim: str
+
+
+class PodVolumes(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a pod's volumes need of its node: to be attached, and one of the places, in the order to try them."""
+
+    attachments: frozenset[Attachment] = frozenset()
+    alternatives: tuple[Requirements, ...] = (NO_REQUIREMENTS,)
+
+
+NO_VOLUMES: Final = PodVolumes()
+
+
+def pod_volumes(pod: SchedulingPod, storage: Storage) -> PodVolumes:
+    """Of a pod that is to be placed. Raises VolumeError."""
+    if not pod.spec.volumes:
+        return NO_VOLUMES
+    places: list[tuple[str, Sequence[Requirements]]] = []
+    for key in _claims(pod):
+        claim = storage.claims.get(key)
+        if flaw := _flaw(claim, storage):
+            raise VolumeError(key[1], flaw)
+        assert claim is not None
+        places.append((key[1], _places(claim, storage)))
+    return PodVolumes(attachments(pod, storage), _combined(places))
+
+
+def _claims(pod: SchedulingPod) -> Iterator[tuple[str, str]]:
+    """Namespace and name of each, once."""
+    names_ = (
+        volume.persistent_volume_claim.claim_name
+        if volume.persistent_volume_claim is not None
+        else f"{pod.metadata.name}-{volume.name}"
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+    )
+    return ((pod.metadata.namespace or "default", name) for name in dict.fromkeys(names_))
+
+
+def _flaw(claim: VolumeClaim | None, storage: Storage) -> Flaw | None:
+    """A claim that is bound needs no class any more."""
+    if claim is None:
+        return Flaw.CLAIM_MISSING
+    if claim.metadata.deletion_timestamp is not None:
+        return Flaw.CLAIM_DELETING
+    if claim.status.phase == "Lost":
+        return Flaw.CLAIM_LOST
+    if claim.spec.volume_name:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            return Flaw.VOLUME_MISSING
+        if volume.metadata.deletion_timestamp is not None:
+            return Flaw.VOLUME_DELETING
+        return None if names.PVC_BIND_COMPLETED in claim.metadata.annotations else Flaw.NOT_YET_BOUND
+    if not claim.spec.storage_class_name:
+        return Flaw.NO_CLASS
+    class_ = storage.classes.get(claim.spec.storage_class_name)
+    if class_ is None:
+        return Flaw.CLASS_MISSING
+    return Flaw.BOUND_BEFOREHAND if class_.volume_binding_mode == "Immediate" else None
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def _places(claim: VolumeClaim, storage: Storage) -> Sequence[Requirements]:
+    """Where the volume is, or could be made; empty: anywhere."""
+    if claim.spec.volume_name:
+        try:
+            return _volume_places(storage.volumes[claim.spec.volume_name])
+        except RequirementError as error:
+            raise VolumeError(claim.metadata.name, Flaw.UNREADABLE, str(error)) from None
+    return [
+        Requirements(one_of(normalised(each.key), each.values) for each in term.match_label_expressions)
+        for term in storage.classes[claim.spec.storage_class_name or ""].allowed_topologies
+    ]
+
+
+def _volume_places(volume: Volume) -> Sequence[Requirements]:
+    """A volume that lives on one machine is taken for one that is made anew where the pod goes."""
+    required = volume.spec.node_affinity.required
+    terms = () if required is None else required.node_selector_terms
+    places = [read_requirements(term.match_expressions) for term in terms]
+    if volume.spec.local is not None or volume.spec.host_path is not None:
+        return [place.without(names.HOSTNAME_LABEL) for place in places]
+    return places
+
+
+def _combined(places: Iterable[tuple[str, Sequence[Requirements]]]) -> tuple[Requirements, ...]:
+    """Each way to be somewhere for all volumes. If they contradict each other, that is what is left."""
+    found = [NO_REQUIREMENTS]
+    for claim, options in places:
+        if not options:
+            continue
+        both = dict.fromkeys(each & option for each in found for option in options)
+        found = [each for each in both if not each.impossible] or list(both)
+        if len(found) > MAX_ALTERNATIVES:
+            raise VolumeError(claim, Flaw.TOO_MANY)
+    return tuple(found)
+
+
+# -- attaching ---------------------------------------------------------------------------------------------------------
+
+
+def attachments(pod: SchedulingPod, storage: Storage) -> frozenset[Attachment]:
+    """What is attached for a pod, wherever it is; what nobody can tell a driver of is not counted (05 §6.2)."""
+    found = ((_driver(storage.claims.get(key), storage), key) for key in _claims(pod))
+    return frozenset(Attachment(driver, *key) for driver, key in found if driver)
+
+
+def _driver(claim: VolumeClaim | None, storage: Storage) -> str:
+    """The CSI driver; empty if there is none, or it cannot be known."""
+    if claim is None:
+        return ""
+    if claim.spec.volume_name:
+        volume = storage.volumes.get(claim.spec.volume_name)
+        if volume is None:
+            return ""
+        if volume.spec.csi is not None:
+            return volume.spec.csi.driver
+        return _EBS_DRIVER if volume.spec.aws_elastic_block_store is not None else ""
+    class_ = storage.classes.get(claim.spec.storage_class_name or "")
+    return "" if class_ is None else _MIGRATED.get(class_.provisioner, class_.provisioner)
+
+
+def attach_limits(node: CSINode | None) -> dict[str, int]:
+    """How many claims each driver can attach to the node, where there is a limit."""
+    drivers = () if node is None else node.spec.drivers
+    return {driver.name: driver.allocatable.count for driver in drivers if driver.allocatable.count is not None}
+
+
+def over_limit(added: frozenset[Attachment], attached: frozenset[Attachment], limits: Mapping[str, int]) -> str | None:
+    """The first driver, by name, that cannot attach what is added to what it has attached already."""
+    new = added - attached
+    if not new:
+        return None
+    counts = Counter(each.driver for each in attached | new)
+    return next(
+        (name for name in sorted({each.driver for each in new}) if counts[name] > limits.get(name, counts[name])), None
+    )
