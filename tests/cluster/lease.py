@@ -55,7 +55,11 @@ def watch(lease: Path, *, for_ever: bool) -> subprocess.Popen[bytes]:
     try:
         os.set_blocking(descriptor, True)
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", WATCH], stdin=descriptor, stdout=subprocess.DEVNULL, process_group=0
+            [sys.executable, "-I", "-S", WATCH],
+            stdin=descriptor,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
         )
     finally:
         os.close(descriptor)

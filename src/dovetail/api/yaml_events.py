@@ -107,13 +107,11 @@ def _number(text: str) -> object:
     """The value of an untagged plain scalar that begins like a number, which may still be a string."""
     plain = text.replace("_", "") if text[0] != "." else text
     value: object = text
+    if len(plain) > MAX_NUMBER_LENGTH:
+        return text  # no number anybody could hold: one absurd annotation must not spoil the whole dump
     if match := _INTEGER.fullmatch(plain):
-        if len(plain) > MAX_NUMBER_LENGTH:
-            raise YamlError(f"number of {len(plain)} digits is too long")
         value = int(plain, 8) if match[1] else int(plain, 0)
     elif _FLOAT.fullmatch(plain):
-        if len(plain) > MAX_NUMBER_LENGTH:
-            raise YamlError(f"number of {len(plain)} digits is too long")
         value = float(plain)
         if value in (float("inf"), float("-inf")):
             raise YamlError(f"number {shorten(text)} is out of range (quote it if it is a string)")

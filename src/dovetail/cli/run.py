@@ -33,7 +33,7 @@ def command(options: RunOptions) -> None:
     except OSError as error:
         fail(f"cannot log to {error.filename}: {error.strerror}")
     for gate in options.unsupported_gates:
-        log.warning("feature gate %s is not supported and stays off", gate)
+        log.warning("feature gate %s is not known here, or not supported, and has no effect", gate)
     sys.exit(_run(options))
 
 

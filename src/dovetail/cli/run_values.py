@@ -20,6 +20,8 @@ _GATES: Final = {
     "SpotToSpotConsolidation": "spot_to_spot_consolidation",
 }
 UNSUPPORTED_GATES: Final = ("NodeOverlay", "CapacityBuffer")
+# Karpenter's charts name it; it is about offerings, which are taken as the provider has them.
+_ALWAYS_ON: Final = "ReservedCapacity"
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -77,7 +79,7 @@ def paths(text: str) -> tuple[str, ...]:
 
 
 def read_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
-    """The gates, and those that are asked for but out of scope (R39). Unknown names are passed over."""
+    """The gates, and those that are asked for in vain: out of scope (R39), or unknown."""
     asked: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (word.strip() for word in part.partition("="))
@@ -85,7 +87,8 @@ def read_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
             raise ValueError(f"{shown(part)} is not of the form Gate=true or Gate=false")
         asked[name] = value == "true"
     known = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
-    return Gates(**known), tuple(name for name in UNSUPPORTED_GATES if asked.get(name))
+    strange = {name: value for name, value in asked.items() if name not in _GATES and name != _ALWAYS_ON}
+    return Gates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
 
 
 def read_scheduler_config(text: str) -> SchedulerConfig:

