@@ -1,10 +1,12 @@
 """Settings shared by all tests."""
 
 import os
+from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["tests.cluster.fixtures"]
+CRASH_POINTS: Final = "crash points"
 
 # Time limits per example would make tests depend on the machine; `make bench` measures speed instead. What every change
 # must pass tries the same examples each time; `make soak` looks for new ones.
@@ -13,3 +15,17 @@ settings.register_profile(
 )
 settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many crash points were lived through: noted by the tests, brought here from the workers of pytest-xdist."""
+    reports = [report for found in terminalreporter.stats.values() for report in found if _is_call(report)]
+    noted = [
+        value for report in reports for name, value in getattr(report, "user_properties", ()) if name == CRASH_POINTS
+    ]
+    if noted:
+        terminalreporter.write_line(f"crash points lived through: {sum(noted)}, in {len(noted)} flows")
+
+
+def _is_call(report: Any) -> bool:
+    return getattr(report, "when", None) == "call"

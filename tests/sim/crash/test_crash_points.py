@@ -1,14 +1,12 @@
 """A controller that dies before or after any of its writes leaves nothing behind, does nothing twice or too early."""
 
 from collections.abc import Callable
-from typing import Final
 
 import pytest
 
+from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import FLOWS
 from tests.sim.crash.mortal import CrashPoint, Flow, live_through
-
-POINTS: Final = "crash points"
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
@@ -21,5 +19,5 @@ def test_every_crash_point(flow: Flow[object], record_property: Callable[[str, o
         ending = live_through(flow, point)
         if ending.account != undisturbed.account:
             different[f"{point}: {ending.writes[point.write - 1]}"] = ending.account
-    record_property(POINTS, len(points))
+    record_property(CRASH_POINTS, len(points))
     assert not different, (undisturbed.account, different)

@@ -1,0 +1,453 @@
+"""What is a scheduling engine asked, and what does it answer (05 §1)? Two engines share this, and the order of pods.
+
+Everything is read already: whoever asks has parsed quantities, selectors and requirements once. Nothing here changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.objects import LabelSelector, NodePool
+from dovetail.api.pod_specs import PodAffinityTerm, PreferredPods, SchedulingPod, TopologySpreadConstraint
+from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, host_ports
+from dovetail.scheduling.labels import normalised
+from dovetail.scheduling.node_affinity import ANYWHERE, NodeAffinity, read_node_affinity
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, read_requirements, selecting
+from dovetail.scheduling.resources import CPU, MEMORY, NOTHING, ONE_POD, Resources, pod_request, read_amounts
+from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Taints, Tolerations, template_taints, untolerated
+from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes
+from dovetail.values.selector import Selector, SelectorError, make_selector
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+# Of namespaces, their labels.
+Namespaces = Mapping[str, Mapping[str, str]]
+
+
+# -- rules between pods ------------------------------------------------------------------------------------------------
+
+
+class Kind(StrEnum):
+    """What a rule wants; in the order in which rules are asked, so that a choice is made among what others leave."""
+
+    APART = "anti-affinity"
+    TOGETHER = "affinity"
+    SPREAD = "spread"
+
+
+class NodeFilter(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which nodes a spread looks at (05 §7.1.4): like one of these, and with tolerations only nodes open to them."""
+
+    alternatives: tuple[Requirements, ...] = (NO_REQUIREMENTS,)
+    tolerations: Tolerations | None = None
+
+    def passes(self, labels: Requirements, taints: Taints) -> bool:
+        if self.tolerations is not None and untolerated(self.tolerations, taints) is not None:
+            return False
+        return any(map(labels.compatible, self.alternatives))
+
+
+class Rule(msgspec.Struct, frozen=True, cache_hash=True):
+    """One term of a pod about other pods. Equal rules of many pods are one group (05 §7): everything is in the key.
+
+    `tolerations`: only domains behind taints that these tolerate are known to it; None: all. What only prefers others
+    away is always tolerated here, for in the end the pod goes there.
+    """
+
+    kind: Kind
+    key: str
+    namespaces: frozenset[str] | None  # None: all of them
+    selector: Selector | None  # None: no pod at all
+    max_skew: int = 0
+    min_domains: int | None = None
+    nodes: NodeFilter = NodeFilter()
+    tolerations: Tolerations | None = None
+
+    def selects(self, pod: "Pod | BoundPod") -> bool:
+        if self.selector is None or (self.namespaces is not None and pod.namespace not in self.namespaces):
+            return False
+        return self.selector.matches(pod.labels)
+
+    def counts(self, pod: "Pod | BoundPod", labels: Requirements, taints: Taints) -> bool:
+        """Whether the pod is one of those that it is about, on a node that it looks at."""
+        return self.selects(pod) and self.nodes.passes(labels, taints)
+
+    def inverse(self) -> "Rule":
+        """The rule as it restricts the pods that it selects: whatever its carriers tolerate."""
+        return msgspec.structs.replace(self, tolerations=None)
+
+    def __str__(self) -> str:
+        return f"{self.kind} over {self.key}"
+
+
+# -- pods --------------------------------------------------------------------------------------------------------------
+
+
+class Origin(StrEnum):
+    """Why a pod is to be placed, which decides what it means if it cannot be (05 §11, §12)."""
+
+    PENDING = "pending"
+    CANDIDATE = "candidate"
+    DELETING = "deleting"  # its node goes anyway
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that is to be placed. Rules are in the order of the pod, preferred ones heaviest first."""
+
+    uid: str
+    namespace: str = "default"
+    name: str = ""
+    labels: Mapping[str, str] = {}
+    created: datetime | None = None
+    origin: Origin = Origin.PENDING
+    request: Resources = ONE_POD
+    affinity: NodeAffinity = ANYWHERE
+    tolerations: Tolerations = frozenset()
+    ports: HostPorts = NO_PORTS
+    volumes: PodVolumes = NO_VOLUMES
+    rules: tuple[Rule, ...] = ()
+    preferred_together: tuple[Rule, ...] = ()
+    preferred_apart: tuple[Rule, ...] = ()
+    preferred_spread: tuple[Rule, ...] = ()  # those that are scheduled anyway
+    resource_claims: bool = False  # which nobody here understands (R39)
+
+    @property
+    def all_rules(self) -> tuple[Rule, ...]:
+        return (*self.rules, *self.preferred_together, *self.preferred_apart, *self.preferred_spread)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name or self.uid}"
+
+
+class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that has a node, as far as rules between pods see it. One that ends is on the node, but counts for none."""
+
+    uid: str
+    namespace: str = "default"
+    labels: Mapping[str, str] = {}
+    apart: tuple[Rule, ...] = ()  # what it must not be with
+    counts: bool = True
+
+
+def read_pod(
+    pod: SchedulingPod,
+    *,
+    volumes: PodVolumes = NO_VOLUMES,
+    namespaces: Namespaces | None = None,
+    origin: Origin = Origin.PENDING,
+) -> Pod:
+    """A pod that is to be placed. Raises RequirementError and ResourceError."""
+    meta, spec, known = pod.metadata, pod.spec, namespaces or {}
+    affinity = read_node_affinity(spec)
+    tolerations = frozenset(spec.tolerations)
+    together, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
+    spreads = [(each, _spread(pod, each, affinity, tolerations)) for each in spec.topology_spread_constraints]
+    anyway = [each.when_unsatisfiable == "ScheduleAnyway" for each, _ in spreads]
+    return Pod(
+        uid=meta.uid,
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        labels=meta.labels,
+        created=meta.creation_timestamp,
+        origin=origin,
+        request=pod_request(pod),
+        affinity=affinity,
+        tolerations=tolerations,
+        ports=host_ports(spec),
+        volumes=volumes,
+        rules=_effective(
+            *(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if not soft),
+            *_terms(Kind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known),
+            *_terms(Kind.APART, pod, apart.required_during_scheduling_ignored_during_execution, known),
+        ),
+        preferred_together=_effective(
+            *_terms(Kind.TOGETHER, pod, _heaviest(together.preferred_during_scheduling_ignored_during_execution), known)
+        ),
+        preferred_apart=_effective(
+            *_terms(Kind.APART, pod, _heaviest(apart.preferred_during_scheduling_ignored_during_execution), known)
+        ),
+        preferred_spread=_effective(*(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if soft)),
+        resource_claims=bool(spec.resource_claims),
+    )
+
+
+def read_bound_pod(pod: SchedulingPod, namespaces: Namespaces | None = None) -> BoundPod:
+    """A pod that has a node already."""
+    terms = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
+    return BoundPod(
+        uid=pod.metadata.uid,
+        namespace=pod.metadata.namespace or "default",
+        labels=pod.metadata.labels,
+        apart=_effective(*(rule.inverse() for rule in _terms(Kind.APART, pod, terms, namespaces or {}))),
+        counts=pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL,
+    )
+
+
+def _effective(*rules: Rule) -> tuple[Rule, ...]:
+    """Without those that can have no effect: away from nobody, or spread among nobody."""
+    return tuple(rule for rule in rules if rule.kind is Kind.TOGETHER or rule.selector is not None)
+
+
+def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
+    return [each.pod_affinity_term for each in sorted(terms, key=lambda each: -each.weight)]
+
+
+def _spread(
+    pod: SchedulingPod, constraint: TopologySpreadConstraint, affinity: NodeAffinity, tolerations: Tolerations
+) -> Rule:
+    """As Kubernetes has it, a spread that honours taints looks only at those that forbid."""
+    honoured = tolerations | {SOFT_TAINTS_TOLERATED} if constraint.node_taints_policy == "Honor" else None
+    ignored = constraint.node_affinity_policy == "Ignore"
+    return Rule(
+        kind=Kind.SPREAD,
+        key=normalised(constraint.topology_key),
+        namespaces=frozenset((pod.metadata.namespace or "default",)),
+        selector=_selector(constraint.label_selector, pod.metadata.labels, constraint.match_label_keys),
+        max_skew=constraint.max_skew,
+        min_domains=constraint.min_domains,
+        nodes=NodeFilter((NO_REQUIREMENTS,) if ignored else affinity.alternatives(), honoured),
+        tolerations=honoured,
+    )
+
+
+def _terms(kind: Kind, pod: SchedulingPod, terms: Iterable[PodAffinityTerm], known: Namespaces) -> list[Rule]:
+    labels, tolerations = pod.metadata.labels, frozenset((*pod.spec.tolerations, SOFT_TAINTS_TOLERATED))
+    return [
+        Rule(
+            kind=kind,
+            key=normalised(term.topology_key),
+            namespaces=_namespaces(term, pod.metadata.namespace or "default", known),
+            selector=_selector(term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys),
+            tolerations=tolerations,
+        )
+        for term in terms
+    ]
+
+
+def _namespaces(term: PodAffinityTerm, own: str, known: Namespaces) -> frozenset[str] | None:
+    """A selector that is empty selects all, those included that nobody has told us of."""
+    if term.namespace_selector is None:
+        return frozenset(term.namespaces or (own,))
+    selector = _selector(term.namespace_selector, {})
+    if selector == Selector():
+        return None
+    selected = () if selector is None else (name for name, labels in known.items() if selector.matches(labels))
+    return frozenset((*term.namespaces, *selected))
+
+
+def _selector(
+    wire: LabelSelector | None, labels: Mapping[str, str], same: Sequence[str] = (), other: Sequence[str] = ()
+) -> Selector | None:
+    """With what the pod's own labels add to it; a selector that cannot be read selects nothing (05 §7.1.1)."""
+    if wire is None:
+        return None
+    expressions = [(each.key, each.operator, each.values) for each in wire.match_expressions]
+    expressions += [(key, "In", [labels[key]]) for key in same if key in labels]
+    expressions += [(key, "NotIn", [labels[key]]) for key in other if key in labels]
+    try:
+        return make_selector(wire.match_labels, expressions)
+    except SelectorError:
+        return None
+
+
+# -- where they could go -----------------------------------------------------------------------------------------------
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is there, or is about to be. `taints` are those that count, `requested` that of all its pods.
+
+    Pods on a node that is not open (a candidate, or one that is going) count, but it takes none, and nobody counts on
+    its being somewhere.
+    """
+
+    name: str
+    labels: Mapping[str, str] = {}
+    taints: Taints = ()
+    allocatable: Resources = NOTHING
+    capacity: Resources = NOTHING
+    requested: Resources = NOTHING
+    requested_by_daemons: Resources = NOTHING  # a part of the above
+    pool: str = ""
+    initialized: bool = True  # so is a node that nobody manages
+    open: bool = True
+    ports: HostPorts = NO_PORTS
+    attachments: frozenset[Attachment] = frozenset()
+    attach_limits: Mapping[str, int] = {}
+    pods: tuple[BoundPod, ...] = ()
+
+    def requirements(self) -> Requirements:
+        """Its labels; without one for the host's name, that is the node's."""
+        return of_labels({names.HOSTNAME_LABEL: self.name, **self.labels})
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to buy a type. Prices are whole billionths; `reservation` names what is bought already, `left` how many."""
+
+    requirements: Requirements
+    price: int
+    available: bool = True
+    reservation: str = ""
+    left: int = 0
+
+
+class MachineType(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance type; `allocatable` is what it leaves for pods, daemons included (05 §4.7)."""
+
+    name: str
+    requirements: Requirements
+    capacity: Resources
+    allocatable: Resources
+    offers: tuple[Offer, ...]
+
+
+class Pool(msgspec.Struct, frozen=True, kw_only=True):
+    """A NodePool: what all its nodes are like (05 §9), and how much of them there may be. No limit is no entry."""
+
+    name: str
+    weight: int = 0
+    requirements: Requirements = NO_REQUIREMENTS
+    taints: Taints = ()
+    limits: Mapping[str, int] = {}
+
+
+def read_pool(pool: NodePool) -> Pool:
+    """What all nodes of the pool will be like. Raises RequirementError and ResourceError."""
+    template, limits = pool.spec.template, pool.spec.limits
+    class_ = template.spec.node_class_ref
+    own = {names.NODEPOOL_LABEL: pool.metadata.name, f"{class_.group}/{class_.kind.lower()}": class_.name}
+    amounts = read_amounts(limits)
+    return Pool(
+        name=pool.metadata.name,
+        weight=pool.spec.weight or 0,
+        requirements=read_requirements(template.spec.requirements)
+        & selecting(template.metadata.labels or {})
+        & of_labels(own),
+        taints=template_taints(template.spec.taints or ()),
+        limits={name: amounts[name] for name in limits},
+    )
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to read wishes, and what to do where they cannot all come true (05 §1)."""
+
+    respect_preferences: bool = True
+    strict_min_values: bool = True
+    strict_reserved: bool = True
+    # Disruption: what came from a candidate must not rely on a node that may never come up (05 §12.3).
+    refuse_uninitialized: bool = False
+    well_known: frozenset[str] = names.WELL_KNOWN_LABELS
+    reservation_label: str = ""  # the provider's, by which an instance is launched into a reservation
+    max_types: int = 600
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """Where do these pods go? They count nowhere else while they are moved. `types` are those of each pool by name."""
+
+    pods: tuple[Pod, ...]
+    nodes: tuple[Node, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    types: Mapping[str, tuple[MachineType, ...]] = {}
+    daemons: tuple[Daemon, ...] = ()
+    options: Options = Options()
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """A node to be made for these pods (by UID): one of the types, the cheapest first."""
+
+    pool: str
+    pods: tuple[str, ...]
+    requirements: Requirements
+    types: tuple[str, ...]
+    requests: Resources
+    reservations: tuple[str, ...] = ()
+    min_values_relaxed: bool = False
+
+
+class PodError(msgspec.Struct, frozen=True):
+    """Why a pod has no place. `waiting`: it is not that there is none, but the next run will see (05 §9, Reserved)."""
+
+    pod: str
+    origin: Origin
+    reason: str
+    waiting: bool = False
+
+
+class Solution(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods by UID: on nodes by name, on new nodes, or why not."""
+
+    existing: Mapping[str, tuple[str, ...]] = {}
+    new_claims: tuple[NewClaim, ...] = ()
+    errors: Mapping[str, PodError] = {}
+
+    @property
+    def all_scheduled(self) -> bool:
+        """Whether nobody is worse off: a pod that was pending before may be so after (05 §11)."""
+        return all(error.origin is Origin.PENDING for error in self.errors.values())
+
+    def summary(self, most: int = 5) -> str:
+        """What went wrong, for people."""
+        said = [f"{error.pod}: {error.reason}" for error in self.errors.values()]
+        more = len(said) - most
+        return "; ".join(said[:most]) + (f" and {more} other(s)" if more > 0 else "")
+
+
+# -- the order of pods -------------------------------------------------------------------------------------------------
+
+Shape = tuple[object, ...]
+
+
+def queue(problem: Problem) -> list[Pod]:
+    """Largest first; of equal size those alike together, then the oldest (05 §9, 08 §6.2).
+
+    Pods are alike if nothing but names and times could tell the engine one from the other. Which kind comes first is
+    decided by the oldest pod of each.
+    """
+    read = _labels_read(problem)
+    shapes = {pod.uid: _shape(pod, read) for pod in problem.pods}
+    oldest: dict[Shape, tuple[datetime, str]] = {}
+    for pod in problem.pods:
+        shape = shapes[pod.uid]
+        oldest[shape] = min(oldest.get(shape, _age(pod)), _age(pod))
+    return sorted(
+        problem.pods,
+        key=lambda pod: (-pod.request[CPU], -pod.request[MEMORY], oldest[shapes[pod.uid]], _age(pod)),
+    )
+
+
+def _age(pod: Pod) -> tuple[datetime, str]:
+    return (pod.created or _LONG_AGO, pod.uid)
+
+
+def _labels_read(problem: Problem) -> frozenset[str]:
+    """The labels of pods that some rule asks for: no other can make a difference."""
+    rules = {rule for pod in problem.pods for rule in pod.all_rules}
+    rules.update(rule for node in problem.nodes for pod in node.pods for rule in pod.apart)
+    selectors = [rule.selector for rule in rules if rule.selector is not None]
+    return frozenset(key for each in selectors for key, _ in each.labels).union(
+        each.key for selector in selectors for each in selector.expressions
+    )
+
+
+def _shape(pod: Pod, read: frozenset[str]) -> Shape:
+    return (
+        pod.namespace,
+        tuple(sorted((key, value) for key, value in pod.labels.items() if key in read)),
+        pod.request,
+        pod.affinity,
+        pod.tolerations,
+        pod.ports,
+        pod.volumes,
+        pod.rules,
+        pod.preferred_together,
+        pod.preferred_apart,
+        pod.preferred_spread,
+        pod.resource_claims,
+    )
