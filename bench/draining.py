@@ -27,7 +27,7 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from tests.cluster import folders
 from tests.cluster.build import is_built
-from tests.cluster.plane import ControlPlane
+from tests.cluster.plane import PATIENT, ControlPlane
 
 _PODS_PER_NODE: Final = 10
 _DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment", dict[str, Any], namespaced=True)
@@ -253,7 +253,7 @@ def print_draining() -> None:
 def _on_a_plane(what: str, nodes: int) -> None:
     folder = folders.new()
     try:
-        with ControlPlane(folder) as plane:
+        with ControlPlane(folder, flags=PATIENT) as plane:
             plane.install_crds()
             command = [sys.executable, "-m", "bench.draining", what, str(plane.kubeconfig), str(nodes)]
             subprocess.run(command, check=True)

@@ -32,6 +32,11 @@ PORTS: Final = range(20000, 32768)
 USERS: Final[Mapping[str, Sequence[str]]] = {ADMIN: ("system:masters",), "dovetail": (), "somebody": ()}
 
 
+# For a controller manager that does not take a node for unready while the API server is away or the machine is busy: a
+# kwok node that is unready and being deleted goes without a drain (03 §3.3), and its pods are collected as orphans.
+PATIENT: Final = {"kube-controller-manager": ("--node-monitor-grace-period=10m",)}
+
+
 class StartError(Exception):
     """A component did not come up; the message ends with its last words."""
 

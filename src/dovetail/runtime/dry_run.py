@@ -15,12 +15,11 @@ from dovetail.ports import (
     ApiError,
     Body,
     KubeApi,
-    Page,
     PatchType,
     Propagation,
     Resource,
-    Watch,
 )
+from dovetail.runtime.passing import PassingReads
 
 log = logging.getLogger(__name__)
 
@@ -33,48 +32,12 @@ class WouldWrite(ApiError):
     """Not sent, because nothing is to be written. Until the object changes there is nothing more to do."""
 
 
-class DryRunApi(KubeApi):
+class DryRunApi(PassingReads):
     """The API of somebody who only looks."""
 
     def __init__(self, api: KubeApi) -> None:
-        self._api = api
+        super().__init__(api)
         self._told: dict[bytes, None] = {}  # oldest first
-
-    async def list(
-        self,
-        resource: Resource[T],
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        continue_: str = "",
-    ) -> Page[T]:
-        return await self._api.list(
-            resource, namespace=namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
-        )
-
-    def watch(
-        self,
-        resource: Resource[T],
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        timeout_seconds: int = 300,
-    ) -> Watch[T]:
-        return self._api.watch(
-            resource,
-            resource_version=resource_version,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            timeout_seconds=timeout_seconds,
-        )
-
-    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        return await self._api.get(resource, name, namespace=namespace)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
         if _are_events(resource):

@@ -25,13 +25,12 @@ from dovetail.ports import (
     Forbidden,
     KubeApi,
     NotFound,
-    Page,
     PatchType,
     Propagation,
     Resource,
     Unavailable,
-    Watch,
 )
+from dovetail.runtime.passing import PassingReads
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, root_cause, within
 
 log = logging.getLogger(__name__)
@@ -100,7 +99,7 @@ class Fence:
             raise Forbidden("not sent: this process does not hold the lease (any more)", reason="LeaseLost")
 
 
-class FencedApi(KubeApi):
+class FencedApi(PassingReads):
     """The API for a leader: reads pass, and whatever changes something is refused once the lease is not surely held.
 
     Nothing that waits may lie between the check and the wire: give the real client `before_write=fence.check` too. It
@@ -108,44 +107,8 @@ class FencedApi(KubeApi):
     """
 
     def __init__(self, api: KubeApi, fence: Fence) -> None:
-        self._api = api
+        super().__init__(api)
         self._fence = fence
-
-    async def list(
-        self,
-        resource: Resource[T],
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        continue_: str = "",
-    ) -> Page[T]:
-        return await self._api.list(
-            resource, namespace=namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
-        )
-
-    def watch(
-        self,
-        resource: Resource[T],
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        timeout_seconds: int = 300,
-    ) -> Watch[T]:
-        return self._api.watch(
-            resource,
-            resource_version=resource_version,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            timeout_seconds=timeout_seconds,
-        )
-
-    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        return await self._api.get(resource, name, namespace=namespace)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
         self._fence.check()

@@ -20,7 +20,7 @@ from dovetail.runtime.pace import Backoff
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.sim.actors import manifests
 from dovetail.values.timestamp import format_time
-from tests.cluster.plane import ControlPlane
+from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import Program, running
 from tests.cluster.termination.setting import AT_ONCE, GUARDED, LATE, Setting, quick
@@ -62,7 +62,7 @@ class Drain(msgspec.Struct, frozen=True):
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane whose API server may be killed, and where no claims are but ours."""
-    with ControlPlane(tmp_path_factory.mktemp("restarts") / "plane") as plane:
+    with ControlPlane(tmp_path_factory.mktemp("restarts") / "plane", flags=PATIENT) as plane:
         plane.install_crds()
         yield plane
 

@@ -18,7 +18,7 @@ from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.manifests import Manifest
 from dovetail.values.timestamp import format_time
-from tests.cluster.plane import ControlPlane
+from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import running
 from tests.cluster.termination.setting import AT_ONCE, ENDS_AFTER, GUARDED, LATE, READY_AFTER, Setting, of_app, quick
@@ -368,7 +368,7 @@ def endings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Of those that were asked for, on a control plane of their own: the program would act on others' claims, too."""
     wanted = {item.name for item in request.session.items}
     timelines = [timeline for timeline in TIMELINES if f"test_timeline[{name_of(timeline)}]" in wanted]
-    with ControlPlane(tmp_path_factory.mktemp("timelines") / "plane") as plane:
+    with ControlPlane(tmp_path_factory.mktemp("timelines") / "plane", flags=PATIENT) as plane:
         plane.install_crds()
         return asyncio.run(play(plane, timelines))
 

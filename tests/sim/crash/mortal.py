@@ -29,8 +29,8 @@ from dovetail.ports import (
     Resource,
 )
 from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.lease import FencedApi
 from dovetail.runtime.manager import Manager
+from dovetail.runtime.passing import PassingReads
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud import SimCloud
 
@@ -79,42 +79,33 @@ class Life:
             await asyncio.get_running_loop().create_future()
 
 
-class MortalApi(FencedApi):
+class MortalApi(PassingReads):
     """The API as a process sees it that may die at each write."""
 
     def __init__(self, api: KubeApi, life: Life) -> None:
-        self._real = api
+        super().__init__(api)
         self._life = life
-
-    def list(self, *args: Any, **options: Any) -> Any:
-        return self._real.list(*args, **options)
-
-    def watch(self, *args: Any, **options: Any) -> Any:
-        return self._real.watch(*args, **options)
-
-    def get(self, *args: Any, **options: Any) -> Any:
-        return self._real.get(*args, **options)
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
         if resource.plural == EVENTS.plural:
-            return await self._real.create(resource, body, namespace=namespace)
+            return await self._api.create(resource, body, namespace=namespace)
         return await self._life.write(
-            f"create {resource.plural}", lambda: self._real.create(resource, body, namespace=namespace)
+            f"create {resource.plural}", lambda: self._api.create(resource, body, namespace=namespace)
         )
 
     async def patch(self, resource: Resource[T], name: str, body: Body, **options: Any) -> T:
         if resource.plural == EVENTS.plural:
-            return await self._real.patch(resource, name, body, **options)
+            return await self._api.patch(resource, name, body, **options)
         what = f"patch {resource.plural} {name} {options.get('subresource', '')}"
-        return await self._life.write(what, lambda: self._real.patch(resource, name, body, **options))
+        return await self._life.write(what, lambda: self._api.patch(resource, name, body, **options))
 
     async def delete(self, resource: Resource[T], name: str, **options: Any) -> None:
         return await self._life.write(
-            f"delete {resource.plural} {name}", lambda: self._real.delete(resource, name, **options)
+            f"delete {resource.plural} {name}", lambda: self._api.delete(resource, name, **options)
         )
 
     async def evict(self, name: str, **options: Any) -> None:
-        return await self._life.write(f"evict {name}", lambda: self._real.evict(name, **options))
+        return await self._life.write(f"evict {name}", lambda: self._api.evict(name, **options))
 
 
 class MortalCloud(CloudProvider):
