@@ -3,10 +3,10 @@
 Everything is read already: whoever asks has parsed quantities, selectors and requirements once. Nothing here changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from dovetail.scheduling.resources import CPU, MEMORY, NOTHING, ONE_POD, Resourc
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Taints, Tolerations, template_taints, untolerated
 from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes
 from dovetail.values.selector import Selector, SelectorError, make_selector
+
+S = TypeVar("S", bound=Hashable)
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
@@ -162,7 +164,9 @@ def read_pod(
         volumes=volumes,
         rules=_effective(
             *(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if not soft),
-            *_terms(Kind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known),
+            *_about_the_same(
+                _terms(Kind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known)
+            ),
             *_terms(Kind.APART, pod, apart.required_during_scheduling_ignored_during_execution, known),
         ),
         preferred_together=_effective(
@@ -213,6 +217,21 @@ def _spread(
         nodes=NodeFilter((NO_REQUIREMENTS,) if ignored else affinity.alternatives(), honoured),
         tolerations=honoured,
     )
+
+
+def _about_the_same(terms: list[Rule]) -> list[Rule]:
+    """As Kubernetes has it, of several required affinities each counts only pods that all of them are about."""
+    if len(terms) < 2:
+        return terms
+    selectors = [rule.selector for rule in terms if rule.selector is not None]
+    if len(selectors) < len(terms):
+        return [msgspec.structs.replace(rule, selector=None) for rule in terms]
+    labels = dict.fromkeys(label for each in selectors for label in each.labels)
+    expressions = dict.fromkeys(expression for each in selectors for expression in each.expressions)
+    limited = [rule.namespaces for rule in terms if rule.namespaces is not None]
+    namespaces = frozenset.intersection(*limited) if limited else None
+    selector = Selector(tuple(labels), tuple(expressions))
+    return [msgspec.structs.replace(rule, namespaces=namespaces, selector=selector) for rule in terms]
 
 
 def _terms(kind: Kind, pod: SchedulingPod, terms: Iterable[PodAffinityTerm], known: Namespaces) -> list[Rule]:
@@ -410,36 +429,41 @@ def queue(problem: Problem) -> list[Pod]:
     Pods are alike if nothing but names and times could tell the engine one from the other. Which kind comes first is
     decided by the oldest pod of each.
     """
-    read = _labels_read(problem)
-    shapes = {pod.uid: _shape(pod, read) for pod in problem.pods}
-    oldest: dict[Shape, tuple[datetime, str]] = {}
-    for pod in problem.pods:
-        shape = shapes[pod.uid]
-        oldest[shape] = min(oldest.get(shape, _age(pod)), _age(pod))
-    return sorted(
-        problem.pods,
-        key=lambda pod: (-pod.request[CPU], -pod.request[MEMORY], oldest[shapes[pod.uid]], _age(pod)),
-    )
+    carried = (rule for node in problem.nodes for pod in node.pods if pod.counts for rule in pod.apart)
+    read = labels_read((*(rule for pod in problem.pods for rule in pod.all_rules), *carried))
+    shapes = [(*needs(pod), labels_of(pod, read)) for pod in problem.pods]
+    return [pod for pod, _ in in_order(problem.pods, shapes)]
 
 
-def _age(pod: Pod) -> tuple[datetime, str]:
-    return (pod.created or _LONG_AGO, pod.uid)
+def in_order(pods: Sequence[Pod], shapes: Sequence[S]) -> list[tuple[Pod, S]]:
+    """The same, once it is known which are alike."""
+    oldest: dict[S, tuple[datetime, str]] = {}
+    keys = []
+    for pod, shape in zip(pods, shapes, strict=True):
+        age = (pod.created or _LONG_AGO, pod.uid)
+        if shape not in oldest or age < oldest[shape]:
+            oldest[shape] = age
+        keys.append((-pod.request[CPU], -pod.request[MEMORY], age))
+    order = sorted(range(len(pods)), key=lambda index: (*keys[index][:2], oldest[shapes[index]], keys[index][2]))
+    return [(pods[index], shapes[index]) for index in order]
 
 
-def _labels_read(problem: Problem) -> frozenset[str]:
+def labels_read(rules: Iterable[Rule]) -> frozenset[str]:
     """The labels of pods that some rule asks for: no other can make a difference."""
-    rules = {rule for pod in problem.pods for rule in pod.all_rules}
-    rules.update(rule for node in problem.nodes for pod in node.pods for rule in pod.apart)
-    selectors = [rule.selector for rule in rules if rule.selector is not None]
+    selectors = {rule.selector for rule in rules if rule.selector is not None}
     return frozenset(key for each in selectors for key, _ in each.labels).union(
         each.key for selector in selectors for each in selector.expressions
     )
 
 
-def _shape(pod: Pod, read: frozenset[str]) -> Shape:
+def labels_of(pod: Pod, read: frozenset[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in pod.labels.items() if key in read))
+
+
+def needs(pod: Pod) -> Shape:
+    """All that the engine asks of a pod, its labels aside."""
     return (
         pod.namespace,
-        tuple(sorted((key, value) for key, value in pod.labels.items() if key in read)),
         pod.request,
         pod.affinity,
         pod.tolerations,

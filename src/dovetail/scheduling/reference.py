@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from dovetail.api import names
-from dovetail.scheduling.daemons import DaemonGroup, daemon_groups, least_overhead, node_reserve
+from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead, node_reserve
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
 from dovetail.scheduling.problem import (
     MachineType,
@@ -35,37 +35,42 @@ from dovetail.scheduling.volumes import over_limit
 
 def solve(problem: Problem, go_on: Callable[[], bool] = lambda: True) -> Solution:
     """A place for each pod, or why not. Once `go_on` says no, what has been placed so far is the answer."""
-    engine = _Engine(problem)
+    engine = Engine.of(problem)
     order = queue(problem)
     waiting = deque(pod for pod in order if not pod.resource_claims)
-    errors = {pod.uid: _error(pod, _Refusal("it has resource claims")) for pod in order if pod.resource_claims}
+    errors = {pod.uid: pod_error(pod, Refusal("it has resource claims")) for pod in order if pod.resource_claims}
     length_when_pushed: dict[str, int] = {}
     while waiting and length_when_pushed.get(waiting[0].uid) != len(waiting):  # else a whole round was in vain
         if not go_on():
-            reached = _Waiting("it was not reached in the time given")
-            errors.update((pod.uid, _error(pod, reached)) for pod in waiting if pod.uid not in errors)
+            reached = Waiting("it was not reached in the time given")
+            errors.update((pod.uid, pod_error(pod, reached)) for pod in waiting if pod.uid not in errors)
             break
         pod = waiting.popleft()
         try:
             engine.place(pod)
             errors.pop(pod.uid, None)
-        except (_Refusal, _Waiting) as refusal:
-            errors[pod.uid] = _error(pod, refusal)
+        except (Refusal, Waiting) as refusal:
+            errors[pod.uid] = pod_error(pod, refusal)
             waiting.append(pod)
             length_when_pushed[pod.uid] = len(waiting)
     return engine.solution(order, errors)
 
 
-class _Refusal(Exception):
+def fitting(problem: Problem, pod: Pod) -> tuple[str, ...]:
+    """The nodes, by name, that would take the pod at some step of relaxation, were it the next to be placed."""
+    return Engine.of(problem).fitting(pod)
+
+
+class Refusal(Exception):
     """The pod cannot go there; the message is for people."""
 
 
-class _Waiting(Exception):
+class Waiting(Exception):
     """It could, were it not for others: relaxing does not help, the next run may."""
 
 
-def _error(pod: Pod, refusal: _Refusal | _Waiting) -> PodError:
-    return PodError(str(pod), pod.origin, str(refusal), waiting=isinstance(refusal, _Waiting))
+def pod_error(pod: Pod, refusal: Refusal | Waiting) -> PodError:
+    return PodError(str(pod), pod.origin, str(refusal), waiting=isinstance(refusal, Waiting))
 
 
 # -- relaxation --------------------------------------------------------------------------------------------------------
@@ -114,71 +119,98 @@ def wishes(pod: Pod, *, respect_preferences: bool = True) -> Iterator[Wish]:
 # -- nodes that are there ----------------------------------------------------------------------------------------------
 
 
-class _Site:
+class Site:
     """A node, and what of it is left."""
 
-    def __init__(self, node: Node, problem: Problem) -> None:
+    def __init__(self, node: Node, labels: Requirements, free: Resources) -> None:
         self.node = node
-        self.labels = node.requirements()
-        reserve = node_reserve(problem.daemons, self.labels, node.taints, node.requested_by_daemons)
-        self.free = node.allocatable - node.requested - reserve
+        self.labels = labels
+        self.free = free
         self.ports = node.ports
         self.attachments = node.attachments
         self.placed: list[Pod] = []
 
     def take(self, wish: Wish, topology: Topology) -> None:
-        """Raises _Refusal. The labels of a node are as they are: no answer can narrow them any further."""
+        """Raises Refusal."""
+        self.check(wish, topology)
         pod = wish.pod
-        _check_taints(wish, self.node.taints)
-        if driver := over_limit(pod.volumes.attachments, self.attachments, self.node.attach_limits):
-            raise _Refusal(f"volumes of {driver} are at their limit")
-        _check_ports(pod.ports, self.ports)
-        if short := pod.request.lacking(self.free):
-            raise _Refusal(f"too little {short}")
-        if unmet := self.labels.incompatibility(wish.full):
-            raise _Refusal(str(unmet))
-        self._check_topology(wish, topology)
         self.free -= pod.request
         self.ports |= pod.ports
         self.attachments |= pod.volumes.attachments
         self.placed.append(pod)
         topology.record(pod, self.labels, self.node.taints)
 
+    def check(self, wish: Wish, topology: Topology) -> None:
+        """Raises Refusal. The labels of a node are as they are: no answer can narrow them any further."""
+        pod = wish.pod
+        _check_taints(wish, self.node.taints)
+        if driver := over_limit(pod.volumes.attachments, self.attachments, self.node.attach_limits):
+            raise Refusal(f"volumes of {driver} are at their limit")
+        _check_ports(pod.ports, self.ports)
+        if short := pod.request.lacking(self.free):
+            raise Refusal(f"too little {short}")
+        if unmet := self.labels.incompatibility(wish.full):
+            raise Refusal(str(unmet))
+        self._check_topology(wish, topology)
+
+    def takes(self, wish: Wish, topology: Topology) -> bool:
+        """Whether it would."""
+        try:
+            self.check(wish, topology)
+        except Refusal:
+            return False
+        return True
+
     def _check_topology(self, wish: Wish, topology: Topology) -> None:
         if not any(map(self.labels.compatible, wish.pod.volumes.alternatives)):
-            raise _Refusal("its volumes cannot be used here")
+            raise Refusal("its volumes cannot be used here")
         found = topology.narrowed(wish.pod, wish.rules, wish.strict, self.labels)
         if isinstance(found, Rule):
-            raise _Refusal(f"{found} does not allow it")
+            raise Refusal(f"{found} does not allow it")
 
 
 def _check_taints(wish: Wish, taints: Taints) -> None:
     if taint := untolerated(wish.tolerations, taints):
         value = f"={taint.value}" if taint.value else ""
-        raise _Refusal(f"the taint {taint.key}{value}:{taint.effect} is not tolerated")
+        raise Refusal(f"the taint {taint.key}{value}:{taint.effect} is not tolerated")
 
 
 def _check_ports(ports: HostPorts, taken: HostPorts) -> None:
     if port := conflict(ports, taken):
-        raise _Refusal(f"host port {port} is taken")
+        raise Refusal(f"host port {port} is taken")
 
 
 # -- nodes to be made --------------------------------------------------------------------------------------------------
 
 
-class _Option(msgspec.Struct, frozen=True):
+class Option(msgspec.Struct, frozen=True):
     """Types of a pool that get the same daemons."""
 
     daemons: DaemonGroup
     types: tuple[MachineType, ...]
 
 
-class _Draft(msgspec.Struct, frozen=True, kw_only=True):
+def daemon_options(
+    pool: Pool, types: Iterable[MachineType], daemons: Sequence[Daemon], well_known: frozenset[str]
+) -> list[Option]:
+    """All types of a pool."""
+    by_name = {type_.name: type_ for type_ in types}
+    groups = daemon_groups(
+        daemons,
+        template=pool.requirements,
+        taints=pool.taints,
+        types={name: type_.requirements for name, type_ in by_name.items()},
+        allow_undefined=well_known,
+    )
+    return [Option(group, tuple(by_name[name] for name in group.types)) for group in groups]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A node to be made, as far as its pods have decided it."""
 
     pool: Pool
     requirements: Requirements
-    options: tuple[_Option, ...]
+    options: tuple[Option, ...]
     pods: tuple[Pod, ...] = ()
     requested: Resources = NOTHING
     ports: HostPorts = NO_PORTS
@@ -190,37 +222,35 @@ class _Draft(msgspec.Struct, frozen=True, kw_only=True):
         return (type_ for option in self.options for type_ in option.types)
 
 
-class _Supply:
-    """What a pool can still be made of."""
+class Supply:
+    """What a pool can still be made of; `left` of its limits."""
 
-    def __init__(self, pool: Pool, problem: Problem) -> None:
+    def __init__(self, pool: Pool, options: Sequence[Option], left: dict[str, int]) -> None:
         self.pool = pool
-        types = {type_.name: type_ for type_ in problem.types[pool.name]}
-        groups = daemon_groups(
-            problem.daemons,
-            template=pool.requirements,
-            taints=pool.taints,
-            types={name: type_.requirements for name, type_ in types.items()},
-            allow_undefined=problem.options.well_known,
-        )
-        self._options = [_Option(group, tuple(types[name] for name in group.types)) for group in groups]
-        self._left = dict(pool.limits)
+        self._options = options
+        self._left = left
+
+    @staticmethod
+    def of(pool: Pool, problem: Problem) -> "Supply":
+        options = daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known)
+        supply = Supply(pool, options, dict(pool.limits))
         for node in problem.nodes:
             if node.pool == pool.name and node.open:
-                self._subtract(node.capacity)
+                supply._subtract(node.capacity)
+        return supply
 
-    def draft(self, placeholder: str) -> _Draft:
-        """A node without pods. Raises _Refusal if the pool is at its limits."""
+    def draft(self, placeholder: str) -> Draft:
+        """A node without pods. Raises Refusal if the pool is at its limits."""
         if self._left.get(names.NODES_RESOURCE, 1) <= 0:
-            raise _Refusal("its limit of nodes is reached")
-        options = [_Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
+            raise Refusal("its limit of nodes is reached")
+        options = [Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
         within = tuple(each for each in options if each.types)
         if not within:
-            raise _Refusal("its limits leave room for none of its instance types")
+            raise Refusal("its limits leave room for none of its instance types")
         host = of_labels({names.HOSTNAME_LABEL: placeholder})
-        return _Draft(pool=self.pool, requirements=self.pool.requirements & host, options=within)
+        return Draft(pool=self.pool, requirements=self.pool.requirements & host, options=within)
 
-    def opened(self, draft: _Draft) -> None:
+    def opened(self, draft: Draft) -> None:
         """It may become the largest of its types, resource by resource."""
         largest = NOTHING
         for type_ in draft.types:
@@ -236,12 +266,14 @@ class _Supply:
         return all(type_.capacity[name] <= left for name, left in self._left.items() if name != names.NODES_RESOURCE)
 
 
-class _Reservations:
+class Reservations:
     """What is bought already, across pools; of what is told of one reservation the least counts."""
 
-    def __init__(self, types: Iterable[MachineType]) -> None:
+    def __init__(self, types: Mapping[str, Sequence[MachineType]]) -> None:
         self._left: dict[str, int] = {}
-        for offer in (offer for type_ in types for offer in type_.offers if offer.reservation):
+        for offer in (
+            offer for each in types.values() for type_ in each for offer in type_.offers if offer.reservation
+        ):
             self._left[offer.reservation] = min(offer.left, self._left.get(offer.reservation, offer.left))
 
     def holdable(self, wanted: Iterable[str], held: frozenset[str]) -> frozenset[str]:
@@ -254,13 +286,13 @@ class _Reservations:
             self._left[each] -= 1
 
 
-def _offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
+def offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
     """The ways to buy a type for a node like this, now."""
     return (each for each in type_.offers if each.available and requirements.intersects(each.requirements))
 
 
-def _suitable(draft: _Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[_Option, ...]:
-    """The instance type filter. Raises _Refusal if nothing is left, and says of how many types what is wrong."""
+def _suitable(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[Option, ...]:
+    """The instance type filter. Raises Refusal if nothing is left, and says of how many types what is wrong."""
     kept, flaws = [], Counter[str]()
     for option in draft.options:
         if conflict(ports, option.daemons.ports):
@@ -269,9 +301,9 @@ def _suitable(draft: _Draft, requirements: Requirements, requested: Resources, p
         found = [(type_, _flaw(type_, requirements, requested + option.daemons.overhead)) for type_ in option.types]
         flaws.update(flaw for _, flaw in found if flaw)
         if types := tuple(type_ for type_, flaw in found if not flaw):
-            kept.append(_Option(option.daemons, types))
+            kept.append(Option(option.daemons, types))
     if not kept:
-        raise _Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
+        raise Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
     return tuple(kept)
 
 
@@ -280,7 +312,7 @@ def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> 
         return "do not meet the requirements"
     if not needed.fits(type_.allocatable):
         return "are too small"
-    return "" if any(_offers(type_, requirements)) else "cannot be bought like this"
+    return "" if any(offers(type_, requirements)) else "cannot be bought like this"
 
 
 def _too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
@@ -298,7 +330,7 @@ def _values(type_: MachineType, key: str) -> frozenset[str]:
 def _check_min_values(requirements: Requirements, types: Sequence[MachineType]) -> None:
     for key, reached in _too_few(requirements, types).items():
         least = requirements.get(key).min_values
-        raise _Refusal(f"minValues asks for {least} values of {key}, and its instance types have {reached}")
+        raise Refusal(f"minValues asks for {least} values of {key}, and its instance types have {reached}")
 
 
 def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> Requirements:
@@ -311,41 +343,63 @@ def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> 
 # -- the engine --------------------------------------------------------------------------------------------------------
 
 
-class _Engine:
-    def __init__(self, problem: Problem) -> None:
-        self._options: Options = problem.options
-        self._topology = Topology(problem)
-        nodes = sorted(
-            (node for node in problem.nodes if node.open), key=lambda node: (not node.initialized, node.name)
-        )
-        self._sites = [_Site(node, problem) for node in nodes]
-        pools = sorted((pool for pool in problem.pools if problem.types.get(pool.name)), key=_by_name, reverse=True)
-        self._supplies = [_Supply(pool, problem) for pool in sorted(pools, key=_heaviest_first)]
-        self._drafts: list[_Draft] = []
-        self._reservations = _Reservations(type_ for types in problem.types.values() for type_ in types)
+class Engine:
+    """Places one pod after the other."""
+
+    def __init__(
+        self,
+        options: Options,
+        topology: Topology,
+        sites: Sequence[Site],
+        supplies: Sequence[Supply],
+        reservations: Reservations,
+        made: int = 0,  # nodes that are to be made anyway, and cannot be joined
+    ) -> None:
+        self._made = made
+        self._options = options
+        self._topology = topology
+        self._sites = sites
+        self._supplies = supplies
+        self._reservations = reservations
+        self._drafts: list[Draft] = []
+
+    @staticmethod
+    def of(problem: Problem) -> "Engine":
+        sites = []
+        for node in nodes_in_order(problem.nodes):
+            labels = node.requirements()
+            reserve = node_reserve(problem.daemons, labels, node.taints, node.requested_by_daemons)
+            sites.append(Site(node, labels, node.allocatable - node.requested - reserve))
+        supplies = [Supply.of(pool, problem) for pool in pools_in_order(problem.pools, problem.types)]
+        return Engine(problem.options, Topology.of(problem), sites, supplies, Reservations(problem.types))
 
     def place(self, pod: Pod) -> None:
-        """Raises _Refusal, with what is wrong when all is given up that can be, or _Waiting."""
-        refusal = _Refusal()
+        """Raises Refusal, with what is wrong when all is given up that can be, or Waiting."""
+        refusal = Refusal()
         for wish in wishes(pod, respect_preferences=self._options.respect_preferences):
             try:
-                return self._attempt(wish)
-            except _Refusal as error:
+                return self.attempt(wish)
+            except Refusal as error:
                 refusal = error
         raise refusal
 
-    def _attempt(self, wish: Wish) -> None:
+    def fitting(self, pod: Pod) -> tuple[str, ...]:
+        steps = list(wishes(pod, respect_preferences=self._options.respect_preferences))
+        found = [site for site in self._sites if any(site.takes(wish, self._topology) for wish in steps)]
+        return tuple(sorted(site.node.name for site in found))
+
+    def attempt(self, wish: Wish) -> None:
         reasons: list[str] = []
         if self._on_a_node(wish, reasons) or self._with_others(wish) or self._alone(wish, reasons):
             return
-        raise _Refusal("; ".join(reasons) or "there is no node, and no NodePool that could make one")
+        raise Refusal("; ".join(reasons) or "there is no node, and no NodePool that could make one")
 
     def _on_a_node(self, wish: Wish, reasons: list[str]) -> bool:
         refusals = Counter[str]()
         for site in self._sites:
             try:
                 site.take(wish, self._topology)
-            except _Refusal as refusal:
+            except Refusal as refusal:
                 refusals[str(refusal)] += 1
             else:
                 return True
@@ -357,7 +411,7 @@ class _Engine:
         for index in sorted(range(len(self._drafts)), key=lambda index: len(self._drafts[index].pods)):
             try:
                 draft = self._joined(self._drafts[index], wish)
-            except (_Refusal, _Waiting):
+            except (Refusal, Waiting):
                 continue
             self._settle(index, draft)
             return True
@@ -368,9 +422,9 @@ class _Engine:
         index = len(self._drafts)
         for supply in self._supplies:
             try:
-                empty = supply.draft(f"new node {index + 1}")  # no label can be like that
+                empty = supply.draft(f"new node {self._made + index + 1}")  # no label can be like that
                 draft = self._joined(empty, wish)
-            except _Refusal as refusal:
+            except Refusal as refusal:
                 reasons.append(f"NodePool {supply.pool.name}: {refusal}")
                 continue
             self._drafts.append(empty)
@@ -379,38 +433,38 @@ class _Engine:
             return True
         return False
 
-    def _settle(self, index: int, draft: _Draft) -> None:
+    def _settle(self, index: int, draft: Draft) -> None:
         self._reservations.exchange(self._drafts[index].held, draft.held)
         self._drafts[index] = draft
         self._topology.record(draft.pods[-1], draft.requirements, draft.pool.taints)
 
     # -- one pod on one node to be made
 
-    def _joined(self, draft: _Draft, wish: Wish) -> _Draft:
-        """With the pod. Raises _Refusal and _Waiting."""
+    def _joined(self, draft: Draft, wish: Wish) -> Draft:
+        """With the pod. Raises Refusal and Waiting."""
         well_known = self._options.well_known
         _check_taints(wish, draft.pool.taints)
         _check_ports(wish.pod.ports, draft.ports)
         if unmet := draft.requirements.incompatibility(wish.full, well_known):
-            raise _Refusal(str(unmet))
+            raise Refusal(str(unmet))
         node = draft.requirements & wish.full
-        refusal = _Refusal()
+        refusal = Refusal()
         for place in wish.pod.volumes.alternatives:
             try:
                 if unmet := node.incompatibility(place, well_known):
-                    raise _Refusal(f"its volumes: {unmet}")
+                    raise Refusal(f"its volumes: {unmet}")
                 return self._joined_at(draft, wish, node & place)
-            except _Refusal as error:
+            except Refusal as error:
                 refusal = error
         raise refusal
 
-    def _joined_at(self, draft: _Draft, wish: Wish, node: Requirements) -> _Draft:
+    def _joined_at(self, draft: Draft, wish: Wish, node: Requirements) -> Draft:
         pod = wish.pod
         found = self._topology.narrowed(pod, wish.rules, wish.strict, node, self._options.well_known)
         if isinstance(found, Rule):
-            raise _Refusal(f"{found} does not allow it")
+            raise Refusal(f"{found} does not allow it")
         requested = draft.requested + pod.request
-        joined = _Draft(
+        joined = Draft(
             pool=draft.pool,
             requirements=found,
             options=_suitable(draft, found, requested, pod.ports),
@@ -419,9 +473,9 @@ class _Engine:
             ports=draft.ports | pod.ports,
             min_values_relaxed=draft.min_values_relaxed,
         )
-        return self._flexible(self._reserved(self._flexible(joined), draft.held))
+        return self.flexible(self.reserved(self.flexible(joined), draft.held))
 
-    def _flexible(self, draft: _Draft) -> _Draft:
+    def flexible(self, draft: Draft) -> Draft:
         """With enough different types; if that is only wished for, its first pod may lower it."""
         types = tuple(draft.types)
         if self._options.strict_min_values or len(draft.pods) > 1:
@@ -433,21 +487,21 @@ class _Engine:
         lowered = _with_min_values(draft.requirements, reached)
         return msgspec.structs.replace(draft, requirements=lowered, min_values_relaxed=True)
 
-    def _reserved(self, draft: _Draft, held: frozenset[str]) -> _Draft:
+    def reserved(self, draft: Draft, held: frozenset[str]) -> Draft:
         """It holds whatever it might be launched into. What it cannot hold it cannot be made of."""
         node = draft.requirements
-        wanted = {each.reservation for type_ in draft.types for each in _offers(type_, node) if each.reservation}
+        wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
         holds = self._reservations.holdable(wanted, held)
         if holds:
             return msgspec.structs.replace(draft, held=holds)
         if self._options.strict_reserved and (wanted or held):
-            raise _Waiting("the reservations that it could use are taken" if wanted else "a reservation would be lost")
+            raise Waiting("the reservations that it could use are taken" if wanted else "a reservation would be lost")
         bought = [
-            _Option(option.daemons, tuple(each for each in option.types if _unreserved(each, node)))
+            Option(option.daemons, tuple(each for each in option.types if _unreserved(each, node)))
             for option in draft.options
         ]
         if not any(option.types for option in bought):
-            raise _Refusal("the reservations that it could use are taken")
+            raise Refusal("the reservations that it could use are taken")
         return msgspec.structs.replace(draft, options=tuple(option for option in bought if option.types))
 
     # -- the outcome
@@ -456,16 +510,16 @@ class _Engine:
         existing = {}
         for site in self._sites:
             refused = [pod for pod in site.placed if self._too_early(site.node, pod)]
-            why = _Refusal(f"node {site.node.name} is not initialized")
-            errors |= {pod.uid: _error(pod, why) for pod in refused}
+            why = Refusal(f"node {site.node.name} is not initialized")
+            errors |= {pod.uid: pod_error(pod, why) for pod in refused}
             if placed := tuple(pod.uid for pod in site.placed if pod.uid not in errors):
                 existing[site.node.name] = placed
         claims = []
         for draft in self._drafts:
             try:
-                claims.append(_finished(draft, self._options))
-            except _Refusal as refusal:
-                errors |= {pod.uid: _error(pod, refusal) for pod in draft.pods}
+                claims.append(finished(draft, self._options))
+            except Refusal as refusal:
+                errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
         in_order = {pod.uid: errors[pod.uid] for pod in order if pod.uid in errors}
         return Solution(existing=existing, new_claims=tuple(claims), errors=in_order)
 
@@ -474,30 +528,33 @@ class _Engine:
         return self._options.refuse_uninitialized and not node.initialized and pod.origin is not Origin.DELETING
 
 
-def _by_name(pool: Pool) -> str:
-    return pool.name
+def nodes_in_order(nodes: Iterable[Node]) -> list[Node]:
+    """Those that are open, in the order in which they are tried."""
+    return sorted((node for node in nodes if node.open), key=lambda node: (not node.initialized, node.name))
 
 
-def _heaviest_first(pool: Pool) -> int:
-    return -pool.weight
+def pools_in_order(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]]) -> list[Pool]:
+    """Those that can be made of something: the heaviest first, of equals the last by name."""
+    usable = (pool for pool in pools if types.get(pool.name))
+    return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
 
 def _unreserved(type_: MachineType, requirements: Requirements) -> bool:
-    return any(not each.reservation for each in _offers(type_, requirements))
+    return any(not each.reservation for each in offers(type_, requirements))
 
 
-def _finished(draft: _Draft, options: Options) -> NewClaim:
-    """With the cheapest types, and pinned to the reservations that it holds. Raises _Refusal."""
+def finished(draft: Draft, options: Options) -> NewClaim:
+    """With the cheapest types, and pinned to the reservations that it holds. Raises Refusal."""
     node = draft.requirements.without(names.HOSTNAME_LABEL)
     if draft.held:
         node = node.add(one_of(names.CAPACITY_TYPE_LABEL, (names.CapacityType.RESERVED.value,)))
         if options.reservation_label:
             node = node.add(one_of(options.reservation_label, draft.held))
-    priced = [(price, type_) for type_ in draft.types if (price := _cheapest(type_, node, draft.held)) is not None]
+    priced = [(price, type_) for type_ in draft.types if (price := cheapest(type_, node, draft.held)) is not None]
     priced.sort(key=lambda each: (each[0], each[1].name))
     types = [type_ for _, type_ in priced[: options.max_types]]
     if not types:
-        raise _Refusal("of its instance types, none can be bought as all its pods need it")
+        raise Refusal("of its instance types, none can be bought as all its pods need it")
     too_few = _too_few(node, types)
     if options.strict_min_values:
         _check_min_values(node, types)
@@ -514,7 +571,7 @@ def _finished(draft: _Draft, options: Options) -> NewClaim:
     )
 
 
-def _cheapest(type_: MachineType, requirements: Requirements, held: frozenset[str]) -> int | None:
+def cheapest(type_: MachineType, requirements: Requirements, held: frozenset[str]) -> int | None:
     """Its best price now: in a reservation, if it holds one, and never in one that it does not hold."""
     may_use = held or frozenset(("",))
-    return min((each.price for each in _offers(type_, requirements) if each.reservation in may_use), default=None)
+    return min((each.price for each in offers(type_, requirements) if each.reservation in may_use), default=None)

@@ -4,108 +4,152 @@ Equal rules of many pods are one group, which counts the pods that it selects by
 also seen from the other side: an inverse group counts the pods that carry it, and keeps those that it selects away.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dovetail.api import names
-from dovetail.scheduling.problem import Kind, Node, Pod, Problem, Rule
+from dovetail.scheduling.problem import Kind, MachineType, Pod, Pool, Problem, Rule
 from dovetail.scheduling.requirements import Requirement, Requirements, one_of
 from dovetail.scheduling.taints import Taints, untolerated
 
-# Of each topology key, its domains; of each domain, the taints of the pools that offer it.
-Universe = Mapping[str, Mapping[str, frozenset[Taints]]]
+# Of each domain, the taints of the pools that offer it.
+Offered = Mapping[str, Collection[Taints]]
 
 
 class Group:
-    """How many pods are in each domain, of those that one rule is about."""
+    """How many pods are in each domain, of those that one rule is about. A domain that is not counted is not known.
 
-    __slots__ = ("counts", "rule")
+    A host is its own domain, known or not.
+    """
+
+    __slots__ = ("_allowed", "counts", "of_hosts", "rule")
 
     def __init__(self, rule: Rule, domains: Iterable[str] = ()) -> None:
         self.rule = rule
-        self.counts = dict.fromkeys(sorted(domains), 0)
+        self.of_hosts = rule.key == names.HOSTNAME_LABEL
+        self.counts = dict.fromkeys(domains, 0)
+        self._allowed: dict[tuple[Requirement, bool], Allowed] = {}
 
-    def add(self, domain: str) -> None:
-        self.counts[domain] = self.counts.get(domain, 0) + 1
+    def add(self, domain: str, number: int = 1) -> None:
+        self.counts[domain] = self.counts.get(domain, 0) + number
+        self.changed()
+
+    def changed(self) -> None:
+        """Its counts, or the domains that it knows."""
+        if self._allowed:
+            self._allowed.clear()
 
     def choose(self, pod_allows: Requirement, node_allows: Requirement, selects_itself: bool) -> frozenset[str]:
         """The domains that are left to a pod on a node; none: it cannot go there (05 §7.2)."""
+        if self.of_hosts:
+            hosts = filter(pod_allows.has, node_allows.values if not node_allows.complement else ())
+            return frozenset(host for host in hosts if self.lets_onto(host, pod_allows, selects_itself))
+        allowed = self.allowed(pod_allows, selects_itself)
+        found = [domain for domain in allowed.domains if node_allows.has(domain)]
+        return frozenset(found[:1] if allowed.only_one else found)
+
+    def allowed(self, pod_allows: Requirement, selects_itself: bool) -> "Allowed":
+        """The domains that are left to a pod, wherever there are nodes; not to be asked of hosts."""
+        known = self._allowed.get((pod_allows, selects_itself))
+        if known is None:
+            known = self._allowed[pod_allows, selects_itself] = self._find_allowed(pod_allows, selects_itself)
+        return known
+
+    def lets_onto(self, host: str, pod_allows: Requirement, selects_itself: bool) -> bool:
+        """Whether a pod can go to a host."""
+        if self.rule.kind is Kind.TOGETHER:
+            return bool(self.counts.get(host)) or (selects_itself and not self.in_reach(pod_allows))
+        return self.counts.get(host, 0) <= self.most_on_host(selects_itself)
+
+    def most_on_host(self, selects_itself: bool) -> int:
+        """As many may be on a host before one more comes. Of hosts there can always be one more, so the least is 0."""
+        return self.rule.max_skew - selects_itself if self.rule.kind is Kind.SPREAD else 0
+
+    def recorded(self, node_allows: Requirement, *, there: bool) -> list[str]:
+        """Where a pod counts: where its node is, if that is certain. Away from it is wherever it could still be.
+
+        A node that is there is in no domain at all if it has no such label.
+        """
+        concrete = not node_allows.complement
+        if there or concrete:
+            domains = sorted(node_allows.values) if concrete else []
+        else:
+            domains = [domain for domain in sorted(self.counts) if node_allows.has(domain)]
+        return domains if self.rule.kind is Kind.APART or (concrete and len(domains) == 1) else []
+
+    def _find_allowed(self, pod_allows: Requirement, selects_itself: bool) -> "Allowed":
+        within = sorted(domain for domain in self.counts if pod_allows.has(domain))
         match self.rule.kind:
             case Kind.APART:
-                open_ = self._domains(pod_allows, node_allows)
-                return frozenset(domain for domain in open_ if not self._count(domain))
+                return Allowed([domain for domain in within if not self.counts[domain]])
             case Kind.TOGETHER:
-                return self._with_others(pod_allows, node_allows, selects_itself)
+                # The first of those that want to be together chooses, unless others are in its reach.
+                joined = [domain for domain in within if self.counts[domain]]
+                return Allowed(within, only_one=True) if selects_itself and not joined else Allowed(joined)
             case Kind.SPREAD:
-                return self._evenly(pod_allows, node_allows, 1 if selects_itself else 0)
+                most = self._least(within) + self.rule.max_skew - selects_itself
+                even = [domain for domain in within if self.counts[domain] <= most]
+                return Allowed(sorted(even, key=self.counts.__getitem__), only_one=True)
 
-    def possible(self, node_allows: Requirement) -> list[str]:
-        """Where a node could still turn out to be."""
-        if not node_allows.complement:
-            return sorted(node_allows.values)
-        return [domain for domain in sorted(self.counts) if node_allows.has(domain)]
+    def _least(self, within: list[str]) -> int:
+        too_few = self.rule.min_domains is not None and len(within) < self.rule.min_domains
+        return 0 if too_few else min((self.counts[domain] for domain in within), default=0)
 
-    def _domains(self, pod_allows: Requirement, node_allows: Requirement) -> list[str]:
-        """In the order of their names. A host is its own domain, known or not; other domains have to be known."""
-        known = node_allows.values if self._of_hosts and not node_allows.complement else self.counts
-        return [domain for domain in sorted(known) if node_allows.has(domain) and pod_allows.has(domain)]
+    def in_reach(self, pod_allows: Requirement) -> bool:
+        return any(count and pod_allows.has(domain) for domain, count in self.counts.items())
 
-    def _with_others(self, pod_allows: Requirement, node_allows: Requirement, selects_itself: bool) -> frozenset[str]:
-        """Where some are. The first of those that want to be together chooses, unless others are in its reach."""
-        domains = self._domains(pod_allows, node_allows)
-        joined = frozenset(domain for domain in domains if self._count(domain))
-        if joined or not selects_itself:
-            return joined
-        if any(count and pod_allows.has(domain) for domain, count in self.counts.items()):
-            return joined
-        return frozenset(domains[:1])
 
-    def _evenly(self, pod_allows: Requirement, node_allows: Requirement, added: int) -> frozenset[str]:
-        """Of hosts there can always be one more, so the least of them counts 0."""
-        most = self._least(pod_allows) + self.rule.max_skew - added
-        domains = [each for each in self._domains(pod_allows, node_allows) if self._count(each) <= most]
-        if self._of_hosts:
-            return frozenset(domains)
-        best = min(domains, key=lambda domain: (self._count(domain), domain), default=None)
-        return frozenset() if best is None else frozenset((best,))
+class Allowed:
+    """Domains in the order in which they are chosen; `only_one`: the first of them that the node can be in."""
 
-    def _least(self, pod_allows: Requirement) -> int:
-        counts = [count for domain, count in self.counts.items() if pod_allows.has(domain)]
-        too_few = self.rule.min_domains is not None and len(counts) < self.rule.min_domains
-        return 0 if self._of_hosts or too_few else min(counts, default=0)
+    __slots__ = ("domains", "names", "only_one")
 
-    def _count(self, domain: str) -> int:
-        return self.counts.get(domain, 0)
-
-    @property
-    def _of_hosts(self) -> bool:
-        return self.rule.key == names.HOSTNAME_LABEL
+    def __init__(self, domains: list[str], *, only_one: bool = False) -> None:
+        self.domains = domains
+        self.names = frozenset(domains)
+        self.only_one = only_one
 
 
 class Topology:
     """All groups of a problem. It changes with each placement, which is to be recorded."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, groups: Mapping[Rule, Group], inverse: Mapping[Rule, Group]) -> None:
+        self._groups = groups
+        self._inverse = inverse
+
+    @staticmethod
+    def of(problem: Problem) -> "Topology":
         moving = {pod.uid for pod in problem.pods}
         bound = [(node, pod) for node in problem.nodes for pod in node.pods if pod.counts and pod.uid not in moving]
         rules = dict.fromkeys(rule for pod in problem.pods for rule in pod.all_rules)
         carried = [(rule.inverse(), node) for node, pod in bound for rule in pod.apart]
         inverse = dict.fromkeys(
-            (*(rule for rule, _ in carried), *(rule.inverse() for pod in problem.pods for rule in _apart(pod)))
+            (*(rule for rule, _ in carried), *(rule.inverse() for pod in problem.pods for rule in apart(pod)))
         )
         labels = {node.name: node.requirements() for node in problem.nodes}
-        universe = _universe(problem, frozenset(rule.key for rule in (*rules, *inverse)))
+        offered = {
+            key: offered_domains(problem.pools, problem.types, key) for key in {r.key for r in (*rules, *inverse)}
+        }
 
         def group(rule: Rule) -> Group:
-            return Group(rule, _domains(rule, universe, problem.nodes, labels))
+            there = (
+                domain
+                for node in problem.nodes
+                if node.open and rule.nodes.passes(labels[node.name], node.taints)
+                for domain in labels[node.name].get(rule.key).values
+            )
+            return Group(rule, (*reachable(rule, offered[rule.key]), *there))
 
-        self._groups = {rule: group(rule) for rule in rules}
-        self._inverse = {rule: group(rule) for rule in sorted(inverse, key=lambda rule: rule.key)}
+        found = Topology(
+            {rule: group(rule) for rule in rules},
+            {rule: group(rule) for rule in sorted(inverse, key=lambda rule: rule.key)},
+        )
         for node, pod in bound:
-            for each in self._groups.values():
+            for each in found._groups.values():
                 if each.rule.counts(pod, labels[node.name], node.taints):
                     _count_on(each, labels[node.name])
         for rule, node in carried:
-            _count_on(self._inverse[rule], labels[node.name])
+            _count_on(found._inverse[rule], labels[node.name])
+        return found
 
     def group(self, rule: Rule) -> Group:
         return self._groups[rule]
@@ -134,26 +178,26 @@ class Topology:
 
     def _consulted(self, pod: Pod, rules: Iterable[Rule]) -> Iterator[Group]:
         yield from (each for each in self._inverse.values() if each.rule.selects(pod))
-        own = list(rules)
-        for kind in Kind:
-            yield from (self._groups[rule] for rule in own if rule.kind is kind)
+        yield from (self._groups[rule] for rule in as_asked(rules))
 
-    def record(self, pod: Pod, node: Requirements, taints: Taints) -> None:
-        """The pod is on this node, which may be one that is still to be made (05 §7.3)."""
+    def record(self, pod: Pod, node: Requirements, taints: Taints, *, there: bool = False) -> None:
+        """The pod is on this node, which is there already, or still to be made (05 §7.3)."""
         for group in self._groups.values():
-            rule = group.rule
-            if not rule.counts(pod, node, taints):
-                continue
-            domains = group.possible(node.get(rule.key))
-            if rule.kind is Kind.APART or (len(domains) == 1 and not node.get(rule.key).complement):
-                _add_all(group, domains)
-        for rule in _apart(pod):
+            if group.rule.counts(pod, node, taints):
+                _add_all(group, group.recorded(node.get(group.rule.key), there=there))
+        for rule in apart(pod):
             group = self._inverse[rule.inverse()]
-            _add_all(group, group.possible(node.get(rule.key)))
+            _add_all(group, group.recorded(node.get(rule.key), there=there))
 
 
-def _apart(pod: Pod) -> Iterator[Rule]:
-    """Preferences never keep others away."""
+def as_asked(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """In the order of kinds, so that a choice is made among what others leave."""
+    own = list(rules)
+    return (rule for kind in Kind for rule in own if rule.kind is kind)
+
+
+def apart(pod: Pod) -> Iterator[Rule]:
+    """The rules by which it keeps others away; preferences never do."""
     return (rule for rule in pod.rules if rule.kind is Kind.APART)
 
 
@@ -170,33 +214,26 @@ def _count_on(group: Group, labels: Requirements) -> None:
 # -- which domains there are -------------------------------------------------------------------------------------------
 
 
-def _universe(problem: Problem, keys: frozenset[str]) -> Universe:
-    """What the pools offer (05 §7.1.3)."""
-    found: dict[str, dict[str, frozenset[Taints]]] = {key: {} for key in keys}
-    for pool in problem.pools:
-        types = (type_.requirements for type_ in problem.types.get(pool.name, ()))
-        offered = [pool.requirements & each for each in types if pool.requirements.intersects(each)]
-        for each in (pool.requirements, *offered):
-            for key in keys & each.keys():
-                requirement, domains = each.get(key), found[key]
-                for domain in () if requirement.complement else requirement.values:
-                    domains[domain] = domains.get(domain, frozenset()) | {pool.taints}
+def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]], key: str) -> Offered:
+    """What the pools offer of a key (05 §7.1.3)."""
+    found: dict[str, set[Taints]] = {}
+    for pool in pools:
+        asked = pool.requirements.get(key)
+        of_types = (
+            asked & type_.requirements.get(key)
+            for type_ in types.get(pool.name, ())
+            if key in type_.requirements and pool.requirements.intersects(type_.requirements)
+        )
+        for requirement in (asked, *of_types):
+            for domain in () if requirement.complement else requirement.values:
+                found.setdefault(domain, set()).add(pool.taints)
     return found
 
 
-def _domains(
-    rule: Rule, universe: Universe, nodes: Iterable[Node], labels: Mapping[str, Requirements]
-) -> frozenset[str]:
-    """Those that a rule knows: offered behind taints that do not matter, or there already."""
-    offered = (
+def reachable(rule: Rule, offered: Offered) -> Iterator[str]:
+    """Those that a rule knows: offered behind taints that do not matter to it."""
+    return (
         domain
-        for domain, behind in universe[rule.key].items()
+        for domain, behind in offered.items()
         if rule.tolerations is None or any(untolerated(rule.tolerations, taints) is None for taints in behind)
     )
-    there = (
-        domain
-        for node in nodes
-        if node.open and rule.nodes.passes(labels[node.name], node.taints)
-        for domain in labels[node.name].get(rule.key).values
-    )
-    return frozenset((*offered, *there))

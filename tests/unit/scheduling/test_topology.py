@@ -55,9 +55,9 @@ def in_zones(*counts: tuple[str, int], of: str = "web") -> tuple[Any, ...]:
 
 def test_a_spread_takes_the_domain_with_the_fewest_and_of_equals_the_first_by_name() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web")])
-    assert left(Topology(problem(web)), web) == ["a"]
-    assert left(Topology(problem(web, nodes=in_zones(("a", 1), ("b", 0)))), web) == ["b"]
-    topology = Topology(problem(web))
+    assert left(Topology.of(problem(web)), web) == ["a"]
+    assert left(Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 0)))), web) == ["b"]
+    topology = Topology.of(problem(web))
     for expected in ("a", "b", "c", "a"):
         assert left(topology, web) == [expected]
         topology.record(web, zone(expected), ())
@@ -70,14 +70,14 @@ def test_case_19_preferred_node_affinity_does_not_shrink_the_domains_for_skew() 
         affinity=nodes_like(preferred=(expressing(ZONE, "a"),)),
         topologySpreadConstraints=[spread(ZONE, "web")],
     )
-    topology = Topology(problem(web, nodes=in_zones(("a", 1))))
+    topology = Topology.of(problem(web, nodes=in_zones(("a", 1))))
     assert left(topology, web, zone("a")) is None  # the other zones have none, preference or not
     assert left(topology, web) == ["b"]
 
 
 def test_case_44_domains_that_are_not_the_least_are_used_as_long_as_the_skew_allows() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", 2)])
-    topology = Topology(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
+    topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
     assert left(topology, web, zone("a")) == ["a"]
     topology.record(web, zone("a"), ())
     assert left(topology, web, zone("a")) is None
@@ -87,14 +87,14 @@ def test_case_45_a_domain_that_the_pod_may_not_use_does_not_set_the_minimum() ->
     constraint = [spread(ZONE, "web")]
     free = pod("w", app("web"), topologySpreadConstraints=constraint)
     tied = pod("t", app("web"), affinity=nodes_like(expressing(ZONE, "a", "b")), topologySpreadConstraints=constraint)
-    topology = Topology(problem(free, tied, nodes=in_zones(("a", 3), ("b", 3))))
+    topology = Topology.of(problem(free, tied, nodes=in_zones(("a", 3), ("b", 3))))
     assert left(topology, free, zone("a", "b")) is None  # c has none
     assert left(topology, tied) == ["a"]
 
 
 def test_case_46_domains_known_only_from_nodes_count() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", 5)])
-    topology = Topology(problem(web, nodes=in_zones(("a", 1), ("b", 1)), zones=("c",)))
+    topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 1)), zones=("c",)))
     placed = 0
     while left(topology, web, zone("c")) == ["c"]:
         topology.record(web, zone("c"), ())
@@ -106,7 +106,7 @@ def test_case_46_domains_known_only_from_nodes_count() -> None:
 def test_case_47_with_too_few_domains_the_minimum_is_0(least: int | None, expected: list[str] | None) -> None:
     more: dict[str, Any] = {} if least is None else {"minDomains": least}
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", **more)])
-    assert left(Topology(problem(web, nodes=in_zones(("a", 1), ("b", 1), ("c", 1)))), web) == expected
+    assert left(Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 1), ("c", 1)))), web) == expected
 
 
 def test_rules_that_differ_in_min_domains_are_two_groups() -> None:
@@ -114,7 +114,7 @@ def test_rules_that_differ_in_min_domains_are_two_groups() -> None:
         pod(str(least), app("web"), topologySpreadConstraints=[spread(ZONE, "web", minDomains=least)])
         for least in (2, 3)
     )
-    topology = Topology(problem(one, two))
+    topology = Topology.of(problem(one, two))
     assert topology.group(one.rules[0]) is not topology.group(two.rules[0])
     same = pod("same", app("web"), topologySpreadConstraints=[spread(ZONE, "web", minDomains=2)])
     assert same.rules == one.rules
@@ -123,7 +123,7 @@ def test_rules_that_differ_in_min_domains_are_two_groups() -> None:
 def test_case_48_the_minimum_of_hosts_is_always_0() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(HOST, "web")])
     full = tuple(node(name, "a", bound(f"on-{name}", app("web"))) for name in ("n1", "n2"))
-    topology = Topology(problem(web, nodes=full))
+    topology = Topology.of(problem(web, nodes=full))
     assert left(topology, web, of_labels({HOST: "n1"}), HOST) is None
     assert left(topology, web, of_labels({HOST: "new"}), HOST) == ["new"]
 
@@ -132,7 +132,7 @@ def test_case_49_no_selector_is_no_rule_and_an_empty_one_is_of_all_pods() -> Non
     nobody = pod("n", app("web"), topologySpreadConstraints=[spread(ZONE, None)])
     everybody = pod("e", app("web"), topologySpreadConstraints=[spread(ZONE, "")])
     assert nobody.rules == ()
-    topology = Topology(problem(nobody, everybody, nodes=in_zones(("a", 2), ("b", 1), of="other")))
+    topology = Topology.of(problem(nobody, everybody, nodes=in_zones(("a", 2), ("b", 1), of="other")))
     assert left(topology, nobody) == []
     assert left(topology, everybody) == ["c"]
     assert topology.group(everybody.rules[0]).counts == {"a": 2, "b": 1, "c": 0}
@@ -151,7 +151,7 @@ def test_case_50_match_label_keys_separate_revisions() -> None:
 
     old, new = revision("old", "1"), revision("new", "2")
     there = node("n", "a", bound("w1", {**app("web"), "rev": "1"}))
-    topology = Topology(problem(old, new, nodes=(there,)))
+    topology = Topology.of(problem(old, new, nodes=(there,)))
     assert left(topology, old, zone("a")) is None
     assert left(topology, new, zone("a")) == ["a"]
 
@@ -159,7 +159,7 @@ def test_case_50_match_label_keys_separate_revisions() -> None:
 def test_mismatched_label_keys_mean_all_others() -> None:
     own = pod("p", {"tenant": "x"}, affinity=affinity(apart=[term(ZONE, "", mismatchLabelKeys=["tenant"])]))
     nodes = (node("n1", "a", bound("x", {"tenant": "x"})), node("n2", "b", bound("y", {"tenant": "y"})))
-    assert left(Topology(problem(own, nodes=nodes)), own) == ["a", "c"]
+    assert left(Topology.of(problem(own, nodes=nodes)), own) == ["a", "c"]
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("Ignore", None), ("Honor", ["a"])])
@@ -168,7 +168,7 @@ def test_case_51_with_honor_domains_behind_taints_are_dropped(policy: str, expec
     pools = (pool("open"), pool("own", taints=("own:NoSchedule",)))
     types = {"open": (machine("m", zones=("a",)),), "own": (machine("m", zones=("b",)),)}
     nodes = (*in_zones(("a", 1)), node("tainted", "c", taints=("own:NoSchedule",)))
-    topology = Topology(Problem(pods=(web,), nodes=nodes, pools=pools, types=types))
+    topology = Topology.of(Problem(pods=(web,), nodes=nodes, pools=pools, types=types))
     assert left(topology, web, zone("a")) == expected
     assert sorted(topology.group(web.rules[0]).counts) == (["a"] if policy == "Honor" else ["a", "b", "c"])
 
@@ -176,13 +176,13 @@ def test_case_51_with_honor_domains_behind_taints_are_dropped(policy: str, expec
 def test_soft_taints_hide_no_domain() -> None:
     web = pod("w", app("web"), affinity=affinity(together=[term(ZONE, "web")]))
     types = {"soft": (machine("m", zones=("b",)),)}
-    topology = Topology(Problem(pods=(web,), pools=(pool("soft", taints=("x:PreferNoSchedule",)),), types=types))
+    topology = Topology.of(Problem(pods=(web,), pools=(pool("soft", taints=("x:PreferNoSchedule",)),), types=types))
     assert left(topology, web) == ["b"]
 
 
 def test_case_52_the_zone_of_a_volume_does_not_change_what_is_counted() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web")])
-    topology = Topology(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
+    topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
     assert left(topology, web, zone("a")) is None  # a volume narrows the node only, and b still has none
     assert left(topology, web, zone("b")) == ["b"]
 
@@ -200,7 +200,7 @@ def test_nodes_that_the_pod_cannot_use_are_not_counted(policy: str, counted: dic
         node("n1", "a", bound("1", app("web")), labels={"disk": "faster"}),
         node("n2", "b", bound("2", app("web")), labels={"disk": "slow"}),
     )
-    group = Topology(problem(web, nodes=nodes, zones=("a", "b"))).group(web.rules[0])
+    group = Topology.of(problem(web, nodes=nodes, zones=("a", "b"))).group(web.rules[0])
     assert group.counts == counted
 
 
@@ -211,7 +211,7 @@ def test_a_new_node_that_leaves_a_label_open_does_not_pass_the_filter() -> None:
         nodeSelector={"topology.kubernetes.io/region": "r"},
         topologySpreadConstraints=[spread(ZONE, "web")],
     )
-    topology = Topology(problem(web))
+    topology = Topology.of(problem(web))
     topology.record(web, zone("a"), ())
     assert topology.group(web.rules[0]).counts["a"] == 0
     topology.record(web, zone("a") & of_labels({"topology.kubernetes.io/region": "r"}), ())
@@ -220,7 +220,7 @@ def test_a_new_node_that_leaves_a_label_open_does_not_pass_the_filter() -> None:
 
 def test_a_live_node_without_the_label_never_will_do() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread("rack", "web")])
-    topology = Topology(problem(web, nodes=(node("n1", labels={"rack": "1"}), node("n2"))))
+    topology = Topology.of(problem(web, nodes=(node("n1", labels={"rack": "1"}), node("n2"))))
     found = topology.narrowed(web, web.rules, NO_REQUIREMENTS, of_labels({HOST: "n2"}))
     assert found == web.rules[0]
     assert str(found) == "spread over rack"
@@ -232,11 +232,11 @@ def test_a_live_node_without_the_label_never_will_do() -> None:
 def test_case_33_a_carrier_that_could_be_anywhere_keeps_its_target_away() -> None:
     carrier = pod("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     target = pod("t", app("web"))
-    topology = Topology(problem(carrier, target))
+    topology = Topology.of(problem(carrier, target))
     assert left(topology, target) == ["a", "b", "c"]
     topology.record(carrier, ANY_NODE, ())
     assert left(topology, target) is None
-    pinned = Topology(problem(carrier, target))
+    pinned = Topology.of(problem(carrier, target))
     pinned.record(carrier, zone("b"), ())
     assert left(pinned, target) == ["a", "c"]
 
@@ -244,7 +244,7 @@ def test_case_33_a_carrier_that_could_be_anywhere_keeps_its_target_away() -> Non
 def test_a_carrier_keeps_away_from_a_target_that_could_be_anywhere() -> None:
     carrier = pod("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     target = pod("t", app("web"))
-    topology = Topology(problem(carrier, target))
+    topology = Topology.of(problem(carrier, target))
     topology.record(target, zone("a", "b"), ())
     assert left(topology, carrier) == ["c"]
     topology.record(target, ANY_NODE, ())
@@ -254,7 +254,7 @@ def test_a_carrier_keeps_away_from_a_target_that_could_be_anywhere() -> None:
 def test_case_34_a_target_avoids_the_zones_of_carriers_without_a_rule_of_its_own() -> None:
     carrier = bound("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     target, other = pod("t", app("web")), pod("o", app("other"))
-    topology = Topology(problem(target, other, nodes=(node("n", "b", carrier),)))
+    topology = Topology.of(problem(target, other, nodes=(node("n", "b", carrier),)))
     assert left(topology, target) == ["a", "c"]
     assert left(topology, other) == []
 
@@ -264,7 +264,7 @@ def test_case_35_preferred_rules_of_others_keep_nobody_away() -> None:
     carrier = bound("c", app("db"), affinity=wish)
     moving = pod("m", app("db"), affinity=wish)
     target = pod("t", app("web"))
-    topology = Topology(problem(target, moving, nodes=(node("n", "b", carrier),)))
+    topology = Topology.of(problem(target, moving, nodes=(node("n", "b", carrier),)))
     topology.record(moving, zone("a"), ())
     assert left(topology, target) == []
 
@@ -273,13 +273,13 @@ def test_case_36_carriers_that_are_moved_do_not_block() -> None:
     wire: dict[str, Any] = {"affinity": affinity(apart=[term(ZONE, "web")])}
     target, moving = pod("t", app("web")), pod("c", app("db"), **wire)
     nodes = (node("n", "b", bound("c", app("db"), **wire), open=False),)
-    assert left(Topology(problem(target, moving, nodes=nodes)), target) == ["a", "b", "c"]
-    assert left(Topology(problem(target, nodes=nodes)), target) == ["a", "c"]
+    assert left(Topology.of(problem(target, moving, nodes=nodes)), target) == ["a", "b", "c"]
+    assert left(Topology.of(problem(target, nodes=nodes)), target) == ["a", "c"]
 
 
 def test_case_37_pods_that_avoid_themselves_are_one_per_host() -> None:
     web = pod("w", app("web"), affinity=affinity(apart=[term(HOST, "web")]))
-    topology = Topology(problem(web, nodes=(node("n1", "a"),)))
+    topology = Topology.of(problem(web, nodes=(node("n1", "a"),)))
     assert left(topology, web, of_labels({HOST: "n1"}), HOST) == ["n1"]
     topology.record(web, of_labels({HOST: "n1"}), ())
     assert left(topology, web, of_labels({HOST: "n1"}), HOST) is None
@@ -298,10 +298,10 @@ def test_case_37_pods_that_avoid_themselves_are_one_per_host() -> None:
 def test_case_38_pods_that_end_are_not_counted(ends: dict[str, str], expected: list[str]) -> None:
     rule = affinity(apart=[term(ZONE, "web")])
     shy = pod("s", affinity=rule)
-    assert left(Topology(problem(shy, nodes=(node("n", "b", bound("x", app("web"), **ends)),))), shy) == expected
+    assert left(Topology.of(problem(shy, nodes=(node("n", "b", bound("x", app("web"), **ends)),))), shy) == expected
     target = pod("t", app("web"))
     carrier = bound("c", app("db"), affinity=rule, **ends)
-    found = left(Topology(problem(target, nodes=(node("n", "b", carrier),))), target)
+    found = left(Topology.of(problem(target, nodes=(node("n", "b", carrier),))), target)
     assert found == ([] if ends else ["a", "c"])
 
 
@@ -311,24 +311,24 @@ def test_case_38_pods_that_end_are_not_counted(ends: dict[str, str], expected: l
 def test_case_39_there_is_no_way_to_be_with_nobody_unless_one_selects_oneself() -> None:
     rule = affinity(together=[term(ZONE, "web")])
     alone, itself = pod("a", app("db"), affinity=rule), pod("i", app("web"), affinity=rule)
-    topology = Topology(problem(alone, itself))
+    topology = Topology.of(problem(alone, itself))
     assert left(topology, alone) is None
     assert left(topology, itself) == ["a"]
     topology.record(itself, zone("a"), ())
     assert left(topology, alone) == ["a"]
     nobody = pod("n", app("web"), affinity=affinity(together=[term(ZONE, None)]))
-    assert left(Topology(problem(nobody)), nobody) is None
+    assert left(Topology.of(problem(nobody)), nobody) is None
 
 
 def test_case_40_those_that_want_one_host_do_not_begin_a_second() -> None:
     web = pod("w", app("web"), affinity=affinity(together=[term(HOST, "web")]))
-    topology = Topology(problem(web))
+    topology = Topology.of(problem(web))
     assert left(topology, web, of_labels({HOST: "new-1"}), HOST) == ["new-1"]
     topology.record(web, of_labels({HOST: "new-1"}), ())
     assert left(topology, web, of_labels({HOST: "new-1"}), HOST) == ["new-1"]
     assert left(topology, web, of_labels({HOST: "new-2"}), HOST) is None
     there = node("n", "a", bound("first", app("web")))  # the next batch
-    assert left(Topology(problem(web, nodes=(there,))), web, of_labels({HOST: "new-1"}), HOST) is None
+    assert left(Topology.of(problem(web, nodes=(there,))), web, of_labels({HOST: "new-1"}), HOST) is None
 
 
 def test_case_41_those_that_cannot_be_where_the_others_are_begin_anew() -> None:
@@ -336,7 +336,7 @@ def test_case_41_those_that_cannot_be_where_the_others_are_begin_anew() -> None:
     one, two = (
         pod(where, app("web"), affinity={**rule, **nodes_like(expressing(ZONE, where))}) for where in ("a", "b")
     )
-    topology = Topology(problem(one, two))
+    topology = Topology.of(problem(one, two))
     topology.record(one, zone("a"), ())
     assert left(topology, two) == ["b"]
 
@@ -359,12 +359,12 @@ def test_case_43_namespaces_by_name_by_label_all_or_the_own(more: dict[str, Any]
         node(f"n{where}", where, bound(where, app("web"), namespace=name))
         for where, name in (("a", "shop"), ("b", "other"), ("c", "red"))
     )
-    assert left(Topology(problem(asking, nodes=nodes)), asking) == expected
+    assert left(Topology.of(problem(asking, nodes=nodes)), asking) == expected
 
 
 def test_an_unpinned_node_is_no_company_yet() -> None:
     web = pod("w", app("web"), affinity=affinity(together=[term(ZONE, "web")]))
-    topology = Topology(problem(web))
+    topology = Topology.of(problem(web))
     topology.record(web, zone("a", "b"), ())
     assert topology.group(web.rules[0]).counts == {"a": 0, "b": 0, "c": 0}
 
@@ -384,15 +384,15 @@ def test_a_spread_chooses_among_what_the_other_rules_leave() -> None:
         node("n2", "b"),
         node("n3", "c", bound("3", app("web")), bound("4", app("db"))),
     )
-    assert left(Topology(problem(web, nodes=nodes)), web) == ["c"]
+    assert left(Topology.of(problem(web, nodes=nodes)), web) == ["c"]
 
 
 def test_pods_on_nodes_that_go_count_but_their_empty_domains_do_not() -> None:
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web")])
     empty = problem(web, nodes=(node("n", "z", open=False),))
-    assert "z" not in Topology(empty).group(web.rules[0]).counts
+    assert "z" not in Topology.of(empty).group(web.rules[0]).counts
     used = problem(web, nodes=(node("n", "z", bound("x", app("web")), open=False),))
-    assert Topology(used).group(web.rules[0]).counts["z"] == 1
+    assert Topology.of(used).group(web.rules[0]).counts["z"] == 1
 
 
 def test_an_old_name_of_a_topology_key_is_the_new_one() -> None:

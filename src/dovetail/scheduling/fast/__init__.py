@@ -1,0 +1,5 @@
+"""The fast engine (08): the same answers as the reference engine, in a small part of its time."""
+
+from dovetail.scheduling.fast.world import World, solve
+
+__all__ = ["World", "solve"]

@@ -1,0 +1,150 @@
+"""Which nodes have the labels, the taints and the room that a pod asks for, all nodes at once (08 §5)?
+
+Nodes are rows in the order in which they are tried. What a rule asks of a label is worked out once for each value that
+the label has, what it asks of taints once for each list of taints, and room is looked up in sorted lists.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.scheduling.daemons import Daemon, node_reserve
+from dovetail.scheduling.fast.bits import Bits, Column, Thresholds, bits_where
+from dovetail.scheduling.problem import Node, NodeFilter
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements
+from dovetail.scheduling.resources import Resources
+from dovetail.scheduling.taints import Taints, Tolerations, untolerated
+
+_ALL_NODES: Final = NodeFilter()
+_ANYWHERE: Final = (NO_REQUIREMENTS,)
+
+
+class Asked(msgspec.Struct, frozen=True, cache_hash=True):
+    """What a pod asks of a node at one step of relaxation, other pods aside."""
+
+    labels: Requirements
+    places: tuple[Requirements, ...]  # of its volumes: one of these
+    tolerations: Tolerations
+    request: Resources
+
+
+class Rows:
+    """All nodes. Those that are not open count, but take nothing."""
+
+    def __init__(self, nodes: Iterable[Node], daemons: Sequence[Daemon]) -> None:
+        self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
+        self.of_name = {node.name: row for row, node in enumerate(self.nodes)}
+        self.hosts = [node.labels.get(names.HOSTNAME_LABEL, node.name) for node in self.nodes]
+        self.open = bits_where(node.open for node in self.nodes)
+        self._daemons = daemons
+        self._daemon_keys = sorted({each.key for daemon in daemons for way in daemon.alternatives for each in way})
+        self._reserves: dict[object, Resources] = {}
+        self.free = [self._free(node) for node in self.nodes]
+        self._columns: dict[str, Column] = {}
+        self._with_taints: dict[Taints, Bits] = {}
+        for row, node in enumerate(self.nodes):
+            self._with_taints[node.taints] = self._with_taints.get(node.taints, 0) | 1 << row
+        self._like: dict[Requirements, Bits] = {}
+        self._tolerated: dict[Tolerations, Bits] = {}
+        self._passing: dict[NodeFilter, Bits] = {}
+        self._room: dict[str, Thresholds] = {}
+        self._usable = -1
+        self._candidates: dict[Asked, Bits] = {}
+
+    def replace(self, row: int, node: Node) -> None:
+        """A node on which the pods have changed, and nothing else."""
+        self.nodes[row] = node
+        self.free[row] = self._free(node)
+        self._room.clear()
+        self._usable = -1
+        self._candidates.clear()
+
+    def _free(self, node: Node) -> Resources:
+        where = (node.taints, node.requested_by_daemons, *(_label(node, key) for key in self._daemon_keys))
+        reserve = self._reserves.get(where)
+        if reserve is None:
+            reserve = node_reserve(self._daemons, node.requirements(), node.taints, node.requested_by_daemons)
+            self._reserves[where] = reserve
+        return node.allocatable - node.requested - reserve
+
+    def column(self, key: str) -> Column:
+        """A label."""
+        found = self._columns.get(key)
+        if found is None:
+            found = self._columns[key] = Column([_label(node, key) for node in self.nodes])
+        return found
+
+    def like(self, wanted: Requirements) -> Bits:
+        """Those with the labels."""
+        found = self._like.get(wanted)
+        if found is None:
+            found = (1 << len(self.nodes)) - 1
+            for each in wanted:
+                found &= self.column(each.key).where(each.has)
+            self._like[wanted] = found
+        return found
+
+    def tolerated(self, tolerations: Tolerations) -> Bits:
+        """Those without a taint that keeps the pod away."""
+        found = self._tolerated.get(tolerations)
+        if found is None:
+            fine = (bits for taints, bits in self._with_taints.items() if untolerated(tolerations, taints) is None)
+            found = self._tolerated[tolerations] = sum(fine)
+        return found
+
+    def passing(self, wanted: NodeFilter) -> Bits | None:
+        """Those that a spread looks at; None: all."""
+        if wanted == _ALL_NODES:
+            return None
+        found = self._passing.get(wanted)
+        if found is None:
+            found = self._any_of(wanted.alternatives)
+            if wanted.tolerations is not None:
+                found &= self.tolerated(wanted.tolerations)
+            self._passing[wanted] = found
+        return found
+
+    def candidates(self, asked: Asked) -> Bits:
+        """Those that could take one pod, if no more pods came than are there."""
+        found = self._candidates.get(asked)
+        if found is None:
+            found = self.open & self._not_overdrawn() & self.like(asked.labels) & self.tolerated(asked.tolerations)
+            if asked.places != _ANYWHERE:
+                found &= self._any_of(asked.places)
+            for name, amount in asked.request.items():
+                found &= self._with_room(name).at_least(amount)
+            self._candidates[asked] = found
+        return found
+
+    def candidates_by(self, asked: Asked, keys: Sequence[str]) -> list[tuple[tuple[str, ...], Bits]]:
+        """The same by the values of some labels; without those that lack one."""
+        found: list[tuple[tuple[str, ...], Bits]] = [((), self.candidates(asked))]
+        for key in keys:
+            of = self.column(key).of.items()
+            found = [((*texts, text), both) for texts, bits in found for text, more in of if (both := bits & more)]
+        return found
+
+    def _any_of(self, alternatives: Iterable[Requirements]) -> Bits:
+        found = 0
+        for each in alternatives:
+            found |= self.like(each)
+        return found
+
+    def _with_room(self, name: str) -> Thresholds:
+        found = self._room.get(name)
+        if found is None:
+            found = self._room[name] = Thresholds([free[name] for free in self.free])
+        return found
+
+    def _not_overdrawn(self) -> Bits:
+        """Where anything at all is overdrawn there is room for nothing (05 §4.4)."""
+        if self._usable < 0:
+            self._usable = bits_where(all(amount >= 0 for _, amount in free.items()) for free in self.free)
+        return self._usable
+
+
+def _label(node: Node, key: str) -> str | None:
+    """Without one for the host's name, that is the node's."""
+    return node.labels.get(key, node.name if key == names.HOSTNAME_LABEL else None)

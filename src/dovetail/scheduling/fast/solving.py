@@ -1,0 +1,528 @@
+"""Where do these pods go, in one solve: the same answer as the reference engine's, found by shape (08 §6)?
+
+Pods that are alike come one after the other. What the first of them has found out is true for the next: see
+`searching`. Where only the reference engine knows the rule (reservations, minimum numbers of values) it is asked.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.scheduling import reference
+from dovetail.scheduling.fast.bits import Bits, bits_where, first
+from dovetail.scheduling.fast.groups import Counted, Ledger
+from dovetail.scheduling.fast.searching import Consulted, Draft, Search, pop
+from dovetail.scheduling.fast.shapes import Level, PodShape
+from dovetail.scheduling.fast.tables import State
+from dovetail.scheduling.host_ports import conflict
+from dovetail.scheduling.problem import (
+    NewClaim,
+    Origin,
+    Pod,
+    PodError,
+    Solution,
+    in_order,
+)
+from dovetail.scheduling.reference import Refusal, Reservations, Site, Supply, Waiting, pod_error
+from dovetail.scheduling.requirements import of_labels
+from dovetail.scheduling.resources import Resources
+from dovetail.scheduling.taints import untolerated
+from dovetail.scheduling.topology import Topology
+from dovetail.scheduling.volumes import over_limit
+
+if TYPE_CHECKING:
+    from dovetail.scheduling.fast.world import World
+
+
+class Run:
+    """Pods that are alike, one after the other in the queue; how long that was when they were last put back."""
+
+    __slots__ = ("length_when_pushed", "pods", "shape")
+
+    def __init__(self, shape: PodShape) -> None:
+        self.shape = shape
+        self.pods: deque[Pod] = deque()
+        self.length_when_pushed = -1
+
+
+class Touched:
+    """What is left of a row that has got pods."""
+
+    __slots__ = ("attachments", "free", "placed", "ports")
+
+    def __init__(self, site: Site) -> None:
+        self.free = dict(site.free.items())
+        self.ports = site.node.ports
+        self.attachments = site.node.attachments
+        self.placed: list[Pod] = []
+
+
+class Solve:
+    """One question. It changes the counts of the world's groups; `undo` puts them back."""
+
+    def __init__(self, world: "World", pods: Sequence[Pod], hidden: Sequence[int]) -> None:
+        self._world = world
+        self._rows = world.rows
+        self._options = world.options
+        self._shown = ~sum(1 << row for row in hidden)
+        self._touched: dict[int, Touched] = {}
+        self._drafts: list[Draft] = []
+        self._version = 0  # of drafts: each placement on one is a new one
+        self._reservations = Reservations(world.types)
+        self._left = {table: dict(left) for table, left in world.left.items()}
+        self._ledger = Ledger()
+        self._carriers: list[Counted] = []  # which have one less
+        self._searches: dict[Level, Search] = {}
+        self._order = in_order(pods, world.shapes.of(pods, world.labels_read))
+        self._shapes = list(dict.fromkeys(shape for _, shape in self._order))
+        self._groups = {
+            rule: world.groups.of(rule) for shape in self._shapes for level in shape.levels for rule, _ in level.rules
+        }
+        self._own_inverse = {rule: world.groups.keeping_away(rule) for shape in self._shapes for rule in shape.apart}
+        self._move(pods)
+        self._inverse = {shape: self._keeping_away(shape) for shape in self._shapes}
+        self._selected = {shape: shape.selected_by(self._groups.values()) for shape in self._shapes}
+        self._hide(hidden)
+
+    # -- before and after ----------------------------------------------------------------------------------------------
+
+    def _move(self, pods: Sequence[Pod]) -> None:
+        """Pods that are moved count nowhere."""
+        for pod in pods:
+            bound = self._world.bound.of_uid.get(pod.uid)
+            if bound is None:
+                continue
+            row, record, kind = bound
+            for group in self._world.groups.about(kind):
+                self._count(group, row, -1)
+            for rule in record.apart:
+                group = self._world.groups.keeping_away(self._world.bound.inverse(rule))
+                group.carriers -= 1
+                self._carriers.append(group)
+                self._count(group, row, -1)
+
+    def _count(self, group: Counted, row: int, number: int) -> None:
+        domain = group.domain(row)
+        if domain is not None:
+            self._ledger.count(group, domain, number)
+
+    def _keeping_away(self, shape: PodShape) -> list[Counted]:
+        """The inverse groups that are about a shape, of those that anybody carries."""
+        found = shape.selected_by(self._world.groups.inverse.values())
+        carried = (group for group in found if group.carriers or group.rule in self._own_inverse)
+        return sorted(carried, key=lambda group: group.rule.key)
+
+    def _hide(self, hidden: Sequence[int]) -> None:
+        """Nobody counts on a node's being somewhere that is not open any more."""
+        inverse = (group for groups in self._inverse.values() for group in groups)
+        active = dict.fromkeys((*self._groups.values(), *self._own_inverse.values(), *inverse))
+        for row in hidden:
+            if not self._rows.open >> row & 1:
+                continue
+            node = self._rows.nodes[row]
+            for group in active:
+                domain = None if group.of_hosts else group.domain(row)
+                if domain is not None:
+                    self._ledger.hide(group, domain)
+            for table, left in self._left.items():
+                if table.pool.name == node.pool:
+                    _take(left, node.capacity, -1)
+
+    def undo(self) -> None:
+        self._ledger.undo()
+        for group in self._carriers:
+            group.carriers += 1
+
+    # -- the queue -----------------------------------------------------------------------------------------------------
+
+    def solution(self, go_on: Callable[[], bool], *, explain: bool) -> Solution:
+        errors = {
+            pod.uid: pod_error(pod, Refusal("it has resource claims")) for pod in self._pods if pod.resource_claims
+        }
+        runs = self._runs()
+        length = sum(len(run.pods) for run in runs)
+        while runs and runs[0].length_when_pushed != length:  # else a whole round was in vain
+            run = runs[0]
+            if not go_on():
+                break
+            if self._place(run.shape, run.pods[0]):
+                run.pods.popleft()
+                length -= 1
+                if not run.pods:
+                    runs.popleft()
+            else:  # what is true for one is true for all that are alike
+                run.length_when_pushed = length
+                runs.rotate(-1)
+        self._explain(runs, errors, explain=explain)
+        return self._answer(errors)
+
+    @property
+    def _pods(self) -> Iterator[Pod]:
+        return (pod for pod, _ in self._order)
+
+    def _runs(self) -> deque[Run]:
+        runs: deque[Run] = deque()
+        for pod, shape in self._order:
+            if pod.resource_claims:
+                continue
+            if not runs or runs[-1].shape is not shape:
+                runs.append(Run(shape))
+            runs[-1].pods.append(pod)
+        return runs
+
+    def _place(self, shape: PodShape, pod: Pod) -> bool:
+        for level in shape.levels:
+            search = self._searches.get(level)
+            if search is None:
+                search = self._searches[level] = Search(shape, level, self._consulted(shape, level))
+            try:
+                if self._on_a_node(search, pod) or self._with_others(search, pod) or self._alone(search, pod):
+                    return True
+            except Waiting:
+                return False  # relaxing does not help
+        return False
+
+    def _consulted(self, shape: PodShape, level: Level) -> list[Consulted]:
+        strict = level.wish.strict
+        inverse = (
+            Consulted(each, strict.get(each.rule.key), each.rule.selects(shape.pod)) for each in self._inverse[shape]
+        )
+        own = (Consulted(self._groups[rule], strict.get(rule.key), itself) for rule, itself in level.rules)
+        return [*inverse, *own]
+
+    # -- nodes that are there ------------------------------------------------------------------------------------------
+
+    def _on_a_node(self, search: Search, pod: Pod) -> bool:
+        only = self._where_others_are(search)
+        best, least = None, 0
+        for walk in search.walks(self._rows):
+            left = walk.left & self._shown
+            while left:
+                row = first(left)
+                if best is not None and row > least:
+                    break
+                if self._takes(search, row):
+                    if only is None or only >> row & 1:
+                        best, least = walk, row
+                        break
+                    left ^= 1 << row  # not for good
+                else:
+                    walk.left ^= 1 << row
+                    left ^= 1 << row
+        if best is None:
+            return False
+        self._put(search.shape, pod, least)
+        return True
+
+    def _where_others_are(self, search: Search) -> Bits | None:
+        """The rows of the hosts on which a pod must be with others; None: it need not."""
+        found: Bits | None = None
+        for each in search.together:
+            if each.group.in_reach(each.pod_allows):
+                hosts = self._rows.column(names.HOSTNAME_LABEL).of
+                rows = 0
+                for host in each.group.counts:
+                    rows |= hosts.get(host, 0)
+            elif each.selects_itself:
+                continue
+            else:
+                rows = 0
+            found = rows if found is None else found & rows
+        return found
+
+    def _takes(self, search: Search, row: int) -> bool:
+        """Whether there is room, and nobody on the node who is in the way; if not, there never will be."""
+        touched = self._touched.get(row)
+        if touched is not None:
+            free = touched.free
+            for name, amount in search.shape.request:
+                if free.get(name, 0) < amount:
+                    return False
+        if search.limits:
+            host = self._rows.hosts[row]
+            for counts, most in search.limits:
+                if counts.get(host, 0) > most:
+                    return False
+        if not (search.ports or search.attachments):
+            return True
+        node = self._rows.nodes[row]
+        if conflict(search.ports, (touched or node).ports):
+            return False
+        return over_limit(search.attachments, (touched or node).attachments, node.attach_limits) is None
+
+    def _put(self, shape: PodShape, pod: Pod, row: int) -> None:
+        touched = self._touched.get(row)
+        if touched is None:
+            touched = self._touched[row] = Touched(self._site(row))
+        for name, amount in shape.request:
+            touched.free[name] -= amount
+        touched.ports |= pod.ports
+        touched.attachments |= pod.volumes.attachments
+        touched.placed.append(pod)
+        for group in self._selected[shape]:
+            self._count(group, row, 1)
+        for rule in shape.apart:
+            self._count(self._own_inverse[rule], row, 1)
+
+    def _site(self, row: int) -> Site:
+        return self._world.site(row)
+
+    # -- nodes to be made ----------------------------------------------------------------------------------------------
+
+    def _with_others(self, search: Search, pod: Pod) -> bool:
+        """On the one with the fewest pods that takes it."""
+        search.refresh(self._drafts, self._version)
+        then = {state: self._then(search, state) for state in list(search.heaps)}
+        aside: list[tuple[int, int]] = []
+        dead: set[int] = set()
+        taken: Draft | None = None
+        while taken is None:
+            tops = [(heap[0], state) for state, heap in search.heaps.items() if heap and then[state]]
+            if not tops:
+                break
+            _, state = min(tops, key=lambda top: top[0])
+            draft = self._drafts[pop(search.heaps[state])]
+            try:
+                joined = self._joined(search, draft, then[state])
+            except Waiting:
+                joined = True
+            if isinstance(joined, Draft):
+                self._settle(search.shape, draft, joined, pod)
+                taken = draft
+            elif joined:
+                aside.append((len(draft.pods), draft.index))
+            else:
+                dead.add(draft.index)
+        search.dropped(dead)
+        for _, index in aside:
+            search.moved(self._drafts[index], self._version)
+        if taken is not None:
+            search.moved(taken, self._version)
+        return taken is not None
+
+    def _then(self, search: Search, state: State) -> list[State]:
+        """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
+        known = search.then.get(state)
+        if known is None:
+            known = search.then[state] = self._before_others(search, state)
+        return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
+
+    def _before_others(self, search: Search, state: State) -> list[State]:
+        """The same, other pods aside."""
+        table, wish = state.table, search.level.wish
+        if untolerated(wish.tolerations, table.pool.taints) is not None:
+            return []
+        if not wish.full.get(names.HOSTNAME_LABEL).has(_SOME_HOST):
+            return []
+        with_pod = table.narrowed(state, wish.full.without(names.HOSTNAME_LABEL))
+        if with_pod is None:
+            return []
+        places = wish.pod.volumes.alternatives
+        found = (
+            table.narrowed(with_pod, place.without(names.HOSTNAME_LABEL))
+            for place in places
+            if place.get(names.HOSTNAME_LABEL).has(_SOME_HOST)
+        )
+        return [each for each in found if each is not None]
+
+    def _joined(self, search: Search, draft: Draft, then: list[State]) -> "Draft | bool":
+        """The draft with the pod, or whether it may take it later."""
+        for counts, most in search.limits:
+            if counts.get(draft.host, 0) > most:
+                return False
+        if search.ports and conflict(search.ports, draft.ports):
+            return False
+        table = draft.state.table
+        needed = dict(draft.needed)
+        for name, amount in search.shape.request:
+            needed[name] = needed.get(name, 0) + amount
+        fitting = table.fitting(needed) & draft.types & table.without_ports(search.ports)
+        if not fitting:
+            return False
+        if not all(each.group.lets_onto(draft.host, each.pod_allows, each.selects_itself) for each in search.together):
+            return True
+        if not any(fitting & table.suitable(each) for each in search.then[draft.state]):
+            return False
+        for state in then:
+            types = fitting & table.suitable(state)
+            if types:
+                joined = Draft(draft.index, state, types)
+                joined.needed = needed
+                joined.ports = draft.ports | search.ports
+                joined.relaxed = draft.relaxed
+                if not (state.asks_for_values or self._world.reserved):
+                    return joined
+                try:
+                    return self._as_the_reference(search, draft, joined)
+                except Refusal:
+                    continue
+        return True
+
+    def _as_the_reference(self, search: Search, draft: Draft, joined: Draft) -> Draft:
+        """Raises Refusal and Waiting."""
+        engine = reference.Engine(self._options, Topology({}, {}), (), (), self._reservations)
+        pods = (*draft.pods, search.shape.pod)
+        asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
+        found = engine.flexible(engine.reserved(engine.flexible(asked), draft.held))
+        table = draft.state.table
+        joined.state = table.state(found.requirements.without(names.HOSTNAME_LABEL))
+        kept = {type_.name for type_ in found.types}
+        joined.types &= bits_where(type_.name in kept for _, type_ in table.types)
+        joined.held, joined.relaxed = found.held, found.min_values_relaxed
+        return joined
+
+    def _as_drafted(self, draft: Draft) -> reference.Draft:
+        table = draft.state.table
+        return reference.Draft(
+            pool=table.pool,
+            requirements=draft.state.requirements & of_labels({names.HOSTNAME_LABEL: draft.host}),
+            options=table.as_options(draft.types),
+            pods=tuple(draft.pods),
+            requested=Resources(draft.needed),
+            ports=draft.ports,
+            held=draft.held,
+            min_values_relaxed=draft.relaxed,
+        )
+
+    def _alone(self, search: Search, pod: Pod) -> bool:
+        """On a new node of its own. Raises Waiting."""
+        for table in self._world.tables:
+            if table in search.hopeless:
+                continue
+            left = self._left[table]
+            types = table.affordable(left) if left.get(names.NODES_RESOURCE, 1) > 0 else 0
+            empty = Draft(len(self._drafts), table.start, types)
+            joined = self._joined_waiting(search, empty)
+            if isinstance(joined, Draft):
+                self._drafts.append(empty)
+                self._settle(search.shape, empty, joined, pod)
+                if left:
+                    _take(left, Resources(table.largest(empty.types)), 1)
+                search.opened(empty, self._version)
+                return True
+            if not (search.elsewhere or search.together or self._world.reserved):
+                search.hopeless.add(table)
+        return False
+
+    def _joined_waiting(self, search: Search, empty: Draft) -> "Draft | bool":
+        then = self._then(search, empty.state) if empty.types else []
+        return self._joined(search, empty, then) if then else False
+
+    def _settle(self, shape: PodShape, draft: Draft, joined: Draft, pod: Pod) -> None:
+        self._reservations.exchange(draft.held, joined.held)
+        draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
+        draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
+        draft.pods.append(pod)
+        self._version += 1
+        for group in self._selected[shape]:
+            if draft.state.table.passes(draft.state, group.rule.nodes, draft.host):
+                self._record(group, draft)
+        for rule in shape.apart:
+            self._record(self._own_inverse[rule], draft)
+
+    def _record(self, group: Counted, draft: Draft) -> None:
+        if group.of_hosts:
+            self._ledger.count(group, draft.host)
+            return
+        for domain in group.recorded(draft.state.requirements.get(group.rule.key), there=False):
+            self._ledger.count(group, domain)
+
+    # -- the outcome ---------------------------------------------------------------------------------------------------
+
+    def _explain(self, runs: deque[Run], errors: dict[str, PodError], *, explain: bool) -> None:
+        """Why the pods that are left have no place: asked of the reference engine, on what is left."""
+        engine = self._reference() if explain and any(run.length_when_pushed >= 0 for run in runs) else None
+        for run in runs:
+            if run.length_when_pushed < 0:
+                why: Refusal | Waiting = Waiting("it was not reached in the time given")
+            elif engine is None:
+                why = Refusal("it has no place")
+            else:
+                why = _refusal(engine, run.shape.pod)
+            errors.update((pod.uid, pod_error(pod, why)) for pod in run.pods)
+
+    def _reference(self) -> reference.Engine:
+        world = self._world
+        sites = []
+        for row, node in enumerate(self._rows.nodes):
+            if not self._rows.open & self._shown & 1 << row:
+                continue
+            site = self._site(row)
+            touched = self._touched.get(row)
+            if touched is not None:
+                site = Site(node, site.labels, Resources(touched.free))
+                site.ports, site.attachments = touched.ports, touched.attachments
+            sites.append(site)
+        inverse = {group.rule: group for groups in self._inverse.values() for group in groups}
+        ordered = {rule: inverse[rule] for rule in sorted(inverse, key=lambda rule: rule.key)}
+        supplies = [Supply(table.pool, table.options, self._left[table]) for table in world.tables]
+        topology, made = Topology(self._groups, ordered), len(self._drafts)
+        return reference.Engine(self._options, topology, sites, supplies, self._reservations, made)
+
+    def _answer(self, errors: dict[str, PodError]) -> Solution:
+        existing = {}
+        for row in sorted(self._touched):
+            node, placed = self._rows.nodes[row], self._touched[row].placed
+            if self._options.refuse_uninitialized and not node.initialized:
+                why = Refusal(f"node {node.name} is not initialized")
+                errors |= {pod.uid: pod_error(pod, why) for pod in placed if pod.origin is not Origin.DELETING}
+            if kept := tuple(pod.uid for pod in placed if pod.uid not in errors):
+                existing[node.name] = kept
+        claims = []
+        for draft in self._drafts:
+            try:
+                claims.append(self._finished(draft))
+            except Refusal as refusal:
+                errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
+        in_order_ = {pod.uid: errors[pod.uid] for pod in self._pods if pod.uid in errors}
+        return Solution(existing=existing, new_claims=tuple(claims), errors=in_order_)
+
+    def _finished(self, draft: Draft) -> NewClaim:
+        """Raises Refusal."""
+        state, table = draft.state, draft.state.table
+        if self._world.reserved or state.asks_for_values:
+            return reference.finished(self._as_drafted(draft), self._options)
+        bought = [(bit, name) for bit, name in table.cheapest_first(state) if bit & draft.types][
+            : self._options.max_types
+        ]
+        if not bought:
+            raise Refusal("of its instance types, none can be bought as all its pods need it")
+        return NewClaim(
+            pool=table.pool.name,
+            pods=tuple(pod.uid for pod in draft.pods),
+            requirements=state.requirements,
+            types=tuple(name for _, name in bought),
+            requests=Resources(draft.needed) + table.overhead(sum(bit for bit, _ in bought)),
+            min_values_relaxed=draft.relaxed,
+        )
+
+
+_SOME_HOST = "new node"  # a name that no pod can ask for
+
+
+def _pinned(search: Search, state: State) -> State | None:
+    """Where other pods leave it to be."""
+    for each in search.elsewhere:
+        domains = each.group.choose(each.pod_allows, state.requirements.get(each.key), each.selects_itself)
+        found = state.table.pinned(state, each.key, domains)
+        if found is None:
+            return None
+        state = found
+    return state
+
+
+def _refusal(engine: reference.Engine, pod: Pod) -> Refusal | Waiting:
+    try:
+        engine.place(pod)
+    except (Refusal, Waiting) as refusal:
+        return refusal
+    raise AssertionError(f"{pod} has a place that was not found")
+
+
+def _take(left: dict[str, int], capacity: Resources, times: int) -> None:
+    """One more node of a pool with limits, or one less."""
+    for name in left:
+        left[name] -= times * (1 if name == names.NODES_RESOURCE else capacity[name])

@@ -1,0 +1,169 @@
+"""Of what can a new node of a pool still be made, given what its pods have asked for so far (08 §5.5)?
+
+Which types have enough of a resource is looked up in a sorted list; which of them can be like what the pods ask for is
+worked out once for each state that a new node can be in.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dovetail.api import names
+from dovetail.scheduling.daemons import least_overhead
+from dovetail.scheduling.fast.bits import Bits, Thresholds, bits_where, members
+from dovetail.scheduling.host_ports import HostPorts, conflict
+from dovetail.scheduling.problem import MachineType, NodeFilter, Pool
+from dovetail.scheduling.reference import Option, cheapest, offers
+from dovetail.scheduling.requirements import Requirements, of_labels, one_of
+from dovetail.scheduling.resources import Resources
+
+Amounts = Mapping[str, int]
+
+
+class State:
+    """What a new node of a pool is like so far, its host's name aside. Each is made once."""
+
+    __slots__ = ("asks_for_values", "by_price", "passes", "requirements", "suitable", "table", "then")
+
+    def __init__(self, table: "Table", requirements: Requirements) -> None:
+        self.table = table
+        self.requirements = requirements
+        self.asks_for_values = any(each.min_values is not None for each in requirements)
+        self.then: dict[object, State | None] = {}
+        self.suitable: Bits | None = None
+        self.by_price: list[tuple[Bits, str]] | None = None
+        self.passes: dict[NodeFilter, bool] = {}
+
+
+class Table:
+    """The types of a pool."""
+
+    def __init__(self, pool: Pool, options: Sequence[Option], well_known: frozenset[str]) -> None:
+        self.pool = pool
+        self.options = options
+        self._well_known = well_known
+        self._states: dict[Requirements, State] = {}
+        self.types = [(option, type_) for option in options for type_ in option.types]
+        room = [
+            {
+                name: type_.allocatable[name] - option.daemons.overhead[name]
+                for name in {*type_.allocatable, *option.daemons.overhead}
+            }
+            for option, type_ in self.types
+        ]
+        self.all = bits_where(min(amounts.values(), default=0) >= 0 for amounts in room)
+        self._room = {
+            name: Thresholds([each.get(name, 0) for each in room]) for name in {n for each in room for n in each}
+        }
+        self._capacity = {name: Thresholds([type_.capacity[name] for _, type_ in self.types]) for name in pool.limits}
+        self._without_ports: dict[HostPorts, Bits] = {}
+        self.start = self.state(pool.requirements)
+
+    # -- states
+
+    def state(self, requirements: Requirements) -> State:
+        found = self._states.get(requirements)
+        if found is None:
+            found = self._states[requirements] = State(self, requirements)
+        return found
+
+    def narrowed(self, state: State, wanted: Requirements) -> State | None:
+        """With what a pod asks for, if it can be like that."""
+        try:
+            return state.then[wanted]
+        except KeyError:
+            fine = state.requirements.compatible(wanted, self._well_known)
+            then = state.then[wanted] = self.state(state.requirements & wanted) if fine else None
+            return then
+
+    def pinned(self, state: State, key: str, domains: frozenset[str]) -> State | None:
+        """In one of these domains, if it can be there."""
+        try:
+            return state.then[key, domains]
+        except KeyError:
+            then = self.narrowed(state, Requirements((one_of(key, domains),))) if domains else None
+            state.then[key, domains] = then
+            return then
+
+    def passes(self, state: State, wanted: NodeFilter, host: str) -> bool:
+        """Whether a spread looks at such a node."""
+        found = state.passes.get(wanted)
+        if found is None:
+            labels = state.requirements & of_labels({names.HOSTNAME_LABEL: host})
+            found = wanted.passes(labels, self.pool.taints)
+            if not any(names.HOSTNAME_LABEL in each for each in wanted.alternatives):
+                state.passes[wanted] = found
+        return found
+
+    # -- types
+
+    def fitting(self, needed: Amounts) -> Bits:
+        """Those with room for so much, besides their daemons."""
+        found = self.all
+        for name, amount in needed.items():
+            room = self._room.get(name)
+            if room is None:
+                return 0
+            found &= room.at_least(amount)
+        return found
+
+    def suitable(self, state: State) -> Bits:
+        """Those that can be like this, and can be bought so."""
+        if state.suitable is None:
+            wanted = state.requirements
+            state.suitable = bits_where(
+                type_.requirements.intersects(wanted) and any(offers(type_, wanted)) for _, type_ in self.types
+            )
+        return state.suitable
+
+    def without_ports(self, ports: HostPorts) -> Bits:
+        """Those that have no daemon on one of the ports."""
+        if not ports:
+            return self.all
+        found = self._without_ports.get(ports)
+        if found is None:
+            found = self._without_ports[ports] = bits_where(
+                conflict(ports, option.daemons.ports) is None for option, _ in self.types
+            )
+        return found
+
+    def affordable(self, left: Amounts) -> Bits:
+        """Those that the pool's limits leave room for."""
+        found: Bits = self.all_types
+        for name, amount in left.items():
+            if name != names.NODES_RESOURCE:
+                found &= self._capacity[name].at_most(amount)
+        return found
+
+    @property
+    def all_types(self) -> Bits:
+        return (1 << len(self.types)) - 1
+
+    def chosen(self, types: Bits) -> Iterator[tuple[Option, MachineType]]:
+        return (self.types[number] for number in members(types))
+
+    def as_options(self, types: Bits) -> tuple[Option, ...]:
+        found: dict[int, list[MachineType]] = {}
+        of = {id(option): option for option in self.options}
+        for option, type_ in self.chosen(types):
+            found.setdefault(id(option), []).append(type_)
+        return tuple(Option(of[key].daemons, tuple(each)) for key, each in found.items())
+
+    def largest(self, types: Bits) -> Mapping[str, int]:
+        """The most of each limited resource that one of the types has."""
+        chosen = [type_ for _, type_ in self.chosen(types)]
+        return {name: max(type_.capacity[name] for type_ in chosen) for name in self._capacity}
+
+    def cheapest_first(self, state: State) -> list[tuple[Bits, str]]:
+        """What can be bought without a reservation, each with its bit."""
+        if state.by_price is None:
+            priced = [
+                (price, type_.name, 1 << number)
+                for number, (_, type_) in enumerate(self.types)
+                if (price := cheapest(type_, state.requirements, frozenset())) is not None
+            ]
+            state.by_price = [(bit, name) for _, name, bit in sorted(priced)]
+        return state.by_price
+
+    def overhead(self, types: Bits) -> Resources:
+        """What daemons take at least."""
+        chosen = {id(option): option.daemons for option, _ in self.chosen(types)}
+        return least_overhead(chosen.values())
