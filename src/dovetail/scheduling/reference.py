@@ -138,7 +138,7 @@ class Site:
         self.ports |= pod.ports
         self.attachments |= pod.volumes.attachments
         self.placed.append(pod)
-        topology.record(pod, self.labels, self.node.taints)
+        topology.record(pod, self.labels, self.node.taints, there=True)
 
     def check(self, wish: Wish, topology: Topology) -> None:
         """Raises Refusal. The labels of a node are as they are: no answer can narrow them any further."""
@@ -269,12 +269,18 @@ class Supply:
 class Reservations:
     """What is bought already, across pools; of what is told of one reservation the least counts."""
 
-    def __init__(self, types: Mapping[str, Sequence[MachineType]]) -> None:
-        self._left: dict[str, int] = {}
+    def __init__(self, types: Mapping[str, Sequence[MachineType]], left: dict[str, int] | None = None) -> None:
+        self._left = left or {}
         for offer in (
             offer for each in types.values() for type_ in each for offer in type_.offers if offer.reservation
         ):
             self._left[offer.reservation] = min(offer.left, self._left.get(offer.reservation, offer.left))
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def copy(self) -> "Reservations":
+        return Reservations({}, dict(self._left))
 
     def holdable(self, wanted: Iterable[str], held: frozenset[str]) -> frozenset[str]:
         return frozenset(each for each in wanted if each in held or self._left[each] > 0)
@@ -353,6 +359,7 @@ class Engine:
         sites: Sequence[Site],
         supplies: Sequence[Supply],
         reservations: Reservations,
+        *,
         made: int = 0,  # nodes that are to be made anyway, and cannot be joined
     ) -> None:
         self._made = made

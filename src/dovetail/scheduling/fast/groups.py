@@ -2,26 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import islice
+from typing import Protocol
 
 from dovetail.scheduling.fast.rows import Rows
-from dovetail.scheduling.problem import BoundPod, Rule
+from dovetail.scheduling.problem import BoundPod, Pod, Rule
 from dovetail.scheduling.topology import Group, Offered, reachable
 
 
 class Kind:
-    """Bound pods that no rule can tell apart, and how many of them are on which rows.
+    """Bound pods that no rule can tell apart, and how many of them are on which rows."""
 
-    `groups` are those that are about them, of the first `seen` of all.
-    """
-
-    __slots__ = ("groups", "pod", "rows", "seen")
+    __slots__ = ("pod", "rows")
 
     def __init__(self, pod: BoundPod) -> None:
         self.pod = pod
         self.rows: Counter[int] = Counter()
-        self.groups: list[Counted] = []
-        self.seen = 0
 
 
 class Bound:
@@ -131,6 +126,13 @@ class Counted(Group):
         self.changed()
 
 
+class Alike(Protocol):
+    """Pods that no rule can tell apart; one stands for all."""
+
+    @property
+    def pod(self) -> Pod | BoundPod: ...
+
+
 class Groups:
     """The groups of a world, each made when it is first asked for."""
 
@@ -138,38 +140,56 @@ class Groups:
         self._rows = rows
         self._bound = bound
         self._offered = offered
-        self.own: dict[Rule, Counted] = {}
-        self.inverse: dict[Rule, Counted] = {}
+        self._own: dict[Rule, Counted] = {}
+        self._inverse: dict[Rule, Counted] = {}
+        self._about: dict[Alike, list[Counted]] = {}
+        self._keeping_away: dict[Alike, list[Counted]] = {}
         for rule in bound.carriers:
-            self.keeping_away(rule)
+            self.inverse(rule)
 
     def of(self, rule: Rule) -> Counted:
         """The pods that the rule is about."""
-        group = self.own.get(rule)
+        group = self._own.get(rule)
         if group is None:
-            group = self.own[rule] = Counted(rule, self._rows, self._offered(rule.key))
+            group = self._own[rule] = Counted(rule, self._rows, self._offered(rule.key))
             for kind in self._bound.kinds.values():
                 if rule.selects(kind.pod):
                     _count(group, kind.rows)
+            _tell(self._about, group)
         return group
 
-    def about(self, kind: Kind) -> list[Counted]:
-        """The groups that count these pods."""
-        if kind.seen < len(self.own):
-            new = islice(self.own.values(), kind.seen, None)
-            kind.groups += [group for group in new if group.rule.selects(kind.pod)]
-            kind.seen = len(self.own)
-        return kind.groups
-
-    def keeping_away(self, rule: Rule) -> Counted:
+    def inverse(self, rule: Rule) -> Counted:
         """The pods that carry an inverse rule."""
-        group = self.inverse.get(rule)
+        group = self._inverse.get(rule)
         if group is None:
-            group = self.inverse[rule] = Counted(rule, self._rows, self._offered(rule.key))
+            group = self._inverse[rule] = Counted(rule, self._rows, self._offered(rule.key))
             carriers = self._bound.carriers.get(rule, Counter())
             group.carriers = carriers.total()
             _count(group, carriers)
+            _tell(self._keeping_away, group)
         return group
+
+    def about(self, pods: Alike) -> list[Counted]:
+        """The groups that count these pods."""
+        return _selecting(self._about, self._own, pods)
+
+    def keeping_away(self, pods: Alike) -> list[Counted]:
+        """The inverse groups that restrict them, carried or not."""
+        return _selecting(self._keeping_away, self._inverse, pods)
+
+
+def _tell(known: dict[Alike, list[Counted]], group: Counted) -> None:
+    """Of a new group, those that it selects."""
+    for alike, groups in known.items():
+        if group.rule.selects(alike.pod):
+            groups.append(group)
+
+
+def _selecting(known: dict[Alike, list[Counted]], groups: dict[Rule, Counted], pods: Alike) -> list[Counted]:
+    found = known.get(pods)
+    if found is None:
+        found = known[pods] = [group for rule, group in groups.items() if rule.selects(pods.pod)]
+    return found
 
 
 def _count(group: Counted, rows: Counter[int]) -> None:

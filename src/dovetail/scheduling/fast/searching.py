@@ -58,24 +58,45 @@ class Walk:
 class Search:
     """One shape at one step."""
 
+    __slots__ = ("_keys", "_walks", "elsewhere", "joining", "level", "limits", "shape", "together")
+
     def __init__(self, shape: PodShape, level: Level, consulted: list[Consulted]) -> None:
         self.shape = shape
         self.level = level
-        self.ports = shape.pod.ports
-        self.attachments = shape.pod.volumes.attachments
-        hosts = [each for each in consulted if each.group.of_hosts]
         # Of rules that pods on a host can only make stricter: the counts, and how many there may be.
-        self.limits = [
-            (each.group.counts, each.group.most_on_host(each.selects_itself))
-            for each in hosts
-            if each.group.rule.kind is not Kind.TOGETHER
-        ]
-        self.together = [each for each in hosts if each.group.rule.kind is Kind.TOGETHER]
-        self.elsewhere = [each for each in consulted if not each.group.of_hosts]
-        self._keys = tuple(dict.fromkeys(each.key for each in self.elsewhere))
-        self._places = [(each, self._keys.index(each.key)) for each in self.elsewhere]
+        self.limits: list[tuple[dict[str, int], int]] = []
+        self.together: list[Consulted] = []
+        self.elsewhere: list[Consulted] = []
+        for each in consulted:
+            if not each.group.of_hosts:
+                self.elsewhere.append(each)
+            elif each.group.rule.kind is Kind.TOGETHER:
+                self.together.append(each)
+            else:
+                self.limits.append((each.group.counts, each.group.most_on_host(each.selects_itself)))
+        self._keys = tuple(dict.fromkeys(each.key for each in self.elsewhere)) if self.elsewhere else ()
         self._walks: list[Walk] | None = None
-        # New nodes
+        self.joining = Joining()
+
+    def walks(self, rows: Rows) -> list[Walk]:
+        """Those whose domains other pods leave open now."""
+        if self._walks is None:
+            self._walks = [Walk(*each) for each in rows.candidates_by(self.level.asked, self._keys)]
+        if not self.elsewhere:
+            return self._walks
+        open_ = [
+            (self._keys.index(each.key), each.group.allowed(each.pod_allows, each.selects_itself).names)
+            for each in self.elsewhere
+        ]
+        return [walk for walk in self._walks if all(walk.domains[place] in names for place, names in open_)]
+
+
+class Joining:
+    """The nodes to be made that may take pods of a search: of each state a heap by number of pods, of equals by age."""
+
+    __slots__ = ("_live", "_seen", "_version", "heaps", "hopeless", "then")
+
+    def __init__(self) -> None:
         self.hopeless: set[Table] = set()
         self.heaps: dict[State, list[tuple[int, int]]] = {}
         self.then: dict[State, list[State]] = {}
@@ -83,20 +104,8 @@ class Search:
         self._seen = 0
         self._version = -1
 
-    def walks(self, rows: Rows) -> list[Walk]:
-        """Those whose domains other pods leave open now."""
-        if self._walks is None:
-            asked = self.level.asked
-            self._walks = [Walk(*each) for each in rows.candidates_by(asked, self._keys)]
-        if not self._places:
-            return self._walks
-        open_ = [
-            (place, each.group.allowed(each.pod_allows, each.selects_itself).names) for each, place in self._places
-        ]
-        return [walk for walk in self._walks if all(walk.domains[place] in names for place, names in open_)]
-
     def refresh(self, drafts: list[Draft], version: int) -> None:
-        """Order the new nodes again if others than this search have put pods on them."""
+        """Order them again if others have put pods on them."""
         if self._version != version:
             self._version = version
             self._live += drafts[self._seen :]
@@ -108,7 +117,7 @@ class Search:
                 heapify(heap)
 
     def moved(self, draft: Draft, version: int) -> None:
-        """The draft, which was taken from its heap, has one more pod of this shape."""
+        """The draft, which was taken from its heap, has one more pod."""
         self._version = version
         heappush(self.heaps.setdefault(draft.state, []), (len(draft.pods), draft.index))
 
@@ -119,13 +128,9 @@ class Search:
         self.moved(draft, version)
 
     def dropped(self, dead: set[int]) -> None:
-        """These will never take it; they are in no heap any more."""
+        """These will never take one; they are in no heap any more."""
         if dead:
             self._live = [draft for draft in self._live if draft.index not in dead]
-
-    def drop(self, state: State) -> None:
-        """Nor will any that is like this."""
-        self.dropped({index for _, index in self.heaps.pop(state)})
 
 
 def pop(heap: list[tuple[int, int]]) -> int:

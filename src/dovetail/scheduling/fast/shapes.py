@@ -1,49 +1,52 @@
 """Which pods are alike to the engine, and what does it ask on their behalf at each step of relaxation (08 §5.1)?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from dovetail.scheduling.fast.groups import Counted
+from dovetail.api import names
 from dovetail.scheduling.fast.rows import Asked
-from dovetail.scheduling.problem import Pod, Rule, Shape, labels_of, labels_read, needs
+from dovetail.scheduling.problem import Pod, Shape, labels_of, labels_read, needs
 from dovetail.scheduling.reference import Wish, wishes
+from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
 
 
 class Level:
-    """One step of relaxation."""
+    """One step of relaxation. `on_new` and `places` are what it asks of a new node, and of where its volumes can be.
 
-    __slots__ = ("asked", "rules", "wish")
+    No new node has the name of a host that a pod could ask for.
+    """
+
+    __slots__ = ("asked", "on_new", "places", "rules", "wish")
 
     def __init__(self, wish: Wish) -> None:
         self.wish = wish
         self.rules = tuple((rule, rule.selects(wish.pod)) for rule in as_asked(wish.rules))
         self.asked = Asked(wish.full, wish.pod.volumes.alternatives, wish.tolerations, wish.pod.request)
+        self.on_new = next(_on_any_host((wish.full,)), None)
+        self.places = tuple(_on_any_host(wish.pod.volumes.alternatives))
+
+
+def _on_any_host(wanted: Iterable[Requirements]) -> Iterator[Requirements]:
+    """Without those that ask for a certain host."""
+    for each in wanted:
+        if names.HOSTNAME_LABEL not in each:
+            yield each
+        elif each.get(names.HOSTNAME_LABEL).has("new node"):
+            yield each.without(names.HOSTNAME_LABEL)
 
 
 class PodShape:
     """Pods that are alike; `pod` stands for all of them, with no labels but those that somebody reads."""
 
-    __slots__ = ("_selected", "apart", "levels", "pod", "request")
+    __slots__ = ("apart", "levels", "pod", "request")
 
     def __init__(self, pod: Pod, *, respect_preferences: bool) -> None:
         self.pod = pod
         self.request = tuple(pod.request.items())
         self.levels = [Level(wish) for wish in wishes(pod, respect_preferences=respect_preferences)]
         self.apart = tuple(rule.inverse() for rule in apart(pod))
-        self._selected: dict[Rule, bool] = {}
-
-    def selected_by(self, groups: Iterable[Counted]) -> list[Counted]:
-        """The groups whose rules are about these pods."""
-        found = []
-        for group in groups:
-            selected = self._selected.get(group.rule)
-            if selected is None:
-                selected = self._selected[group.rule] = group.rule.selects(self.pod)
-            if selected:
-                found.append(group)
-        return found
 
 
 class _Needs:

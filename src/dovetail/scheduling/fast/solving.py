@@ -26,7 +26,7 @@ from dovetail.scheduling.problem import (
     Solution,
     in_order,
 )
-from dovetail.scheduling.reference import Refusal, Reservations, Site, Supply, Waiting, pod_error
+from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error
 from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import untolerated
@@ -71,7 +71,7 @@ class Solve:
         self._touched: dict[int, Touched] = {}
         self._drafts: list[Draft] = []
         self._version = 0  # of drafts: each placement on one is a new one
-        self._reservations = Reservations(world.types)
+        self._reservations = world.reservations.copy()
         self._left = {table: dict(left) for table, left in world.left.items()}
         self._ledger = Ledger()
         self._carriers: list[Counted] = []  # which have one less
@@ -81,10 +81,10 @@ class Solve:
         self._groups = {
             rule: world.groups.of(rule) for shape in self._shapes for level in shape.levels for rule, _ in level.rules
         }
-        self._own_inverse = {rule: world.groups.keeping_away(rule) for shape in self._shapes for rule in shape.apart}
+        self._own_inverse = {rule: world.groups.inverse(rule) for shape in self._shapes for rule in shape.apart}
         self._move(pods)
         self._inverse = {shape: self._keeping_away(shape) for shape in self._shapes}
-        self._selected = {shape: shape.selected_by(self._groups.values()) for shape in self._shapes}
+        self._selected = {shape: world.groups.about(shape) for shape in self._shapes}
         self._hide(hidden)
 
     # -- before and after ----------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class Solve:
             for group in self._world.groups.about(kind):
                 self._count(group, row, -1)
             for rule in record.apart:
-                group = self._world.groups.keeping_away(self._world.bound.inverse(rule))
+                group = self._world.groups.inverse(self._world.bound.inverse(rule))
                 group.carriers -= 1
                 self._carriers.append(group)
                 self._count(group, row, -1)
@@ -111,9 +111,9 @@ class Solve:
 
     def _keeping_away(self, shape: PodShape) -> list[Counted]:
         """The inverse groups that are about a shape, of those that anybody carries."""
-        found = shape.selected_by(self._world.groups.inverse.values())
-        carried = (group for group in found if group.carriers or group.rule in self._own_inverse)
-        return sorted(carried, key=lambda group: group.rule.key)
+        found = self._world.groups.keeping_away(shape)
+        carried = [group for group in found if group.carriers or group.rule in self._own_inverse]
+        return sorted(carried, key=lambda group: group.rule.key) if len(carried) > 1 else carried
 
     def _hide(self, hidden: Sequence[int]) -> None:
         """Nobody counts on a node's being somewhere that is not open any more."""
@@ -186,6 +186,8 @@ class Solve:
         return False
 
     def _consulted(self, shape: PodShape, level: Level) -> list[Consulted]:
+        if not (level.rules or self._inverse[shape]):
+            return []
         strict = level.wish.strict
         inverse = (
             Consulted(each, strict.get(each.rule.key), each.rule.selects(shape.pod)) for each in self._inverse[shape]
@@ -246,12 +248,13 @@ class Solve:
             for counts, most in search.limits:
                 if counts.get(host, 0) > most:
                     return False
-        if not (search.ports or search.attachments):
+        pod = search.shape.pod
+        if not (pod.ports or pod.volumes.attachments):
             return True
         node = self._rows.nodes[row]
-        if conflict(search.ports, (touched or node).ports):
+        if conflict(pod.ports, (touched or node).ports):
             return False
-        return over_limit(search.attachments, (touched or node).attachments, node.attach_limits) is None
+        return over_limit(pod.volumes.attachments, (touched or node).attachments, node.attach_limits) is None
 
     def _put(self, shape: PodShape, pod: Pod, row: int) -> None:
         touched = self._touched.get(row)
@@ -274,17 +277,20 @@ class Solve:
 
     def _with_others(self, search: Search, pod: Pod) -> bool:
         """On the one with the fewest pods that takes it."""
-        search.refresh(self._drafts, self._version)
-        then = {state: self._then(search, state) for state in list(search.heaps)}
+        if not self._drafts:
+            return False
+        joining = search.joining
+        joining.refresh(self._drafts, self._version)
+        then = {state: self._then(search, state) for state in joining.heaps}
         aside: list[tuple[int, int]] = []
         dead: set[int] = set()
         taken: Draft | None = None
         while taken is None:
-            tops = [(heap[0], state) for state, heap in search.heaps.items() if heap and then[state]]
+            tops = [(heap[0], state) for state, heap in joining.heaps.items() if heap and then[state]]
             if not tops:
                 break
             _, state = min(tops, key=lambda top: top[0])
-            draft = self._drafts[pop(search.heaps[state])]
+            draft = self._drafts[pop(joining.heaps[state])]
             try:
                 joined = self._joined(search, draft, then[state])
             except Waiting:
@@ -296,36 +302,29 @@ class Solve:
                 aside.append((len(draft.pods), draft.index))
             else:
                 dead.add(draft.index)
-        search.dropped(dead)
+        joining.dropped(dead)
         for _, index in aside:
-            search.moved(self._drafts[index], self._version)
+            joining.moved(self._drafts[index], self._version)
         if taken is not None:
-            search.moved(taken, self._version)
+            joining.moved(taken, self._version)
         return taken is not None
 
     def _then(self, search: Search, state: State) -> list[State]:
         """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
-        known = search.then.get(state)
+        known = search.joining.then.get(state)
         if known is None:
-            known = search.then[state] = self._before_others(search, state)
+            known = search.joining.then[state] = self._before_others(search, state)
         return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
 
     def _before_others(self, search: Search, state: State) -> list[State]:
         """The same, other pods aside."""
-        table, wish = state.table, search.level.wish
-        if untolerated(wish.tolerations, table.pool.taints) is not None:
+        table, level = state.table, search.level
+        if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
             return []
-        if not wish.full.get(names.HOSTNAME_LABEL).has(_SOME_HOST):
-            return []
-        with_pod = table.narrowed(state, wish.full.without(names.HOSTNAME_LABEL))
+        with_pod = table.narrowed(state, level.on_new)
         if with_pod is None:
             return []
-        places = wish.pod.volumes.alternatives
-        found = (
-            table.narrowed(with_pod, place.without(names.HOSTNAME_LABEL))
-            for place in places
-            if place.get(names.HOSTNAME_LABEL).has(_SOME_HOST)
-        )
+        found = (table.narrowed(with_pod, place) for place in level.places)
         return [each for each in found if each is not None]
 
     def _joined(self, search: Search, draft: Draft, then: list[State]) -> "Draft | bool":
@@ -333,27 +332,28 @@ class Solve:
         for counts, most in search.limits:
             if counts.get(draft.host, 0) > most:
                 return False
-        if search.ports and conflict(search.ports, draft.ports):
+        ports = search.shape.pod.ports
+        if ports and conflict(ports, draft.ports):
             return False
         table = draft.state.table
         needed = dict(draft.needed)
         for name, amount in search.shape.request:
             needed[name] = needed.get(name, 0) + amount
-        fitting = table.fitting(needed) & draft.types & table.without_ports(search.ports)
+        fitting = table.fitting(needed) & draft.types & table.without_ports(ports)
         if not fitting:
             return False
         if not all(each.group.lets_onto(draft.host, each.pod_allows, each.selects_itself) for each in search.together):
             return True
-        if not any(fitting & table.suitable(each) for each in search.then[draft.state]):
+        if not any(fitting & table.suitable(each) for each in search.joining.then[draft.state]):
             return False
         for state in then:
             types = fitting & table.suitable(state)
             if types:
                 joined = Draft(draft.index, state, types)
                 joined.needed = needed
-                joined.ports = draft.ports | search.ports
+                joined.ports = draft.ports | ports
                 joined.relaxed = draft.relaxed
-                if not (state.asks_for_values or self._world.reserved):
+                if not (state.asks_for_values or self._world.reservations):
                     return joined
                 try:
                     return self._as_the_reference(search, draft, joined)
@@ -390,7 +390,7 @@ class Solve:
     def _alone(self, search: Search, pod: Pod) -> bool:
         """On a new node of its own. Raises Waiting."""
         for table in self._world.tables:
-            if table in search.hopeless:
+            if table in search.joining.hopeless:
                 continue
             left = self._left[table]
             types = table.affordable(left) if left.get(names.NODES_RESOURCE, 1) > 0 else 0
@@ -401,10 +401,10 @@ class Solve:
                 self._settle(search.shape, empty, joined, pod)
                 if left:
                     _take(left, Resources(table.largest(empty.types)), 1)
-                search.opened(empty, self._version)
+                search.joining.opened(empty, self._version)
                 return True
-            if not (search.elsewhere or search.together or self._world.reserved):
-                search.hopeless.add(table)
+            if not (search.elsewhere or search.together or self._world.reservations):
+                search.joining.hopeless.add(table)
         return False
 
     def _joined_waiting(self, search: Search, empty: Draft) -> "Draft | bool":
@@ -460,7 +460,7 @@ class Solve:
         ordered = {rule: inverse[rule] for rule in sorted(inverse, key=lambda rule: rule.key)}
         supplies = [Supply(table.pool, table.options, self._left[table]) for table in world.tables]
         topology, made = Topology(self._groups, ordered), len(self._drafts)
-        return reference.Engine(self._options, topology, sites, supplies, self._reservations, made)
+        return reference.Engine(self._options, topology, sites, supplies, self._reservations, made=made)
 
     def _answer(self, errors: dict[str, PodError]) -> Solution:
         existing = {}
@@ -483,24 +483,19 @@ class Solve:
     def _finished(self, draft: Draft) -> NewClaim:
         """Raises Refusal."""
         state, table = draft.state, draft.state.table
-        if self._world.reserved or state.asks_for_values:
+        if self._world.reservations or state.asks_for_values:
             return reference.finished(self._as_drafted(draft), self._options)
-        bought = [(bit, name) for bit, name in table.cheapest_first(state) if bit & draft.types][
-            : self._options.max_types
-        ]
-        if not bought:
+        types, bits = table.bought(state, draft.types, self._options.max_types)
+        if not types:
             raise Refusal("of its instance types, none can be bought as all its pods need it")
         return NewClaim(
             pool=table.pool.name,
             pods=tuple(pod.uid for pod in draft.pods),
             requirements=state.requirements,
-            types=tuple(name for _, name in bought),
-            requests=Resources(draft.needed) + table.overhead(sum(bit for bit, _ in bought)),
+            types=types,
+            requests=Resources(draft.needed) + table.overhead(bits),
             min_values_relaxed=draft.relaxed,
         )
-
-
-_SOME_HOST = "new node"  # a name that no pod can ask for
 
 
 def _pinned(search: Search, state: State) -> State | None:

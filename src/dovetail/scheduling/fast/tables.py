@@ -21,7 +21,7 @@ Amounts = Mapping[str, int]
 class State:
     """What a new node of a pool is like so far, its host's name aside. Each is made once."""
 
-    __slots__ = ("asks_for_values", "by_price", "passes", "requirements", "suitable", "table", "then")
+    __slots__ = ("asks_for_values", "bought", "by_price", "passes", "requirements", "suitable", "table", "then")
 
     def __init__(self, table: "Table", requirements: Requirements) -> None:
         self.table = table
@@ -29,7 +29,8 @@ class State:
         self.asks_for_values = any(each.min_values is not None for each in requirements)
         self.then: dict[object, State | None] = {}
         self.suitable: Bits | None = None
-        self.by_price: list[tuple[Bits, str]] | None = None
+        self.by_price: list[tuple[str, Bits]] | None = None
+        self.bought: dict[tuple[Bits, int], tuple[tuple[str, ...], Bits]] = {}
         self.passes: dict[NodeFilter, bool] = {}
 
 
@@ -54,6 +55,7 @@ class Table:
             name: Thresholds([each.get(name, 0) for each in room]) for name in {n for each in room for n in each}
         }
         self._capacity = {name: Thresholds([type_.capacity[name] for _, type_ in self.types]) for name in pool.limits}
+        self._of_option = [(option, bits_where(of is option for of, _ in self.types)) for option in options]
         self._without_ports: dict[HostPorts, Bits] = {}
         self.start = self.state(pool.requirements)
 
@@ -141,29 +143,35 @@ class Table:
         return (self.types[number] for number in members(types))
 
     def as_options(self, types: Bits) -> tuple[Option, ...]:
-        found: dict[int, list[MachineType]] = {}
-        of = {id(option): option for option in self.options}
-        for option, type_ in self.chosen(types):
-            found.setdefault(id(option), []).append(type_)
-        return tuple(Option(of[key].daemons, tuple(each)) for key, each in found.items())
+        return tuple(
+            Option(option.daemons, tuple(type_ for _, type_ in self.chosen(types & bits)))
+            for option, bits in self._of_option
+            if types & bits
+        )
 
     def largest(self, types: Bits) -> Mapping[str, int]:
         """The most of each limited resource that one of the types has."""
         chosen = [type_ for _, type_ in self.chosen(types)]
         return {name: max(type_.capacity[name] for type_ in chosen) for name in self._capacity}
 
-    def cheapest_first(self, state: State) -> list[tuple[Bits, str]]:
-        """What can be bought without a reservation, each with its bit."""
+    def bought(self, state: State, types: Bits, most: int) -> tuple[tuple[str, ...], Bits]:
+        """The cheapest of the types that can be bought without a reservation, by name and as a set."""
+        found = state.bought.get((types, most))
+        if found is None:
+            kept = [(name, bit) for name, bit in self._cheapest_first(state) if bit & types][:most]
+            found = state.bought[types, most] = (tuple(name for name, _ in kept), sum(bit for _, bit in kept))
+        return found
+
+    def _cheapest_first(self, state: State) -> list[tuple[str, Bits]]:
         if state.by_price is None:
             priced = [
                 (price, type_.name, 1 << number)
                 for number, (_, type_) in enumerate(self.types)
                 if (price := cheapest(type_, state.requirements, frozenset())) is not None
             ]
-            state.by_price = [(bit, name) for _, name, bit in sorted(priced)]
+            state.by_price = [(name, bit) for _, name, bit in sorted(priced)]
         return state.by_price
 
     def overhead(self, types: Bits) -> Resources:
         """What daemons take at least."""
-        chosen = {id(option): option.daemons for option, _ in self.chosen(types)}
-        return least_overhead(chosen.values())
+        return least_overhead(option.daemons for option, bits in self._of_option if bits & types)

@@ -10,7 +10,7 @@ from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import Solve
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
-from dovetail.scheduling.reference import Site, daemon_options, pools_in_order
+from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order
 from dovetail.scheduling.topology import Offered, offered_domains
 
 
@@ -28,7 +28,7 @@ class World:
         self.options = options
         self.types = types
         self._pools = pools
-        self.reserved = any(offer.reservation for each in types.values() for type_ in each for offer in type_.offers)
+        self.reservations = Reservations(types)
         self.tables = [
             Table(pool, daemon_options(pool, types[pool.name], daemons, options.well_known), options.well_known)
             for pool in pools_in_order(pools, types)
