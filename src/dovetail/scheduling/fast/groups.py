@@ -34,7 +34,7 @@ class Bound:
     def add(self, row: int, pods: Iterable[BoundPod]) -> None:
         for pod in pods:
             if pod.counts:
-                kind = self._kind(pod)
+                kind = self.kind(pod)
                 kind.rows[row] += 1
                 self.of_uid[pod.uid] = (row, pod, kind)
                 for rule in pod.apart:
@@ -43,8 +43,9 @@ class Bound:
     def remove(self, row: int, pods: Iterable[BoundPod]) -> None:
         for pod in pods:
             if pod.counts:
-                _less(self._kind(pod).rows, row)
-                self.of_uid.pop(pod.uid, None)
+                _less(self.kind(pod).rows, row)
+                if self.of_uid[pod.uid][0] == row:  # else it is on another node by now
+                    del self.of_uid[pod.uid]
                 for rule in pod.apart:
                     carriers = self.carriers[self.inverse(rule)]
                     _less(carriers, row)
@@ -57,7 +58,7 @@ class Bound:
             found = self._inverse[rule] = rule.inverse()
         return found
 
-    def _kind(self, pod: BoundPod) -> Kind:
+    def kind(self, pod: BoundPod) -> Kind:
         """Equal labels of many pods are mostly one object, which is looked at once."""
         known = self._labels.get(id(pod.labels))
         if known is None or known[0] is not pod.labels:
@@ -168,6 +169,38 @@ class Groups:
             _count(group, carriers)
             _tell(self._keeping_away, group)
         return group
+
+    def exchange(self, row: int, before: Iterable[BoundPod], after: Iterable[BoundPod]) -> None:
+        """Other pods are on a node."""
+        old, new = {pod.uid: pod for pod in before}, {pod.uid: pod for pod in after}
+        gone = [pod for uid, pod in old.items() if new.get(uid) is not pod]
+        come = [pod for uid, pod in new.items() if old.get(uid) is not pod]
+        self._shift(row, gone, -1)
+        self._bound.remove(row, gone)
+        self._shift(row, come, 1)
+        self._bound.add(row, come)
+        for rule in {self._bound.inverse(rule) for pod in come if pod.counts for rule in pod.apart}:
+            self.inverse(rule)
+
+    def _shift(self, row: int, pods: Iterable[BoundPod], number: int) -> None:
+        for pod in pods:
+            if not pod.counts:
+                continue
+            carried = [self._inverse.get(self._bound.inverse(rule)) for rule in pod.apart]
+            for group in carried:
+                if group is not None:
+                    group.carriers += number
+            for group in (*self.about(self._bound.kind(pod)), *carried):
+                domain = None if group is None else group.domain(row)
+                if group is not None and domain is not None:
+                    group.shift(domain, number)
+
+    def counts(self) -> list[object]:
+        """All of them, to compare."""
+        return [
+            (group.rule, sorted(group.counts.items()), sorted(group.support.items()), group.carriers)
+            for group in (*self._own.values(), *self._inverse.values())
+        ]
 
     def about(self, pods: Alike) -> list[Counted]:
         """The groups that count these pods."""

@@ -53,13 +53,14 @@ class Rows:
         self._usable = -1
         self._candidates: dict[Asked, Bits] = {}
 
-    def replace(self, row: int, node: Node) -> None:
-        """A node on which the pods have changed, and nothing else."""
-        self.nodes[row] = node
-        self.free[row] = self._free(node)
-        self._room.clear()
-        self._usable = -1
-        self._candidates.clear()
+    def replace(self, changed: Iterable[tuple[int, Node]]) -> None:
+        """Nodes that look the same, and have other pods or other room for them."""
+        for row, node in changed:
+            self.nodes[row] = node
+            self.free[row] = self._free(node)
+            self._room.clear()
+            self._usable = -1
+            self._candidates.clear()
 
     def _free(self, node: Node) -> Resources:
         where = (node.taints, node.requested_by_daemons, *(_label(node, key) for key in self._daemon_keys))

@@ -34,13 +34,40 @@ class World:
             for pool in pools_in_order(pools, types)
         ]
         self.shapes = Shapes(respect_preferences=options.respect_preferences)
+        self._daemons = daemons
         self._offered: dict[str, Offered] = {}
-        self.rows = Rows(nodes, daemons)
+        self._settle(nodes)
+
+    def _settle(self, nodes: Iterable[Node]) -> None:
+        self.rows = Rows(nodes, self._daemons)
         self.bound = Bound(self.rows)
         self.groups = Groups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: self._left(table.pool) for table in self.tables}
         self._sites: dict[int, Site] = {}
+
+    def update(self, nodes: Sequence[Node]) -> None:
+        """The nodes are like this now. Those that are the same object have not changed.
+
+        Where only pods came and went, the work is in proportion to them; a node that came, went or looks different
+        means that the nodes are read anew.
+        """
+        rows = self.rows
+        changed = []
+        for node in nodes:
+            row = rows.of_name.get(node.name)
+            if row is None or (rows.nodes[row] is not node and not _looks_the_same(rows.nodes[row], node)):
+                return self._settle(nodes)
+            if rows.nodes[row] is not node:
+                changed.append((row, node))
+        if len(nodes) != len(rows.nodes):
+            return self._settle(nodes)
+        for row, node in changed:
+            self.groups.exchange(row, rows.nodes[row].pods, node.pods)
+            self._sites.pop(row, None)
+        rows.replace(changed)
+        self.labels_read = labels_read(self.bound.carriers)
+        return None
 
     def what_if(
         self,
@@ -59,6 +86,10 @@ class World:
             return solve.solution(go_on, explain=explain)
         finally:
             solve.undo()
+
+    def fingerprint(self) -> str:
+        """Of all that asking could change, and must not."""
+        return repr((self.groups.counts(), self.left, self.rows.free))
 
     def site(self, row: int) -> Site:
         """A node as it is."""
@@ -82,6 +113,18 @@ class World:
                 for name in left:
                     left[name] -= 1 if name == names.NODES_RESOURCE else node.capacity[name]
         return left
+
+
+def _looks_the_same(one: Node, other: Node) -> bool:
+    """Its pods aside."""
+    return (
+        one.labels == other.labels
+        and one.taints == other.taints
+        and one.open == other.open
+        and one.initialized == other.initialized
+        and one.pool == other.pool
+        and one.capacity == other.capacity
+    )
 
 
 def solve(problem: Problem, go_on: Callable[[], bool] = lambda: True) -> Solution:
