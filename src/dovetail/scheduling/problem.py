@@ -314,6 +314,11 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     left: int = 0
 
 
+def price_text(price: int) -> str:
+    """In the currency, to a hundredth of a cent."""
+    return f"{price / 10**9:.4f}".rstrip("0").rstrip(".")
+
+
 class MachineType(msgspec.Struct, frozen=True, kw_only=True):
     """An instance type; `allocatable` is what it leaves for pods, daemons included (05 §4.7)."""
 

@@ -21,7 +21,10 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
 HUGE_PAGES_PREFIX: Final = "hugepages-"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 MAX_AMOUNT: Final = 2**63 - 1
+
+_BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 class BadQuantity(msgspec.Struct, frozen=True):
@@ -152,6 +155,16 @@ def _amount(resource: str, text: str) -> int | BadQuantity:
     if amount > MAX_AMOUNT:
         return BadQuantity(resource, text, f"{shown(text)} is more than any machine has")
     return amount
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """As people write it."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
+        unit, size = next((each for each in _BINARY if amount >= each[1]), ("", 1))
+        return f"{amount // size}{unit}" if amount % size == 0 else f"{amount / size:.1f}{unit}"
+    return str(amount)
 
 
 # -- what a pod requests -----------------------------------------------------------------------------------------------

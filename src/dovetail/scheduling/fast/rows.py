@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, node_reserve
-from dovetail.scheduling.fast.bits import Bits, Column, Thresholds, bits_where
+from dovetail.scheduling.fast.bits import Bits, Column, Thresholds, bits_where, members
 from dovetail.scheduling.problem import Node, NodeFilter
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements
 from dovetail.scheduling.resources import Resources
@@ -38,6 +38,7 @@ class Rows:
         self.of_name = {node.name: row for row, node in enumerate(self.nodes)}
         self.hosts = [node.labels.get(names.HOSTNAME_LABEL, node.name) for node in self.nodes]
         self.open = bits_where(node.open for node in self.nodes)
+        self.initialized = bits_where(node.initialized for node in self.nodes)
         self._daemons = daemons
         self._daemon_keys = sorted({each.key for daemon in daemons for way in daemon.alternatives for each in way})
         self._reserves: dict[object, Resources] = {}
@@ -50,7 +51,8 @@ class Rows:
         self._tolerated: dict[Tolerations, Bits] = {}
         self._passing: dict[NodeFilter, Bits] = {}
         self._room: dict[str, Thresholds] = {}
-        self._usable = -1
+        self._not_overdrawn = -1
+        self._totals: dict[str, int] = {}
         self._candidates: dict[Asked, Bits] = {}
 
     def replace(self, changed: Iterable[tuple[int, Node]]) -> None:
@@ -59,7 +61,8 @@ class Rows:
             self.nodes[row] = node
             self.free[row] = self._free(node)
             self._room.clear()
-            self._usable = -1
+            self._not_overdrawn = -1
+            self._totals.clear()
             self._candidates.clear()
 
     def _free(self, node: Node) -> Resources:
@@ -111,7 +114,7 @@ class Rows:
         """Those that could take one pod, if no more pods came than are there."""
         found = self._candidates.get(asked)
         if found is None:
-            found = self.open & self._not_overdrawn() & self.like(asked.labels) & self.tolerated(asked.tolerations)
+            found = self.usable & self.like(asked.labels) & self.tolerated(asked.tolerations)
             if asked.places != _ANYWHERE:
                 found &= self._any_of(asked.places)
             for name, amount in asked.request.items():
@@ -139,11 +142,22 @@ class Rows:
             found = self._room[name] = Thresholds([free[name] for free in self.free])
         return found
 
-    def _not_overdrawn(self) -> Bits:
-        """Where anything at all is overdrawn there is room for nothing (05 §4.4)."""
-        if self._usable < 0:
-            self._usable = bits_where(all(amount >= 0 for _, amount in free.items()) for free in self.free)
-        return self._usable
+    @property
+    def usable(self) -> Bits:
+        """Those that are open; where anything at all is overdrawn there is room for nothing (05 §4.4)."""
+        if self._not_overdrawn < 0:
+            self._not_overdrawn = bits_where(all(amount >= 0 for _, amount in free.items()) for free in self.free)
+        return self.open & self._not_overdrawn
+
+    def total_free(self, name: str, among: Bits) -> int:
+        """How much of a resource all of them have together; they are nearly all that are usable."""
+        left_out = self.usable & ~among
+        if left_out.bit_count() * 2 > among.bit_count():
+            return sum(self.free[row][name] for row in members(among))
+        whole = self._totals.get(name)
+        if whole is None:
+            whole = self._totals[name] = sum(self.free[row][name] for row in members(self.usable))
+        return whole - sum(self.free[row][name] for row in members(left_out))
 
 
 def _label(node: Node, key: str) -> str | None:

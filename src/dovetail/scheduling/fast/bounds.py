@@ -1,0 +1,225 @@
+"""Can nodes certainly not be spared, and what shows it (08 §7)?
+
+Everything here is necessary for any way to place the pods, whatever the engine would try: so "impossible" is exact, and
+the number that shows it is the explanation for people. That nothing is shown does not mean that it is possible.
+
+To be sure, each pod is taken at all steps of its relaxation at once, rules between pods are only looked at on hosts, a
+new node is taken to have the fewest daemons, and a type to have its lowest price.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.scheduling.fast.bits import Bits, members
+from dovetail.scheduling.fast.shapes import PodShape
+from dovetail.scheduling.fast.tables import Table
+from dovetail.scheduling.fast.world import World
+from dovetail.scheduling.host_ports import conflict
+from dovetail.scheduling.problem import Kind, Origin, Pod, price_text
+from dovetail.scheduling.reference import cheapest
+from dovetail.scheduling.resources import Resources, amount_text
+from dovetail.scheduling.taints import untolerated
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other nodes lack: of a resource for all pods together, or of places for pods that are alike."""
+
+    needed: int
+    there: int
+    resource: str = ""
+    pods: tuple[str, ...] = ()
+    each: Resources = Resources()
+
+    def __str__(self) -> str:
+        if self.resource:
+            has, needs = amount_text(self.resource, self.there), amount_text(self.resource, self.needed)
+            return f"its pods need {needs} {self.resource}, and all other nodes together have {has} left"
+        size = " and ".join(f"{amount_text(name, self.each[name])} {name}" for name in self.each if name != "pods")
+        who = f"pod {self.pods[0]} needs" if self.needed == 1 else f"{self.needed} pods like {self.pods[0]} need"
+        room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
+        each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
+        return f"{who} {each}; {room or f'only {self.there} fit elsewhere'}"
+
+
+class Dearer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no single new node is cheaper: the cheapest that could take what the others cannot; None: there is none."""
+
+    type: str = ""
+    price: int | None = None
+    limit: int = 0
+
+    def __str__(self) -> str:
+        if self.price is None:
+            return "no instance type would take what is left over"
+        cost, limit = price_text(self.price), price_text(self.limit)
+        return f"the cheapest type that would take what is left over, {self.type}, costs {cost}, not less than {limit}"
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True):
+    """What shows that nodes cannot go without a new one and, with `dearer`, not even for one that is cheaper."""
+
+    shortage: Shortage
+    dearer: Dearer | None = None
+
+    def __str__(self) -> str:
+        return f"{self.shortage}; {self.dearer}" if self.dearer else str(self.shortage)
+
+
+def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: int) -> Witness | None:
+    """Why the pods cannot be on the other nodes, if that is certain, and on one new node that costs less than this.
+
+    `pods` are those of the nodes: one that is pending anyway does not keep them.
+    """
+    hidden = [world.rows.of_name[name] for name in without]
+    need = _Need(world, pods, hidden)
+    shortages = [*need.of_resources(), *need.of_places()]
+    if not shortages:
+        return None
+    first = shortages[-1]  # places say more to people than sums do
+    left_over, shapes = need.left_over(shortages), need.shapes_left(shortages)
+    options = [each for table in world.tables for each in _takers(table, left_over, shapes)]
+    best = min(options, default=None)
+    if best is not None and best[0] < price:
+        return Witness(shortage=first)
+    dearer = Dearer(limit=price) if best is None else Dearer(type=best[1], price=best[0], limit=price)
+    return Witness(shortage=first, dearer=dearer)
+
+
+class _Need:
+    """What some pods need of the nodes that are left."""
+
+    def __init__(self, world: World, pods: Sequence[Pod], hidden: Sequence[int]) -> None:
+        self._world = world
+        self._rows = world.rows
+        self._usable = world.rows.usable & ~sum(1 << row for row in hidden)
+        # What a deleting node leaves may wait for a node to come up (05 §12.3).
+        if world.options.refuse_uninitialized and not any(pod.origin is Origin.DELETING for pod in pods):
+            self._usable &= world.rows.initialized
+        shapes = world.shapes.of(pods, world.labels_read)
+        self._count = Counter(shapes)
+        self._pods: dict[PodShape, list[str]] = {}
+        for pod, shape in zip(pods, shapes, strict=True):
+            self._pods.setdefault(shape, []).append(str(pod))
+        # Of pods that are moved from hosts that stay, nobody knows here what their going makes possible.
+        bound = (world.bound.of_uid.get(pod.uid) for pod in pods)
+        hosts = {world.rows.hosts[each[0]] for each in bound if each is not None}
+        rows_of = world.rows.column(names.HOSTNAME_LABEL).of
+        self._only_from_hidden = not any(rows_of[host] & self._usable for host in hosts)
+        self._places = {shape: self._room(shape, count) for shape, count in self._count.items()}
+
+    def of_resources(self) -> list[Shortage]:
+        """Where the sum of all is not enough."""
+        needed: Counter[str] = Counter()
+        for shape, count in self._count.items():
+            for name, amount in shape.request:
+                needed[name] += amount * count
+        found = []
+        for name in sorted(needed):
+            there = self._rows.total_free(name, self._usable)
+            if there < needed[name]:
+                found.append(Shortage(resource=name, needed=needed[name], there=there))
+        return found
+
+    def of_places(self) -> list[Shortage]:
+        """Where pods that are alike have too few; the one that lacks most is the last."""
+        short = [
+            Shortage(needed=count, there=places, pods=tuple(self._pods[shape]), each=shape.pod.request)
+            for shape, count in self._count.items()
+            if (places := self._places[shape]) < count
+        ]
+        return sorted(short, key=lambda each: (each.needed - each.there, each.pods))
+
+    def shapes_left(self, shortages: Iterable[Shortage]) -> dict[PodShape, int]:
+        """How many of which shape must go to a new node at least."""
+        short = {each.pods: each.needed - each.there for each in shortages if each.pods}
+        return {shape: short[tuple(pods)] for shape, pods in self._pods.items() if tuple(pods) in short}
+
+    def left_over(self, shortages: Sequence[Shortage]) -> dict[str, int]:
+        """How much a new node must have at least, daemons aside."""
+        found: Counter[str] = Counter()
+        for shape, count in self.shapes_left(shortages).items():
+            for name, amount in shape.request:
+                found[name] += amount * count
+        for each in shortages:
+            if each.resource:
+                found[each.resource] = max(found[each.resource], each.needed - each.there)
+        return found
+
+    def _room(self, shape: PodShape, enough: int) -> int:
+        """How many of a shape the nodes could take, at most; it is not counted further than is asked for."""
+        feasible = 0
+        for level in shape.levels:
+            feasible |= self._rows.candidates(level.asked)
+        limits = self._limits(shape)
+        found = 0
+        for row in members(feasible & self._usable):
+            found += self._fits(shape, row, limits, enough)
+            if found >= enough:
+                break
+        return found
+
+    def _fits(self, shape: PodShape, row: int, limits: list[tuple[Mapping[str, int], int, bool]], most: int) -> int:
+        free = self._rows.free[row]
+        for name, amount in shape.request:
+            most = min(most, free[name] // amount)
+        if shape.pod.ports:
+            most = 0 if conflict(shape.pod.ports, self._rows.nodes[row].ports) else min(most, 1)
+        host = self._rows.hosts[row]
+        for counts, allowed, itself in limits:
+            more = allowed + 1 - counts.get(host, 0)
+            most = min(most, max(0, more)) if itself else most if more > 0 else 0
+        return most
+
+    def _limits(self, shape: PodShape) -> list[tuple[Mapping[str, int], int, bool]]:
+        """Of rules about hosts that are never relaxed: the counts, how many may be there before, and if it is of them.
+
+        The count of pods of a shape that keeps others away includes its own, so each is one more; of inverse rules it
+        is that of the carriers, which this shape may not be.
+        """
+        if not self._only_from_hidden:
+            return []
+        groups = self._world.groups
+        own = [
+            (group.counts, group.most_on_host(itself), itself)
+            for rule in shape.pod.rules
+            if rule.key == names.HOSTNAME_LABEL and rule.kind is not Kind.TOGETHER
+            for group, itself in ((groups.of(rule), rule.selects(shape.pod)),)
+        ]
+        inverse = [
+            (group.counts, 0, group.rule in shape.apart) for group in groups.keeping_away(shape) if group.of_hosts
+        ]
+        return [*own, *inverse]
+
+
+def _takers(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape]) -> list[tuple[int, str]]:
+    """The types of a pool, with their lowest price, that could take what is left over."""
+    types = table.fitting(left_over)
+    for shape in shapes:
+        types &= _open_to(table, shape)
+    priced = ((_lowest_price(table, number), number) for number in members(types))
+    return [(price, table.types[number][1].name) for price, number in priced if price is not None]
+
+
+def _open_to(table: Table, shape: PodShape) -> Bits:
+    """Those that a pod could be on at some step of relaxation."""
+    found = 0
+    for level in shape.levels:
+        if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
+            continue
+        state = table.narrowed(table.start, level.on_new)
+        if state is not None:
+            found |= table.suitable(state)
+    return found
+
+
+def _lowest_price(table: Table, number: int) -> int | None:
+    """The lowest price of a type, in a reservation or out of it."""
+    type_ = table.types[number][1]
+    prices = (
+        cheapest(type_, table.pool.requirements, frozenset((offer.reservation,)) if offer.reservation else frozenset())
+        for offer in type_.offers
+    )
+    return min((price for price in prices if price is not None), default=None)
