@@ -26,10 +26,10 @@ from dovetail.scheduling.problem import (
     Solution,
     queue,
 )
-from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Taints, Tolerations, untolerated
-from dovetail.scheduling.topology import Topology
+from dovetail.scheduling.topology import Topology, reach_of
 from dovetail.scheduling.volumes import over_limit
 
 
@@ -210,6 +210,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     pool: Pool
     requirements: Requirements
+    reach: Requirements = NO_REQUIREMENTS
     options: tuple[Option, ...]
     pods: tuple[Pod, ...] = ()
     requested: Resources = NOTHING
@@ -227,6 +228,7 @@ class Supply:
 
     def __init__(self, pool: Pool, options: Sequence[Option], left: dict[str, int]) -> None:
         self.pool = pool
+        self.reach = reach_of(type_ for option in options for type_ in option.types)
         self._options = options
         self._left = left
 
@@ -248,7 +250,7 @@ class Supply:
         if not within:
             raise Refusal("its limits leave room for none of its instance types")
         host = of_labels({names.HOSTNAME_LABEL: placeholder})
-        return Draft(pool=self.pool, requirements=self.pool.requirements & host, options=within)
+        return Draft(pool=self.pool, requirements=self.pool.requirements & host, reach=self.reach, options=within)
 
     def opened(self, draft: Draft) -> None:
         """It may become the largest of its types, resource by resource."""
@@ -443,7 +445,7 @@ class Engine:
     def _settle(self, index: int, draft: Draft) -> None:
         self._reservations.exchange(self._drafts[index].held, draft.held)
         self._drafts[index] = draft
-        self._topology.record(draft.pods[-1], draft.requirements, draft.pool.taints)
+        self._topology.record(draft.pods[-1], draft.requirements, draft.pool.taints, reach=draft.reach)
 
     # -- one pod on one node to be made
 
@@ -467,12 +469,13 @@ class Engine:
 
     def _joined_at(self, draft: Draft, wish: Wish, node: Requirements) -> Draft:
         pod = wish.pod
-        found = self._topology.narrowed(pod, wish.rules, wish.strict, node, self._options.well_known)
+        found = self._topology.narrowed(pod, wish.rules, wish.strict, node, self._options.well_known, reach=draft.reach)
         if isinstance(found, Rule):
             raise Refusal(f"{found} does not allow it")
         requested = draft.requested + pod.request
         joined = Draft(
             pool=draft.pool,
+            reach=draft.reach,
             requirements=found,
             options=_suitable(draft, found, requested, pod.ports),
             pods=(*draft.pods, pod),

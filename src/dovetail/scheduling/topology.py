@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dovetail.api import names
 from dovetail.scheduling.problem import Kind, MachineType, Pod, Pool, Problem, Rule
-from dovetail.scheduling.requirements import Requirement, Requirements, one_of
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, one_of
 from dovetail.scheduling.taints import Taints, untolerated
 
 # Of each domain, the taints of the pools that offer it.
@@ -161,15 +161,18 @@ class Topology:
         strict: Requirements,
         node: Requirements,
         allow_undefined: frozenset[str] = frozenset(),
+        *,
+        reach: Requirements = NO_REQUIREMENTS,
     ) -> Requirements | Rule:
         """The node with the pod on it, or the rule that does not let it go there.
 
         `rules`: those of the pod that it has not given up. `strict`: what the pod asks of nodes, preferences aside.
+        `reach`: where a node that says nothing can be.
         Each group is asked about what the ones before it have left; spreads come last, as they choose one domain.
         """
         for group in self._consulted(pod, rules):
             rule = group.rule
-            domains = group.choose(strict.get(rule.key), node.get(rule.key), rule.selects(pod))
+            domains = group.choose(strict.get(rule.key), allowed_to(node, reach, rule.key), rule.selects(pod))
             answer = Requirements((one_of(rule.key, domains),))
             if not domains or not node.compatible(answer, allow_undefined):
                 return rule
@@ -180,14 +183,37 @@ class Topology:
         yield from (each for each in self._inverse.values() if each.rule.selects(pod))
         yield from (self._groups[rule] for rule in as_asked(rules))
 
-    def record(self, pod: Pod, node: Requirements, taints: Taints, *, there: bool = False) -> None:
+    def record(
+        self,
+        pod: Pod,
+        node: Requirements,
+        taints: Taints,
+        *,
+        there: bool = False,
+        reach: Requirements = NO_REQUIREMENTS,
+    ) -> None:
         """The pod is on this node, which is there already, or still to be made (05 §7.3)."""
         for group in self._groups.values():
             if group.rule.counts(pod, node, taints):
-                _add_all(group, group.recorded(node.get(group.rule.key), there=there))
+                _add_all(group, group.recorded(allowed_to(node, reach, group.rule.key), there=there))
         for rule in apart(pod):
             group = self._inverse[rule.inverse()]
-            _add_all(group, group.recorded(node.get(rule.key), there=there))
+            _add_all(group, group.recorded(allowed_to(node, reach, rule.key), there=there))
+
+
+def allowed_to(node: Requirements, reach: Requirements, key: str) -> Requirement:
+    """Where a node can be: what it says, and if it says nothing, what its pool's types can be."""
+    return reach.get(key) if key in reach and key not in node else node.get(key)
+
+
+def reach_of(types: Iterable[MachineType]) -> Requirements:
+    """What a node of one of these types can be like: the labels that all of them list values for.
+
+    A domain that only nodes of others are in is no choice for a new node, however few pods it has.
+    """
+    of_each = [{each.key: each.values for each in type_.requirements if not each.complement} for type_ in types]
+    keys = set[str]().union(*of_each).intersection(*of_each) if of_each else set[str]()
+    return Requirements(one_of(key, frozenset[str]().union(*(each[key] for each in of_each))) for key in sorted(keys))
 
 
 def as_asked(rules: Iterable[Rule]) -> Iterator[Rule]:

@@ -689,3 +689,12 @@ def test_every_answer_keeps_the_rules_and_does_not_depend_on_the_order(
     shuffle.shuffle(pods)
     shuffle.shuffle(nodes)
     assert ask(*pods, nodes=tuple(nodes), types=types[::-1]) == found
+
+
+def test_a_zone_that_only_other_nodes_are_in_is_no_choice_for_a_new_node() -> None:
+    """It has the fewest pods, but no instance type is there."""
+    web = [pod(f"web-{number}", app("web"), topologySpreadConstraints=[spread(ZONE, "web")]) for number in range(2)]
+    found = ask(*web, nodes=(node("elsewhere", "z", cpu=0),))
+    zones = [claim.requirements.get(ZONE).values for claim in found.new_claims]
+    assert not found.errors
+    assert zones == [frozenset({"a"}), frozenset({"b"})]

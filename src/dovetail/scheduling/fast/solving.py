@@ -427,7 +427,7 @@ class Solve:
         if group.of_hosts:
             self._ledger.count(group, draft.host)
             return
-        for domain in group.recorded(draft.state.requirements.get(group.rule.key), there=False):
+        for domain in group.recorded(draft.state.table.allowed(draft.state, group.rule.key), there=False):
             self._ledger.count(group, domain)
 
     # -- the outcome ---------------------------------------------------------------------------------------------------
@@ -501,7 +501,7 @@ class Solve:
 def _pinned(search: Search, state: State) -> State | None:
     """Where other pods leave it to be."""
     for each in search.elsewhere:
-        domains = each.group.choose(each.pod_allows, state.requirements.get(each.key), each.selects_itself)
+        domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
         found = state.table.pinned(state, each.key, domains)
         if found is None:
             return None

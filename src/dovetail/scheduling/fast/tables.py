@@ -12,8 +12,9 @@ from dovetail.scheduling.fast.bits import Bits, Thresholds, bits_where, members
 from dovetail.scheduling.host_ports import HostPorts, conflict
 from dovetail.scheduling.problem import MachineType, NodeFilter, Pool
 from dovetail.scheduling.reference import Option, cheapest, offers
-from dovetail.scheduling.requirements import Requirements, of_labels, one_of
+from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
+from dovetail.scheduling.topology import allowed_to, reach_of
 
 Amounts = Mapping[str, int]
 
@@ -21,12 +22,23 @@ Amounts = Mapping[str, int]
 class State:
     """What a new node of a pool is like so far, its host's name aside. Each is made once."""
 
-    __slots__ = ("asks_for_values", "bought", "by_price", "passes", "requirements", "suitable", "table", "then")
+    __slots__ = (
+        "allowed",
+        "asks_for_values",
+        "bought",
+        "by_price",
+        "passes",
+        "requirements",
+        "suitable",
+        "table",
+        "then",
+    )
 
     def __init__(self, table: "Table", requirements: Requirements) -> None:
         self.table = table
         self.requirements = requirements
         self.asks_for_values = any(each.min_values is not None for each in requirements)
+        self.allowed: dict[str, Requirement] = {}
         self.then: dict[object, State | None] = {}
         self.suitable: Bits | None = None
         self.by_price: list[tuple[str, Bits]] | None = None
@@ -40,6 +52,7 @@ class Table:
     def __init__(self, pool: Pool, options: Sequence[Option], well_known: frozenset[str]) -> None:
         self.pool = pool
         self.options = options
+        self.reach = reach_of(type_ for option in options for type_ in option.types)
         self._well_known = well_known
         self._states: dict[Requirements, State] = {}
         self.types = [(option, type_) for option in options for type_ in option.types]
@@ -84,6 +97,13 @@ class Table:
             then = self.narrowed(state, Requirements((one_of(key, domains),))) if domains else None
             state.then[key, domains] = then
             return then
+
+    def allowed(self, state: State, key: str) -> Requirement:
+        """Where it can be."""
+        found = state.allowed.get(key)
+        if found is None:
+            found = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
+        return found
 
     def passes(self, state: State, wanted: NodeFilter, host: str) -> bool:
         """Whether a spread looks at such a node."""
