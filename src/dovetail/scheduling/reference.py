@@ -323,7 +323,7 @@ def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> 
     return "" if any(offers(type_, requirements)) else "cannot be bought like this"
 
 
-def _too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
+def too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
     """Of the labels with too few different values among the types, how many there are."""
     asked = {each.key: each.min_values for each in requirements if each.min_values is not None}
     reached = {key: len({value for type_ in types for value in _values(type_, key)}) for key in asked}
@@ -336,7 +336,7 @@ def _values(type_: MachineType, key: str) -> frozenset[str]:
 
 
 def _check_min_values(requirements: Requirements, types: Sequence[MachineType]) -> None:
-    for key, reached in _too_few(requirements, types).items():
+    for key, reached in too_few(requirements, types).items():
         least = requirements.get(key).min_values
         raise Refusal(f"minValues asks for {least} values of {key}, and its instance types have {reached}")
 
@@ -491,7 +491,7 @@ class Engine:
         if self._options.strict_min_values or len(draft.pods) > 1:
             _check_min_values(draft.requirements, types)
             return draft
-        reached = _too_few(draft.requirements, types)
+        reached = too_few(draft.requirements, types)
         if not reached:
             return draft
         lowered = _with_min_values(draft.requirements, reached)
@@ -565,7 +565,7 @@ def finished(draft: Draft, options: Options) -> NewClaim:
     types = [type_ for _, type_ in priced[: options.max_types]]
     if not types:
         raise Refusal("of its instance types, none can be bought as all its pods need it")
-    too_few = _too_few(node, types)
+    lacking = too_few(node, types)
     if options.strict_min_values:
         _check_min_values(node, types)
     chosen = {type_.name for type_ in types}
@@ -573,11 +573,11 @@ def finished(draft: Draft, options: Options) -> NewClaim:
     return NewClaim(
         pool=draft.pool.name,
         pods=tuple(pod.uid for pod in draft.pods),
-        requirements=_with_min_values(node, too_few),
+        requirements=_with_min_values(node, lacking),
         types=tuple(type_.name for type_ in types),
         requests=draft.requested + least_overhead(groups),
         reservations=tuple(sorted(draft.held)),
-        min_values_relaxed=draft.min_values_relaxed or bool(too_few),
+        min_values_relaxed=draft.min_values_relaxed or bool(lacking),
     )
 
 

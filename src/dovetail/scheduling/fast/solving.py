@@ -63,7 +63,9 @@ class Touched:
 class Solve:
     """One question. It changes the counts of the world's groups; `undo` puts them back."""
 
-    def __init__(self, world: "World", pods: Sequence[Pod], hidden: Sequence[int]) -> None:
+    def __init__(self, world: "World", pods: Sequence[Pod], hidden: Sequence[int], most_new: int | None = None) -> None:
+        self._most_new = most_new
+        self._for_candidates: set[int] = set()  # drafts that hold pods of candidates
         self._world = world
         self._rows = world.rows
         self._options = world.options
@@ -146,7 +148,7 @@ class Solve:
         length = sum(len(run.pods) for run in runs)
         while runs and runs[0].length_when_pushed != length:  # else a whole round was in vain
             run = runs[0]
-            if not go_on():
+            if not go_on() or self._too_many_new:
                 break
             if self._place(run.shape, run.pods[0]):
                 run.pods.popleft()
@@ -158,6 +160,10 @@ class Solve:
                 runs.rotate(-1)
         self._explain(runs, errors, explain=explain)
         return self._answer(errors)
+
+    @property
+    def _too_many_new(self) -> bool:
+        return self._most_new is not None and len(self._for_candidates) > self._most_new
 
     @property
     def _pods(self) -> Iterator[Pod]:
@@ -416,6 +422,8 @@ class Solve:
         draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
         draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
         draft.pods.append(pod)
+        if pod.origin is Origin.CANDIDATE:
+            self._for_candidates.add(draft.index)
         self._version += 1
         for group in self._selected[shape]:
             if draft.state.table.passes(draft.state, group.rule.nodes, draft.host):
@@ -434,10 +442,17 @@ class Solve:
 
     def _explain(self, runs: deque[Run], errors: dict[str, PodError], *, explain: bool) -> None:
         """Why the pods that are left have no place: asked of the reference engine, on what is left."""
+        why: Refusal | Waiting
         engine = self._reference() if explain and any(run.length_when_pushed >= 0 for run in runs) else None
+        if self._too_many_new:
+            why = Refusal(f"the pods would need more new nodes than {self._most_new}")
+            new = (pod for index in self._for_candidates for pod in self._drafts[index].pods)
+            left = (pod for run in runs for pod in run.pods)
+            errors.update((pod.uid, pod_error(pod, why)) for pod in (*new, *left))
+            return
         for run in runs:
             if run.length_when_pushed < 0:
-                why: Refusal | Waiting = Waiting("it was not reached in the time given")
+                why = Waiting("it was not reached in the time given")
             elif engine is None:
                 why = Refusal("it has no place")
             else:

@@ -76,12 +76,14 @@ class World:
         go_on: Callable[[], bool] = lambda: True,
         *,
         explain: bool = False,
+        most_new: int | None = None,
     ) -> Solution:
         """Where do these pods go if these nodes take none? Nothing is changed by asking.
 
-        With `explain` every error has its reason, which is much more work than to find the error.
+        With `explain` every error has its reason, which is much more work than to find the error. With `most_new` it
+        ends as soon as pods of candidates need more new nodes than that: those without a place have that for a reason.
         """
-        solve = Solve(self, pods, [self.rows.of_name[name] for name in without])
+        solve = Solve(self, pods, [self.rows.of_name[name] for name in without], most_new)
         try:
             return solve.solution(go_on, explain=explain)
         finally:

@@ -1,0 +1,122 @@
+"""What a pass of the disruption engine looks at: one picture, taken at one instant (02 §3, §5)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
+from dovetail.rules.budgets import Allowance
+from dovetail.rules.nodes import ReasonVerdict
+from dovetail.scheduling.fast import World
+from dovetail.scheduling.problem import Pod
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that may be taken, and what that means."""
+
+    node: str
+    claim: str
+    claim_uid: str
+    pool: str
+    type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price: int | None = None  # billionths an hour; None: its offering is not known
+    cost: float = 1.0  # of moving its pods (02 §6); 1 is none
+    pods: tuple[Pod, ...] = ()  # that need a place elsewhere now
+    unmovable: tuple[str, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
+    since: datetime | None = None  # when the reason was first seen
+
+    @property
+    def empty(self) -> bool:
+        """02 §3: pods that cost nothing to move do not count."""
+        return self.cost <= 1.0
+
+    @property
+    def savings_ratio(self) -> float:
+        return (self.price or 0) / self.cost
+
+    @property
+    def spot(self) -> bool:
+        return self.capacity_type == CapacityType.SPOT
+
+
+class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What decisions ask of a NodePool besides its budgets."""
+
+    name: str
+    policy: str = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
+    replicas: int | None = None
+    claims: int = 0  # that are not being deleted, replacements of commands included
+    free_claims: int | None = None  # that its limit of nodes leaves; None: no limit
+    total_cost: int = 0  # of all its claims
+    total_disruption: float = 0.0  # of all its nodes: 1 and what their pods cost to move
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that has a reason to go and is left alone, by what rules."""
+
+    node: str
+    verdict: ReasonVerdict
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway."""
+
+    at: datetime
+    world: World
+    owed: tuple[Pod, ...] = ()
+    candidates: Mapping[Reason, tuple[Candidate, ...]] = {}
+    allowances: Mapping[tuple[str, Reason], Allowance] = {}
+    pools: Mapping[str, PoolFacts] = {}
+    left: tuple[Left, ...] = ()
+
+    def of(self, reason: Reason) -> tuple[Candidate, ...]:
+        return self.candidates.get(reason, ())
+
+
+class Budgets:
+    """What is left of the allowances while commands are put together."""
+
+    def __init__(self, board: Board, reason: Reason) -> None:
+        self._left = {pool: each.allowed for (pool, named), each in board.allowances.items() if named is reason}
+
+    def left(self, pool: str) -> int:
+        return self._left.get(pool, 0)
+
+    def take(self, candidate: Candidate) -> bool:
+        """Whether one more of its pool may go; then there is one less."""
+        if self.left(candidate.pool) <= 0:
+            return False
+        self._left[candidate.pool] -= 1
+        return True
+
+    def within(self, candidates: "tuple[Candidate, ...] | list[Candidate]") -> bool:
+        """Whether all of them may go together."""
+        wanted: dict[str, int] = {}
+        for each in candidates:
+            wanted[each.pool] = wanted.get(each.pool, 0) + 1
+        return all(number <= self.left(pool) for pool, number in wanted.items())
+
+
+class Method(StrEnum):
+    """How a node is found; the value is upstream's `consolidation_type` where there is one."""
+
+    EMPTINESS = "empty"
+    STATIC_DRIFT = "static-drift"
+    DRIFT = "drift"
+    EXPIRATION = "expiration"
+    MULTI_NODE = "multi"
+    SINGLE_NODE = "single"
+
+
+REASONS = {
+    Method.EMPTINESS: Reason.EMPTY,
+    Method.STATIC_DRIFT: Reason.DRIFTED,
+    Method.DRIFT: Reason.DRIFTED,
+    Method.EXPIRATION: Reason.EXPIRED,
+    Method.MULTI_NODE: Reason.UNDERUTILIZED,
+    Method.SINGLE_NODE: Reason.UNDERUTILIZED,
+}

@@ -1,0 +1,89 @@
+"""What has been decided: a command is data, which is shown, recorded on objects, and carried out (R24, 02 §9)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.planning.disruption.board import REASONS, Board, Candidate, Method
+from dovetail.scheduling.problem import NewClaim, Solution
+
+
+class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one pool: what was allowed when it was decided, and how much of it this takes."""
+
+    limit: int
+    allowed: int
+    takes: int
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """These nodes go when these replacements are there. `landing`: where each pod, by UID, is expected."""
+
+    id: str
+    at: datetime
+    method: Method
+    candidates: tuple[Candidate, ...]
+    replacements: tuple[NewClaim, ...] = ()
+    savings: int | None = None  # billionths an hour; None: some price is not known
+    landing: Mapping[str, str] = {}
+    budgets: Mapping[str, BudgetUse] = {}
+
+    @property
+    def reason(self) -> Reason:
+        return REASONS[self.method]
+
+    @property
+    def decision(self) -> str:
+        return "replace" if self.replacements else "delete"
+
+    @property
+    def nodes(self) -> list[str]:
+        return [each.node for each in self.candidates]
+
+
+def make_command(
+    board: Board,
+    method: Method,
+    candidates: Sequence[Candidate],
+    *,
+    solution: Solution = Solution(),  # noqa: B008  frozen
+    replacements: Sequence[NewClaim] = (),
+    savings: int | None = None,
+) -> Command:
+    """With everything that people and a later leader need to know of it."""
+    reason = REASONS[method]
+    used: dict[str, int] = {}
+    for each in candidates:
+        used[each.pool] = used.get(each.pool, 0) + 1
+    budgets = {
+        pool: BudgetUse(limit=known.limit, allowed=known.allowed, takes=number)
+        for pool, number in sorted(used.items())
+        if (known := board.allowances.get((pool, reason))) is not None
+    }
+    return Command(
+        id=command_id(board.at, method, candidates),
+        at=board.at,
+        method=method,
+        candidates=tuple(candidates),
+        replacements=tuple(replacements),
+        savings=savings,
+        landing=_landing(solution, candidates),
+        budgets=budgets,
+    )
+
+
+def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) -> str:
+    """The same for the same decision; short, for it becomes part of names."""
+    said = "/".join((at.isoformat(), method.value, *sorted(each.claim_uid for each in candidates)))
+    return hashlib.sha256(said.encode()).hexdigest()[:10]
+
+
+def _landing(solution: Solution, candidates: Sequence[Candidate]) -> dict[str, str]:
+    moved = {pod.uid for each in candidates for pod in each.pods}
+    found = {uid: f"node/{node}" for node, uids in solution.existing.items() for uid in uids if uid in moved}
+    for number, claim in enumerate(solution.new_claims, 1):
+        found |= {uid: f"replacement {number}" for uid in claim.pods if uid in moved}
+    return found

@@ -1,0 +1,192 @@
+"""What does a pass decide: the methods in their order, each under the budgets of its reason (02 §2, §7)?"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
+from dovetail.planning.disruption.commands import Command, make_command
+from dovetail.planning.disruption.consolidation import GoOn, in_order, multi, single
+from dovetail.planning.disruption.replacing import Move, Refused, Rules, simulate
+from dovetail.scheduling.problem import NewClaim
+from dovetail.scheduling.requirements import NO_REQUIREMENTS
+from dovetail.scheduling.resources import NOTHING
+
+_NEVER_SEEN: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass has found.
+
+    `commands` are to be started, those of `validated_first` only after a while and if they are still right (02 §8).
+    `standing`: nodes that could go, and do not go now (R22). `refused`: of the others, why they cannot.
+    `held_back`: somebody had to wait for a budget, so that finding nothing does not mean that there is nothing.
+    """
+
+    commands: tuple[Command, ...] = ()
+    validated_first: bool = False
+    standing: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = {}
+    held_back: bool = False
+    complete: bool = True
+
+
+def decide_pass(
+    board: Board, rules: Rules, *, skip: Callable[[Method], bool] = lambda _: False, go_on: GoOn = lambda: True
+) -> Decision:
+    """The first method that has something to do decides. `skip`: those that need not be tried, for nothing changed."""
+    standing: set[str] = set()
+    refused: dict[str, str] = {}
+    held_back, complete = False, True
+    for method, decide in _METHODS:
+        if skip(method):
+            continue
+        found = decide(board, rules, go_on)
+        standing |= found.standing
+        refused |= found.refused
+        held_back |= found.held_back
+        complete &= found.complete
+        if found.commands:
+            break
+    else:
+        found = Decision()
+    taken = {node for command in found.commands for node in command.nodes}
+    started = taken if not found.validated_first else set[str]()
+    return Decision(
+        commands=found.commands,
+        validated_first=found.validated_first,
+        standing=frozenset(standing - started),
+        refused={node: why for node, why in refused.items() if node not in standing | taken},
+        held_back=held_back,
+        complete=complete,
+    )
+
+
+def _emptiness(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+    """All empty nodes that the budgets allow, in one command (02 §7.2)."""
+    budgets, empty = Budgets(board, Reason.EMPTY), in_order(board.of(Reason.EMPTY))
+    taken = [each for each in empty if budgets.take(each)]
+    savings = sum(each.price or 0 for each in taken)
+    commands = (make_command(board, Method.EMPTINESS, taken, savings=savings),) if taken else ()
+    return Decision(
+        commands=commands,
+        validated_first=True,
+        standing=frozenset(each.node for each in empty),
+        held_back=len(taken) < len(empty),
+    )
+
+
+def _static_drift(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+    """One new node from the template for each that goes, as far as budget and the limit of nodes allow (02 §7.3)."""
+    budgets = Budgets(board, Reason.DRIFTED)
+    drifted = [each for each in _longest_first(board.of(Reason.DRIFTED)) if _is_static(board, each)]
+    free = {name: pool.free_claims for name, pool in board.pools.items()}
+    commands: list[Command] = []
+    for each in drifted:
+        pool, left = board.pools[each.pool], free[each.pool]
+        if pool.claims > (pool.replicas or 0) or (left is not None and left <= 0):
+            continue  # scaling down comes first; and a replacement must be allowed
+        if budgets.take(each):
+            free[each.pool] = None if left is None else left - 1
+            template = NewClaim(pool=each.pool, pods=(), requirements=NO_REQUIREMENTS, types=(), requests=NOTHING)
+            commands.append(make_command(board, Method.STATIC_DRIFT, [each], replacements=[template]))
+    taken = {node for command in commands for node in command.nodes}
+    waiting = frozenset(each.node for each in drifted if each.node not in taken)
+    return Decision(commands=tuple(commands), standing=waiting, held_back=bool(waiting))
+
+
+def _drift(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+    drifted = (each for each in board.of(Reason.DRIFTED) if not _is_static(board, each))
+    return _replaced(board, Method.DRIFT, drifted, go_on)
+
+
+def _expired(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+    """As drift (R20)."""
+    return _replaced(board, Method.EXPIRATION, board.of(Reason.EXPIRED), go_on)
+
+
+def _replaced(board: Board, method: Method, candidates: Iterable[Candidate], go_on: GoOn) -> Decision:
+    """All that need no place for their pods, or else the first whose pods have one (02 §7.4)."""
+    order = _longest_first(candidates)
+    budgets = Budgets(board, REASONS[method])
+    refused: dict[str, str] = {}
+    nodes = frozenset(each.node for each in order)
+    bare = [each for each in order if not each.pods and budgets.take(each)]
+    if bare:
+        commands = tuple(make_command(board, method, [each], savings=each.price) for each in bare)
+        return Decision(commands=commands, standing=nodes, held_back=len(bare) < len(order))
+    held_back = False
+    for each in order:
+        if budgets.left(each.pool) <= 0:
+            held_back = True
+            continue
+        if not go_on():
+            return Decision(standing=nodes, refused=refused, held_back=True, complete=False)
+        solution = simulate(board, [each], explain=True)
+        if isinstance(solution, Refused):
+            refused[each.node] = str(solution)
+            continue
+        moved = {pod.uid for pod in each.pods}
+        new: list[NewClaim] = [claim for claim in solution.new_claims if not moved.isdisjoint(claim.pods)]
+        command = make_command(board, method, [each], solution=solution, replacements=new)
+        return Decision(commands=(command,), standing=nodes, refused=refused, held_back=len(order) > 1)
+    return Decision(standing=nodes - refused.keys(), refused=refused, held_back=held_back)
+
+
+def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Without pods that need a place first, then those that have the reason longest."""
+    return sorted(candidates, key=lambda each: (bool(each.pods), each.since or _NEVER_SEEN, each.node))
+
+
+def _is_static(board: Board, candidate: Candidate) -> bool:
+    return board.pools[candidate.pool].replicas is not None
+
+
+def _several(board: Board, rules: Rules, go_on: GoOn) -> Decision:
+    move = multi(board, rules, go_on)
+    if move is None:
+        return Decision()
+    return Decision(
+        commands=(_consolidating(board, Method.MULTI_NODE, move),),
+        validated_first=True,
+        standing=frozenset(each.node for each in move.candidates),
+    )
+
+
+def _one(board: Board, rules: Rules, go_on: GoOn) -> Decision:
+    found = single(board, rules, go_on)
+    budgets = Budgets(board, Reason.UNDERUTILIZED)
+    standing = frozenset(each.node for move in found.moves for each in move.candidates)
+    best = next((move for move in found.moves if budgets.within(move.candidates)), None)
+    return Decision(
+        commands=() if best is None else (_consolidating(board, Method.SINGLE_NODE, best),),
+        validated_first=True,
+        standing=standing,
+        refused=found.refused,
+        held_back=best is None and bool(found.moves),
+        complete=found.complete,
+    )
+
+
+def _consolidating(board: Board, method: Method, move: Move) -> Command:
+    return make_command(
+        board,
+        method,
+        move.candidates,
+        solution=move.solution,
+        replacements=move.replacements,
+        savings=None if any(each.price is None for each in move.candidates) else move.savings,
+    )
+
+
+_METHODS = (
+    (Method.EMPTINESS, _emptiness),
+    (Method.STATIC_DRIFT, _static_drift),
+    (Method.DRIFT, _drift),
+    (Method.EXPIRATION, _expired),
+    (Method.MULTI_NODE, _several),
+    (Method.SINGLE_NODE, _one),
+)

@@ -1,0 +1,199 @@
+"""May nodes go without a replacement, or for one that is cheaper (02 §7.6, §7.7; 05 §12)?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.names import CapacityType
+from dovetail.planning.disruption.board import Board, Candidate
+from dovetail.scheduling.problem import MachineType, NewClaim, PodError, Solution, price_text
+from dovetail.scheduling.reference import offers, too_few
+from dovetail.scheduling.requirements import Requirements, one_of
+
+# In this order a launch takes what there is.
+_LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)
+_FEWEST_SPOT_TYPES = 15
+
+
+class Move(msgspec.Struct, frozen=True, kw_only=True):
+    """A set of nodes that can go."""
+
+    candidates: tuple[Candidate, ...]
+    solution: Solution
+    replacements: tuple[NewClaim, ...] = ()
+    savings: int = 0  # billionths an hour
+
+    @property
+    def cost(self) -> float:
+        return sum(each.cost for each in self.candidates)
+
+    @property
+    def worth(self) -> float:
+        """What is saved for what it costs to move; without a price the number of nodes decides."""
+        return self.savings / self.cost
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why they cannot; for people."""
+
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What is a matter of settings."""
+
+    spot_to_spot: bool = False
+
+
+def simulate(
+    board: Board, candidates: Sequence[Candidate], *, explain: bool = False, most_new: int | None = None
+) -> Solution | Refused:
+    """Where their pods would go (02 §7.5)."""
+    unmovable = next((why for each in candidates for why in each.unmovable), None)
+    if unmovable is not None:
+        return Refused(unmovable)
+    pods = (*(pod for each in candidates for pod in each.pods), *board.owed)
+    without = [each.node for each in candidates]
+    solution = board.world.what_if(pods, without=without, explain=explain, most_new=most_new)
+    if not solution.all_scheduled:
+        return Refused(_why_not(solution))
+    return solution
+
+
+def _why_not(solution: Solution) -> str:
+    blocking = [error for error in solution.errors.values() if error.origin.value != "pending"]
+    return f"not all pods would have a place: {_shown(blocking[0])}" + (
+        f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+    )
+
+
+def _shown(error: PodError) -> str:
+    return f"{error.pod}: {error.reason}"
+
+
+def decide(board: Board, candidates: Sequence[Candidate], rules: Rules, *, explain: bool = False) -> Move | Refused:
+    """Whether consolidating them is possible and saves something.
+
+    Nodes for pods that wait anyway are not replacements: they are made whatever is decided here.
+    """
+    solution = simulate(board, candidates, explain=explain, most_new=1)
+    if isinstance(solution, Refused):
+        return solution
+    moved = {pod.uid for each in candidates for pod in each.pods}
+    new = [claim for claim in solution.new_claims if not moved.isdisjoint(claim.pods)]
+    chosen = tuple(candidates)
+    if not new:
+        return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))
+    unknown = next((each for each in candidates if each.price is None), None)
+    if unknown is not None:
+        return Refused(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper")
+    replacement = cheaper(board.world.types, new[0], candidates, rules)
+    if isinstance(replacement, Refused):
+        return replacement
+    price = launch_price(board.world.types, replacement)
+    saved = sum(each.price or 0 for each in candidates) - price
+    return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
+
+
+# -- prices ------------------------------------------------------------------------------------------------------------
+
+
+def cheaper(
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, candidates: Sequence[Candidate], rules: Rules
+) -> NewClaim | Refused:
+    """The new node, of those types only that cost less in the worst case than all these together."""
+    limit = sum(each.price or 0 for each in candidates)
+    allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
+    from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
+    if from_spot and not rules.spot_to_spot:
+        return Refused("all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)")
+    if from_spot or (
+        allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and _offers_spot(types, claim)
+    ):
+        # A failed launch of spot capacity must not become a dearer one on demand.
+        claim = _pinned(claim, CapacityType.SPOT)
+    found = _below(types, claim, limit)
+    if isinstance(found, Refused):
+        return found
+    if len(candidates) > 1:
+        found = _unlike(types, found, candidates)
+    if isinstance(found, Refused) or not (from_spot and len(candidates) == 1):
+        return found
+    if len(found.types) < _FEWEST_SPOT_TYPES:
+        return Refused(
+            f"spot is consolidated into spot only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, "
+            f"and there are {len(found.types)}"
+        )
+    return _fewest(types, found)
+
+
+def _offers_spot(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> bool:
+    pinned = _pinned(claim, CapacityType.SPOT).requirements
+    return any(any(offers(type_, pinned)) for type_ in types_of(types, claim))
+
+
+def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> NewClaim | Refused:
+    """Strictly: the same price is not worth the trouble."""
+    worst = {type_.name: worst_price(type_, claim.requirements) for type_ in types_of(types, claim)}
+    kept = [name for name in claim.types if (price := worst.get(name)) is not None and price < limit]
+    if not kept:
+        prices = [price for price in worst.values() if price is not None]
+        least = f"costs {price_text(min(prices))}" if prices else "cannot be bought now"
+        return Refused(f"the cheapest new node that would do {least}, not less than {price_text(limit)}")
+    return _with_types(types, claim, kept)
+
+
+def _unlike(
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, candidates: Iterable[Candidate]
+) -> NewClaim | Refused:
+    """Of several nodes into one of a type that is among them: only if that is cheaper than the cheapest such node."""
+    same = [each.price or 0 for each in candidates if each.type in claim.types]
+    return _below(types, claim, min(same)) if same else claim
+
+
+def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewClaim:
+    """The cheapest fifteen, or as many more as its minimum numbers of values need."""
+    for number in range(_FEWEST_SPOT_TYPES, len(claim.types) + 1):
+        kept = _with_types(types, claim, claim.types[:number])
+        if isinstance(kept, NewClaim):
+            return kept
+    return claim
+
+
+def _with_types(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]) -> NewClaim | Refused:
+    chosen = msgspec.structs.replace(claim, types=tuple(kept))
+    for key, reached in too_few(claim.requirements, list(types_of(types, chosen))).items():
+        return Refused(f"too few different values of {key} would be left among cheaper types: {reached}")
+    return chosen
+
+
+def _pinned(claim: NewClaim, capacity_type: CapacityType) -> NewClaim:
+    only = one_of(names.CAPACITY_TYPE_LABEL, (capacity_type,))
+    return msgspec.structs.replace(claim, requirements=claim.requirements.add(only))
+
+
+def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Iterable[MachineType]:
+    """In the order of the pool's."""
+    named = set(claim.types)
+    return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
+
+
+def worst_price(type_: MachineType, requirements: Requirements) -> int | None:
+    """What a launch may cost: the dearest offering of the capacity type that it takes; None: it cannot be bought."""
+    prices: dict[CapacityType, int] = {}
+    for offer in offers(type_, requirements):
+        asked = offer.requirements.get(names.CAPACITY_TYPE_LABEL)
+        for capacity_type in _LAUNCH_ORDER:
+            if asked.has(capacity_type):
+                prices[capacity_type] = max(offer.price, prices.get(capacity_type, 0))
+    return next((prices[each] for each in _LAUNCH_ORDER if each in prices), None)
+
+
+def launch_price(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> int:
+    """What it is expected to cost: the cheapest way to buy one of its types."""
+    prices = (offer.price for type_ in types_of(types, claim) for offer in offers(type_, claim.requirements))
+    return min(prices, default=0)
