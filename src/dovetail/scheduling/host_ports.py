@@ -30,10 +30,10 @@ NO_PORTS: Final[HostPorts] = frozenset()
 
 
 def host_ports(spec: SchedulingPodSpec) -> HostPorts:
-    """Of its containers. On the host's network every port is one of the host's; in templates that is not written."""
+    """Of its containers and sidecars. On the host's network every port is the host's; templates do not write that."""
     return frozenset(
         HostPort(number, port.protocol or "TCP", port.host_ip or ANY_ADDRESS)
-        for container in spec.containers
+        for container in (*spec.containers, *(each for each in spec.init_containers if each.restart_policy == "Always"))
         for port in container.ports
         if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )

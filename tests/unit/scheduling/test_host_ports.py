@@ -26,6 +26,12 @@ def test_init_containers_are_not_read() -> None:
     assert host_ports(asked.spec) == NO_PORTS
 
 
+def test_sidecars_are() -> None:
+    """They run beside the containers, and the scheduler reads them."""
+    sidecar = {"name": "proxy", "restartPolicy": "Always", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    assert host_ports(pod(initContainers=[sidecar]).spec) == {HostPort(80, "TCP", "0.0.0.0")}
+
+
 def test_on_the_network_of_the_host_each_port_is_one_of_the_hosts() -> None:
     assert ports({"containerPort": 9100}, hostNetwork=True) == {HostPort(9100, "TCP", "0.0.0.0")}
 
