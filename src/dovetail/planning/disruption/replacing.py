@@ -56,9 +56,9 @@ def simulate(
     unmovable = next((why for each in candidates for why in each.unmovable), None)
     if unmovable is not None:
         return Refused(unmovable)
-    pods = (*(pod for each in candidates for pod in each.pods), *board.owed)
+    pods = [pod for each in candidates for pod in each.pods]
     without = [each.node for each in candidates]
-    solution = board.world.what_if(pods, without=without, explain=explain, most_new=most_new)
+    solution = board.world.what_if(pods, without, owed=board.owed, explain=explain, most_new=most_new)
     if not solution.all_scheduled:
         return Refused(_why_not(solution))
     return solution

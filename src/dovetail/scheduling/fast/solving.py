@@ -6,7 +6,7 @@ Pods that are alike come one after the other. What the first of them has found o
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,14 @@ class Run:
         self.length_when_pushed = -1
 
 
+class Step(NamedTuple):
+    """What became of a pod that was tried: the row that took it, a new node, or nothing."""
+
+    pod: Pod
+    row: int | None
+    new: bool = False
+
+
 class Touched:
     """What is left of a row that has got pods."""
 
@@ -71,6 +79,7 @@ class Solve:
         self._options = world.options
         self._shown = ~sum(1 << row for row in hidden)
         self._touched: dict[int, Touched] = {}
+        self.steps: list[Step] = []
         self._drafts: list[Draft] = []
         self._version = 0  # of drafts: each placement on one is a new one
         self._reservations = world.reservations.copy()
@@ -140,12 +149,13 @@ class Solve:
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
-    def solution(self, go_on: Callable[[], bool], *, explain: bool) -> Solution:
+    def solution(self, go_on: Callable[[], bool], *, explain: bool, begun: Sequence[Step] = ()) -> Solution:
+        """`begun`: what becomes of the first pods in another solve, which is taken over as far as it holds here."""
         errors = {
             pod.uid: pod_error(pod, Refusal("it has resource claims")) for pod in self._pods if pod.resource_claims
         }
         runs = self._runs()
-        length = sum(len(run.pods) for run in runs)
+        length = self._taken_over(runs, begun)
         while runs and runs[0].length_when_pushed != length:  # else a whole round was in vain
             run = runs[0]
             if not go_on() or self._too_many_new:
@@ -156,10 +166,38 @@ class Solve:
                 if not run.pods:
                     runs.popleft()
             else:  # what is true for one is true for all that are alike
+                self.steps.append(Step(run.pods[0], None))
                 run.length_when_pushed = length
                 runs.rotate(-1)
         self._explain(runs, errors, explain=explain)
         return self._answer(errors)
+
+    def _taken_over(self, runs: deque[Run], begun: Sequence[Step]) -> int:
+        """The number of pods that are left to be placed (08 §6.6).
+
+        A pod that no rule between pods is about goes where it went without the nodes that are hidden now, if it did not
+        go to one of them: whoever refused it before still does.
+        """
+        length = sum(len(run.pods) for run in runs)
+        for pod, row, new in begun:
+            run = runs[0] if runs else None
+            if run is None or run.pods[0] is not pod or run.length_when_pushed >= 0 or new:
+                break
+            if self._inverse[run.shape] or any(level.rules for level in run.shape.levels):
+                break
+            if row is None:
+                if any(self._left.values()):  # nodes that go leave more of a limit
+                    break
+                run.length_when_pushed = length
+                runs.rotate(-1)
+                continue
+            if not self._shown >> row & 1:
+                break
+            self._put(run.shape, run.pods.popleft(), row)
+            length -= 1
+            if not run.pods:
+                runs.popleft()
+        return length
 
     @property
     def _too_many_new(self) -> bool:
@@ -271,6 +309,7 @@ class Solve:
         touched.ports |= pod.ports
         touched.attachments |= pod.volumes.attachments
         touched.placed.append(pod)
+        self.steps.append(Step(pod, row))
         for group in self._selected[shape]:
             self._count(group, row, 1)
         for rule in shape.apart:
@@ -422,6 +461,7 @@ class Solve:
         draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
         draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
         draft.pods.append(pod)
+        self.steps.append(Step(pod, None, new=True))
         if pod.origin is Origin.CANDIDATE:
             self._for_candidates.add(draft.index)
         self._version += 1

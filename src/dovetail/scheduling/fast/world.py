@@ -7,7 +7,7 @@ from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.fast.groups import Bound, Groups
 from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.fast.shapes import Shapes
-from dovetail.scheduling.fast.solving import Solve
+from dovetail.scheduling.fast.solving import Solve, Step
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
 from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order
@@ -45,6 +45,7 @@ class World:
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: self._left(table.pool) for table in self.tables}
         self._sites: dict[int, Site] = {}
+        self._owed: tuple[tuple[Pod, ...], Sequence[Step]] | None = None
 
     def update(self, nodes: Sequence[Node]) -> None:
         """The nodes are like this now. Those that are the same object have not changed.
@@ -62,6 +63,8 @@ class World:
                 changed.append((row, node))
         if len(nodes) != len(rows.nodes):
             return self._settle(nodes)
+        if changed:
+            self._owed = None
         for row, node in changed:
             self.groups.exchange(row, rows.nodes[row].pods, node.pods)
             self._sites.pop(row, None)
@@ -75,19 +78,34 @@ class World:
         without: Iterable[str] = (),
         go_on: Callable[[], bool] = lambda: True,
         *,
+        owed: tuple[Pod, ...] = (),
         explain: bool = False,
         most_new: int | None = None,
     ) -> Solution:
         """Where do these pods go if these nodes take none? Nothing is changed by asking.
 
+        `owed`: pods that are to be placed besides, whatever is asked; who asks often gives the same object, so that
+        what becomes of them is found out once.
         With `explain` every error has its reason, which is much more work than to find the error. With `most_new` it
         ends as soon as pods of candidates need more new nodes than that: those without a place have that for a reason.
         """
-        solve = Solve(self, pods, [self.rows.of_name[name] for name in without], most_new)
+        begun = self._begun(owed) if owed and pods and not self.reservations else ()
+        solve = Solve(self, (*pods, *owed), [self.rows.of_name[name] for name in without], most_new)
         try:
-            return solve.solution(go_on, explain=explain)
+            return solve.solution(go_on, explain=explain, begun=begun)
         finally:
             solve.undo()
+
+    def _begun(self, owed: tuple[Pod, ...]) -> Sequence[Step]:
+        """What becomes of pods that are always asked about, if nothing else is."""
+        if self._owed is None or self._owed[0] is not owed:
+            solve = Solve(self, owed, ())
+            try:
+                solve.solution(lambda: True, explain=False)
+            finally:
+                solve.undo()
+            self._owed = (owed, solve.steps)
+        return self._owed[1]
 
     def fingerprint(self) -> str:
         """Of all that asking could change, and must not."""

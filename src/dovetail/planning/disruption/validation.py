@@ -1,0 +1,92 @@
+"""Is a command that was found a while ago still right (02 §8)?"""
+
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
+from dovetail.planning.disruption.commands import Command, make_command
+from dovetail.planning.disruption.replacing import Refused, Rules, decide
+
+
+class Cause(StrEnum):
+    """What has changed meanwhile; upstream's words."""
+
+    CHURN = "churn"
+    BUDGET = "budget"
+    SCHEDULING = "scheduling"
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """The command is not to be started. `nodes`: because of these."""
+
+    cause: Cause
+    message: str
+    nodes: tuple[str, ...]
+
+
+def validated(command: Command, board: Board, rules: Rules) -> tuple[Command | None, Rejected | None]:
+    """The command as it can be started now, if it can, and what has fallen out of it, if anything has."""
+    if command.method is Method.EMPTINESS:
+        return _still_empty(command, board)
+    if command.method in (Method.MULTI_NODE, Method.SINGLE_NODE):
+        return _still_consolidating(command, board, rules)
+    return command, None
+
+
+def _present(command: Command, board: Board) -> list[Candidate]:
+    """Its candidates as they are now, without those that are none any more."""
+    now = {each.node: each for each in board.of(REASONS[command.method])}
+    same = ((each, now.get(each.node)) for each in command.candidates)
+    return [new for old, new in same if new is not None and new.claim_uid == old.claim_uid]
+
+
+def _still_empty(command: Command, board: Board) -> tuple[Command | None, Rejected | None]:
+    """Those that still are go; the others stay."""
+    present, budgets = _present(command, board), Budgets(board, command.reason)
+    taken = [each for each in present if budgets.take(each)]
+    kept = {each.node for each in taken}
+    lost = tuple(node for node in command.nodes if node not in kept)
+    over = len(present) > len(taken)
+    rejected = Rejected(
+        cause=Cause.BUDGET if over else Cause.CHURN,
+        message="the budget has become smaller" if over else "pods have come, or something else holds it back now",
+        nodes=lost,
+    )
+    savings = sum(each.price or 0 for each in taken)
+    started = make_command(board, command.method, taken, savings=savings) if taken else None
+    return started, rejected if lost else None
+
+
+def _still_consolidating(command: Command, board: Board, rules: Rules) -> tuple[Command | None, Rejected | None]:
+    """All of it or nothing. The types that were planned must be among those that are found now."""
+    nodes = tuple(command.nodes)
+    present = _present(command, board)
+    if len(present) < len(nodes):
+        kept = {each.node for each in present}
+        lost = tuple(node for node in nodes if node not in kept)
+        return None, Rejected(cause=Cause.CHURN, message=f"{', '.join(lost)} cannot go any more", nodes=nodes)
+    if not Budgets(board, command.reason).within(present):
+        return None, Rejected(cause=Cause.BUDGET, message="the budget has become smaller", nodes=nodes)
+    move = decide(board, present, rules)
+    if isinstance(move, Refused):
+        return None, Rejected(cause=Cause.SCHEDULING, message=str(move), nodes=nodes)
+    if len(move.replacements) != len(command.replacements):
+        changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
+        return None, Rejected(cause=Cause.SCHEDULING, message=changed, nodes=nodes)
+    for planned, found in zip(command.replacements, move.replacements, strict=True):
+        if not set(planned.types) <= set(found.types):
+            message = "some of the planned instance types would not do any more"
+            return None, Rejected(cause=Cause.SCHEDULING, message=message, nodes=nodes)
+    started = make_command(
+        board,
+        command.method,
+        present,
+        solution=move.solution,
+        replacements=[
+            msgspec.structs.replace(found, types=planned.types)
+            for planned, found in zip(command.replacements, move.replacements, strict=True)
+        ],
+        savings=None if any(each.price is None for each in present) else move.savings,
+    )
+    return started, None
