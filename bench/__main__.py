@@ -1,4 +1,7 @@
-"""`make bench`: how long, how much memory, and how both grow with the size."""
+"""`make bench`: how long, how much memory, and how both grow with the size.
+
+`python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
+"""
 
 import math
 import os
@@ -13,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.cluster import PODS_PER_NODE
+from bench.draining import print_draining
 from bench.ingest import print_ingest
 from bench.real_ingest import print_real_ingest
+from bench.scheduling import print_scheduling
 from bench.sim import print_sim
 from bench.windows import know_zone, print_hardest_windows
 from dovetail.values.cron import parse_cron
@@ -42,6 +47,9 @@ def main() -> None:
     print_ingest()
     print_real_ingest()
     print_sim()
+    print_scheduling()
+    if "draining" in sys.argv[1:]:
+        print_draining()
 
 
 def run(*arguments: str) -> Figure:
