@@ -17,11 +17,6 @@ def members(bits: Bits) -> Iterator[int]:
         bits ^= lowest
 
 
-def first(bits: Bits) -> int:
-    """The first of some."""
-    return (bits & -bits).bit_length() - 1
-
-
 def bits_where(flags: Iterable[object]) -> Bits:
     """Those whose flag is set."""
     text = "".join("1" if flag else "0" for flag in flags)

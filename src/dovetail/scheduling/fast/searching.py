@@ -58,7 +58,7 @@ class Walk:
 class Search:
     """One shape at one step."""
 
-    __slots__ = ("_keys", "_walks", "elsewhere", "joining", "level", "limits", "shape", "together")
+    __slots__ = ("_joining", "_keys", "_walks", "elsewhere", "level", "limits", "shape", "together")
 
     def __init__(self, shape: PodShape, level: Level, consulted: list[Consulted]) -> None:
         self.shape = shape
@@ -76,7 +76,14 @@ class Search:
                 self.limits.append((each.group.counts, each.group.most_on_host(each.selects_itself)))
         self._keys = tuple(dict.fromkeys(each.key for each in self.elsewhere)) if self.elsewhere else ()
         self._walks: list[Walk] | None = None
-        self.joining = Joining()
+        self._joining: Joining | None = None
+
+    @property
+    def joining(self) -> "Joining":
+        """Most pods go to a node that is there, and never ask."""
+        if self._joining is None:
+            self._joining = Joining()
+        return self._joining
 
     def walks(self, rows: Rows) -> list[Walk]:
         """Those whose domains other pods leave open now."""

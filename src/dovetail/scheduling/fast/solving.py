@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling import reference
-from dovetail.scheduling.fast.bits import Bits, bits_where, first
+from dovetail.scheduling.fast.bits import Bits, bits_where
 from dovetail.scheduling.fast.groups import Counted, Ledger
 from dovetail.scheduling.fast.searching import Consulted, Draft, Search, pop
 from dovetail.scheduling.fast.shapes import Level, PodShape
@@ -77,7 +77,9 @@ class Solve:
         self._world = world
         self._rows = world.rows
         self._options = world.options
-        self._shown = ~sum(1 << row for row in hidden)
+        self._shown = self._rows.open
+        for row in hidden:
+            self._shown &= ~(1 << row)
         self._touched: dict[int, Touched] = {}
         self.steps: list[Step] = []
         self._drafts: list[Draft] = []
@@ -242,25 +244,27 @@ class Solve:
     # -- nodes that are there ------------------------------------------------------------------------------------------
 
     def _on_a_node(self, search: Search, pod: Pod) -> bool:
-        only = self._where_others_are(search)
-        best, least = None, 0
+        """Of all rows that could take it, the first."""
+        only = self._where_others_are(search) if search.together else None
+        best = -1
         for walk in search.walks(self._rows):
             left = walk.left & self._shown
+            passed = 0  # rows that would take it, but not now
             while left:
-                row = first(left)
-                if best is not None and row > least:
+                lowest = left & -left
+                row = lowest.bit_length() - 1
+                if -1 < best < row:
                     break
                 if self._takes(search, row):
-                    if only is None or only >> row & 1:
-                        best, least = walk, row
+                    if only is None or only & lowest:
+                        best = row
                         break
-                    left ^= 1 << row  # not for good
-                else:
-                    walk.left ^= 1 << row
-                    left ^= 1 << row
-        if best is None:
+                    passed |= lowest
+                left ^= lowest
+            walk.left = left | passed
+        if best < 0:
             return False
-        self._put(search.shape, pod, least)
+        self._put(search.shape, pod, best)
         return True
 
     def _where_others_are(self, search: Search) -> Bits | None:
@@ -503,7 +507,7 @@ class Solve:
         world = self._world
         sites = []
         for row, node in enumerate(self._rows.nodes):
-            if not self._rows.open & self._shown & 1 << row:
+            if not self._shown >> row & 1:
                 continue
             site = self._site(row)
             touched = self._touched.get(row)
