@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import names, objects, pod_specs, storage
 from dovetail.planning.health import RepairPolicy
 
 T = TypeVar("T")
@@ -58,6 +58,11 @@ VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "Volu
 VOLUME_CLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim, namespaced=True
 )
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", storage.Volume)
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", storage.StorageClass)
+CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", storage.CSINode)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", objects.Namespace)
+DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", pod_specs.DaemonSet, namespaced=True)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event", dict[str, Any], namespaced=True)
 
 

@@ -165,6 +165,9 @@ def test_its_rights_are_exactly_what_it_uses(
         replica.wait_ready()
         replica.wait_leading()
         plane.create(POOLS, pool(unique_name("pool")))
+        container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "30"}}}
+        pending = {"metadata": {"name": unique_name("pending")}, "spec": {"containers": [container]}}
+        plane.create("/api/v1/namespaces/default/pods", pending)
         live_and_die(plane, unique_name("node"))
         lose_and_regain_readiness(plane)
         assert replica.metric("karpenter_cloudprovider_duration_seconds_count") is not None

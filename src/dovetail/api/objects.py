@@ -4,6 +4,7 @@ Text that has a grammar of its own (durations, schedules, quantities, budgets' n
 object with a bad value must still be readable, so that the rule that meets it can say what is wrong (R32).
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -99,7 +100,7 @@ class PodSpec(Wire, frozen=True):
 
 class PodStatus(Wire, frozen=True):
     phase: str = ""
-    conditions: list[ConditionStatus] = []
+    conditions: Sequence[ConditionStatus] = []
 
 
 class Pod(Wire, frozen=True):
@@ -318,6 +319,10 @@ class LeaseSpec(Wire, frozen=True):
 class Lease(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: LeaseSpec = LeaseSpec()
+
+
+class Namespace(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class VolumeSource(Wire, frozen=True):

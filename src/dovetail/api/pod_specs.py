@@ -1,14 +1,21 @@
 """The parts of pods that say where they can run, as partial structs: read only where pods are placed.
 
-`objects.Pod` is what all rules read of every pod; this is what scheduling reads besides. As there, text that has a
+`objects.Pod` is what all rules read of every pod; this is what scheduling reads besides, and `WatchedPod` is both, so
+that whoever places pods reads each of them once. As there, text that has a
 grammar of its own (quantities, numbers in tolerations) stays text, so that an object with a bad value can be read.
 """
+
+from collections.abc import Sequence
 
 import msgspec
 
 from dovetail.api.objects import (
+    ConditionStatus,
     LabelSelector,
     ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
     Quantities,
     Requirement,
     Toleration,
@@ -138,9 +145,7 @@ class SchedulingPodSpec(Wire, frozen=True):
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
-class PodCondition(Wire, frozen=True):
-    type: str = ""
-    status: str = ""
+class PodCondition(ConditionStatus, frozen=True):
     reason: str = ""
 
 
@@ -159,3 +164,43 @@ class SchedulingPod(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: SchedulingPodSpec = SchedulingPodSpec()
     status: SchedulingPodStatus = SchedulingPodStatus()
+
+
+# -- what a watch reads ------------------------------------------------------------------------------------------------
+
+
+class WatchedPodSpec(PodSpec, frozen=True):
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity = Affinity()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ContainerResources = ContainerResources()
+    overhead: Quantities = msgspec.field(default_factory=dict)
+    host_network: bool = False
+    resource_claims: tuple[ResourceClaim, ...] = ()
+
+
+class WatchedPodStatus(PodStatus, frozen=True):
+    conditions: Sequence[PodCondition] = []
+    nominated_node_name: str = ""
+    resize: str = ""
+    observed_generation: int = 0
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class WatchedPod(Pod, frozen=True):
+    """Everything that anybody reads of a pod."""
+
+    spec: WatchedPodSpec = WatchedPodSpec()
+    status: WatchedPodStatus = WatchedPodStatus()
+
+
+class DaemonSetSpec(Wire, frozen=True):
+    template: SchedulingPod = SchedulingPod()
+
+
+class DaemonSet(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()

@@ -5,8 +5,10 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,16 +23,20 @@ from dovetail.cli.run_options import RunOptions
 from dovetail.controllers.all import all_controllers
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.controllers.prices import Prices
+from dovetail.controllers.provisioner import Provisioning
 from dovetail.kube import NO_PATIENCE, connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, ApiError, Clock, KubeApi, NotFound, Resource
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
+from dovetail.scheduling.problem import Options
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.profiling import profiling_routes
 
@@ -88,6 +94,8 @@ class _Connection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     api: KubeApi
     lease_api: KubeApi
     election: Election | None
+    requests: Callable[[], Mapping[tuple[str, ...], float]]
+    """How many were sent to the API server, for the metrics."""
 
 
 @asynccontextmanager
@@ -124,6 +132,7 @@ async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
                 api=DryRunApi(api) if options.dry_run else api,
                 lease_api=lease_api,
                 election=election,
+                requests=lambda: Counter(api.requests) + Counter(lease_api.requests),
             )
 
 
@@ -140,13 +149,19 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
         namespace=connection.namespace,
         name=options.leader_election_name,
     )
+    prices = Prices(cluster, provider, metrics)
+    prices.measure(metrics)
+    controllers = [
+        *all_controllers(cluster, provider, metrics, Timings(), options.gates, provisioning=provisioning(options)),
+        prices,
+    ]
     manager = Manager(
         api,
         clock,
         election=connection.election,
         recorder=recorder,
         reflectors=cluster.reflectors,
-        controllers=all_controllers(cluster, provider, metrics, Timings(), options.gates),
+        controllers=controllers,
         clearance=None if options.dry_run else clearance,
     )
     state = ClusterMetrics(
@@ -155,13 +170,28 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
         leads=lambda: manager.is_leader,
         reading=options.budget_reading,
         objects_too=not options.disable_cluster_state_observability,
+        prices=prices,
     )
     metrics.registry.register(state)
     metrics.leader.labels(options.leader_election_name).set_function(lambda: float(manager.is_leader))
     metrics.event_loop_late_seconds.set_function(lambda: manager.slowest_beat_seconds)
+    metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
     return Program(manager, cluster, metrics, missing)
+
+
+def provisioning(options: RunOptions) -> Provisioning:
+    """How nodes are planned for pods, by the options."""
+    return Provisioning(
+        compute=ThreadCompute(),
+        options=Options(
+            respect_preferences=options.preference_policy == "Respect",
+            strict_min_values=options.min_values_policy == "Strict",
+        ),
+        batch_idle=timedelta(seconds=options.batch_idle_seconds),
+        batch_longest=timedelta(seconds=options.batch_max_seconds),
+    )
 
 
 async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, ...]:

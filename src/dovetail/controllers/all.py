@@ -2,6 +2,7 @@
 
 import msgspec
 
+from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.consistency import Consistency
 from dovetail.controllers.evictions import Evictions
@@ -18,8 +19,11 @@ from dovetail.controllers.nodepool_hash import NodePoolHash
 from dovetail.controllers.nodepool_readiness import NodePoolReadiness
 from dovetail.controllers.nodepool_registration_health import RegistrationHealth
 from dovetail.controllers.nodepool_validation import NodePoolValidation
+from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.protection import Protection
+from dovetail.controllers.provisioner import Provisioner, Provisioning
 from dovetail.controllers.state import State
+from dovetail.controllers.static_capacity import StaticCapacity
 from dovetail.controllers.termination import Termination
 from dovetail.controllers.transitions import Transitions
 from dovetail.observe.metrics import Metrics
@@ -38,10 +42,17 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def all_controllers(
-    cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings, gates: Gates
+    cluster: Cluster,
+    provider: CloudProvider,
+    metrics: Metrics,
+    timings: Timings,
+    gates: Gates,
+    *,
+    provisioning: Provisioning | None = None,
 ) -> list[Controller]:
-    """To be made before the caches run: they subscribe to them."""
+    """To be made before the caches run: they subscribe to them. `provisioning` None: pods that wait get no nodes."""
     health = RegistrationHealth(cluster)
+    creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
@@ -62,6 +73,13 @@ def all_controllers(
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),
     ]
+    if provisioning is not None:
+        state = PlacingState(cluster, provider, timings)
+        controllers.append(
+            Provisioner(cluster, state, creation, provisioning=provisioning, metrics=metrics, timings=timings)
+        )
+    if gates.static_capacity:
+        controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:
         controllers.append(Health(cluster, provider, metrics, timings))
     if isinstance(provider, KwokProvider):  # there, nobody else makes the Nodes

@@ -5,20 +5,25 @@ records, the ones we write as partial structs. A cache also knows which of our o
 until then what it holds is out of date, and acting on it would do things twice (DESIGN §5).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from dovetail.api import names, objects
+from dovetail.api import names, objects, pod_specs, storage
 from dovetail.model.records import PdbRecord, PodRecord, Recorder, claim_record, node_record, pdb_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports import (
+    CSI_NODES,
+    DAEMONSETS,
+    NAMESPACES,
     NODECLAIMS,
     NODEPOOLS,
     NODES,
     PDBS,
     PODS,
+    STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
     VOLUME_CLAIMS,
+    VOLUMES,
     Clock,
     KubeApi,
     Resource,
@@ -35,9 +40,11 @@ from dovetail.runtime.reflector import (
     Synced,
     Updated,
 )
+from dovetail.scheduling.volumes import Storage
 
 T = TypeVar("T", bound=Named)
 V = TypeVar("V")
+K = TypeVar("K")
 
 
 class InFlight(Exception):
@@ -72,6 +79,11 @@ class Cache(Reflector[T, V]):
             raise InFlight(f"{self.name} {name}")
         kept = self.get(key)
         return None if kept is None else kept.value
+
+    def unseen(self) -> list[str]:
+        """Names of what we made and the watch has not told of yet."""
+        written = ((key, version) for key, version in self._written.items() if version > self._reached)
+        return sorted(key[1] for key, _ in written if self.get(key) is None)
 
     def values(self) -> Iterable[V]:
         return (kept.value for kept in self.snapshot().items.values())
@@ -147,8 +159,49 @@ class Index(Generic[V]):
             del self._groups[text]
 
 
+class Values(Mapping[K, V]):
+    """The objects of a cache as they are at the time of asking, each by what `key_of` makes of the key asked for."""
+
+    def __init__(self, cache: Reflector[Any, V], key_of: Callable[[K], Key], from_key: Callable[[Key], K]) -> None:
+        self._cache = cache
+        self._key_of = key_of
+        self._from_key = from_key
+
+    def __getitem__(self, key: K) -> V:
+        kept = self._cache.get(self._key_of(key))
+        if kept is None:
+            raise KeyError(key)
+        return kept.value
+
+    def __iter__(self) -> Iterator[K]:
+        return map(self._from_key, self._cache.snapshot().items)
+
+    def __len__(self) -> int:
+        return len(self._cache.snapshot().items)
+
+
+def by_name(cache: Reflector[Any, V]) -> Values[str, V]:
+    """The objects of a kind that has no namespaces."""
+    return Values(cache, lambda name: ("", name), lambda key: key[1])
+
+
+class VolumeNames:
+    """The name of the volume that each PersistentVolumeClaim is bound to; empty if it is not."""
+
+    def __init__(self, claims: Reflector[Any, storage.VolumeClaim]) -> None:
+        self._claims = claims
+
+    def get(self, key: Key) -> Kept[str] | None:
+        kept = self._claims.get(key)
+        return None if kept is None else Kept(kept.uid, kept.resource_version, kept.value.spec.volume_name)
+
+
 def _same(item: T) -> T:
     return item
+
+
+def _same_key(key: Key) -> Key:
+    return key
 
 
 class Cluster:
@@ -166,8 +219,11 @@ class Cluster:
         def cache(resource: Resource[T], keep: Callable[[T], V]) -> Cache[T, V]:
             return Cache(api, clock, resource, keep, seed=seed, timings=timings)
 
+        self.clock = clock
         self.node_class_kind = node_classes
-        self.pods: Cache[objects.Pod, PodRecord] = cache(PODS, Recorder().pod)
+        self.pods: Cache[pod_specs.WatchedPod, PodRecord] = cache(
+            PODS.read_as(pod_specs.WatchedPod), Recorder().watched_pod
+        )
         self.nodes: Cache[objects.Node, objects.Node] = cache(NODES, _same)
         self.claims: Cache[objects.NodeClaim, objects.NodeClaim] = cache(NODECLAIMS, _same)
         self.pools: Cache[objects.NodePool, objects.NodePool] = cache(NODEPOOLS, _same)
@@ -176,8 +232,19 @@ class Cluster:
         )
         self.pdbs: Cache[objects.PodDisruptionBudget, PdbRecord] = cache(PDBS, pdb_record)
         self.attachments: Cache[objects.VolumeAttachment, objects.VolumeAttachment] = cache(VOLUME_ATTACHMENTS, _same)
-        self.volume_claims: Cache[objects.PersistentVolumeClaim, str] = cache(
-            VOLUME_CLAIMS, lambda claim: claim.spec.volume_name
+        self.stored_claims: Cache[storage.VolumeClaim, storage.VolumeClaim] = cache(
+            VOLUME_CLAIMS.read_as(storage.VolumeClaim), _same
+        )
+        self.volumes: Cache[storage.Volume, storage.Volume] = cache(VOLUMES, _same)
+        self.storage_classes: Cache[storage.StorageClass, storage.StorageClass] = cache(STORAGE_CLASSES, _same)
+        self.csi_nodes: Cache[storage.CSINode, storage.CSINode] = cache(CSI_NODES, _same)
+        self.namespaces: Cache[objects.Namespace, Mapping[str, str]] = cache(
+            NAMESPACES, lambda namespace: namespace.metadata.labels
+        )
+        self.daemon_sets: Cache[pod_specs.DaemonSet, pod_specs.DaemonSet] = cache(DAEMONSETS, _same)
+        self.volume_claims = VolumeNames(self.stored_claims)
+        self.storage = Storage(
+            Values(self.stored_claims, _same_key, _same_key), by_name(self.volumes), by_name(self.storage_classes)
         )
         self.pods_on = Index(self.pods, lambda pod: pod.node_name)
         self.nodes_with = Index(self.nodes, lambda node: node.spec.provider_id)
@@ -185,6 +252,7 @@ class Cluster:
         self.claims_in = Index(self.claims, lambda claim: claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
         self.pdbs_in = Index(self.pdbs, lambda pdb: pdb.namespace)
         self.attachments_to = Index(self.attachments, lambda attachment: attachment.spec.node_name)
+        self.claims_of_volume = Index(self.stored_claims, lambda claim: claim.spec.volume_name)
 
     @property
     def reflectors(self) -> list[Reflector[Any, Any]]:
@@ -196,7 +264,12 @@ class Cluster:
             self.node_classes,
             self.pdbs,
             self.attachments,
-            self.volume_claims,
+            self.stored_claims,
+            self.volumes,
+            self.storage_classes,
+            self.csi_nodes,
+            self.namespaces,
+            self.daemon_sets,
         ]
 
     # -- whose object is it -------------------------------------------------------------------------------------------

@@ -7,19 +7,23 @@ Only the replica that leads tells them; the sum over two replicas would be twice
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.alike_pods import AlikePods, Effect
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.node_gauges import NodeGauges, amounts
+from dovetail.controllers.pod_times import PodTimes
+from dovetail.controllers.prices import Prices
 from dovetail.controllers.standing import Standing, StandingNodes
+from dovetail.controllers.status_metrics import StatusMetrics
 from dovetail.model.records import PoolRecord, pool_record
-from dovetail.observe.metrics import Rendered, decimal, labelled
 from dovetail.ports import Clock
 from dovetail.rules.budgets import (
     BUDGETED,
@@ -33,7 +37,6 @@ from dovetail.rules.budgets import (
 )
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Rule
-from dovetail.values.quantity import NANO_PER_UNIT, QuantityError, parse_quantity
 
 PROTECTIONS: Final = {
     Rule.DO_NOT_DISRUPT: "do-not-disrupt",
@@ -41,8 +44,6 @@ PROTECTIONS: Final = {
     Rule.DISRUPTION_BLOCK_SCHEDULE: "block-schedule",
     Rule.POD_DISRUPTION_BUDGET: "pdb",
 }
-
-_WELL_KNOWN: Final = [(label.partition("/")[2].replace("-", "_"), label) for label in sorted(names.WELL_KNOWN_LABELS)]
 
 L = TypeVar("L", bound=tuple[str, ...])
 Blocked: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
@@ -63,15 +64,6 @@ class _Spending(msgspec.Struct, frozen=True, eq=False):
     allowances: Mapping[Reason, Allowance]
 
 
-class _NodeLines(msgspec.Struct, frozen=True, eq=False):
-    """What is said of a Node as long as it does not change."""
-
-    node: objects.Node
-    labels: str
-    allocatable: tuple[str, ...]
-    overhead: tuple[str, ...]
-
-
 class ClusterMetrics(Collector):
     """Register it on a registry; make it before the caches run. `leads` says whether this replica tells."""
 
@@ -83,6 +75,7 @@ class ClusterMetrics(Collector):
         leads: Callable[[], bool],
         reading: Reading = Reading.SEED,
         objects_too: bool = True,
+        prices: Prices | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -92,7 +85,11 @@ class ClusterMetrics(Collector):
         self._pods = AlikePods(cluster)
         self._standing = StandingNodes(cluster, self._pods)
         self._pools: dict[str, _Pool] = {}
-        self._lines: dict[str, _NodeLines] = {}
+        self._prices = prices
+        self._pod_times = PodTimes(cluster, clock, leads=leads)
+        if objects_too:
+            self._nodes = NodeGauges(cluster)
+            self._statuses = StatusMetrics(cluster, clock, leads=leads)
         self._started_at = clock.monotonic()
         self._blocked: Mapping[Blocked, int] = {}
         self._blocked_at = self._started_at
@@ -119,10 +116,12 @@ class ClusterMetrics(Collector):
         yield self._protected(now)
         spending = self._spending(nodes, now)
         yield from self._blocking(nodes, spending, now)
+        yield from self._pod_times.collect()
         if self._objects_too:
             yield from self._budgets(spending)
             yield from self._resources()
-            yield from self._node_gauges(now)
+            yield from self._nodes.collect(now)
+            yield from self._statuses.collect(now)
 
     def _read_pools(self) -> None:
         found: dict[str, _Pool] = {}
@@ -156,12 +155,18 @@ class ClusterMetrics(Collector):
         """A node counts under every rule that blocks it. The seconds are as exact as scrapes are frequent: what is
         blocked at one of them counts until the next."""
         blocked: Counter[Blocked] = Counter()
+        next_at: dict[tuple[str, ...], float] = {}
         for one in nodes:
-            for reason, rules in self._standing.held_back(one, now):
-                spent = spending.get(one.member.pool)
+            pool = one.member.pool
+            for reason, rules, until in self._standing.held_back(one, now):
+                spent, ends = spending.get(pool), [until]
                 if spent is not None and not spent.allowances[reason].allowed:
                     rules.add(Rule.BUDGET)
-                blocked.update((one.member.pool, reason.value, rule.value) for rule in rules)
+                    ends.append(spent.allowances[reason].until)
+                blocked.update((pool, reason.value, rule.value) for rule in rules)
+                for end in ends:
+                    if end is not None:
+                        next_at[pool,] = min(end.timestamp(), next_at.get((pool,), inf))
         at = self._clock.monotonic()
         for key, count in self._blocked.items():
             self._blocked_seconds[key] += count * (at - self._blocked_at)
@@ -174,6 +179,12 @@ class ClusterMetrics(Collector):
         for key, amount in self._blocked_seconds.items():
             seconds.add_metric(key, amount)
         yield seconds
+        yield _gauge(
+            "dovetail_next_unblock_timestamp_seconds",
+            "When time alone will end the next rule that blocks a wanted disruption; no series if none does.",
+            next_at,
+            "nodepool",
+        )
 
     def _spending(self, nodes: Sequence[Standing], now: datetime) -> dict[str, _Spending]:
         members = defaultdict(list)
@@ -189,7 +200,7 @@ class ClusterMetrics(Collector):
             found[name] = _Spending(len(counts.consumers), allowances)
         return found
 
-    # -- each pool and node (04 §3.2, §3.3) -----------------------------------------------------------------------
+    # -- each pool (04 §3.3) --------------------------------------------------------------------------------------
 
     def _budgets(self, spending: Mapping[str, _Spending]) -> Iterator[Metric]:
         limits, consumers = {}, {}
@@ -212,68 +223,14 @@ class ClusterMetrics(Collector):
         limits: dict[tuple[str, ...], float] = {}
         usage: dict[tuple[str, ...], float] = {}
         for name, pool in self._pools.items():
-            limits |= {(resource, name): amount for resource, amount in _amounts(pool.pool.spec.limits).items()}
-            usage |= {(resource, name): amount for resource, amount in _amounts(pool.pool.status.resources).items()}
+            limits |= {(resource, name): amount for resource, amount in amounts(pool.pool.spec.limits).items()}
+            usage |= {(resource, name): amount for resource, amount in amounts(pool.pool.status.resources).items()}
         labels = ("resource_type", "nodepool")
         yield _gauge("karpenter_nodepools_limit", "What the pool may use at most.", limits, *labels)
         yield _gauge("karpenter_nodepools_usage", "What the pool uses.", usage, *labels)
-
-    def _node_gauges(self, now: datetime) -> Iterator[Metric]:
-        lines: dict[str, _NodeLines] = {}
-        ages: list[str] = []
-        for node in self._cluster.nodes.values():
-            known = self._lines.get(node.metadata.name)
-            if known is None or known.node is not node:
-                known = _node_lines(node)
-            lines[node.metadata.name] = known
-            if node.metadata.creation_timestamp is not None:
-                seconds = (now - node.metadata.creation_timestamp).total_seconds()
-                ages.append(f"{LIFETIME}{{{known.labels}}} {decimal(round(seconds, 3))}")
-        self._lines = lines
-        of_all = lines.values()
-        yield Rendered(ALLOCATABLE, "What pods can use.", [line for one in of_all for line in one.allocatable])
-        yield Rendered(OVERHEAD, "What pods cannot use.", [line for one in of_all for line in one.overhead])
-        yield Rendered(LIFETIME, "How old the Node is.", ages)
-
-
-ALLOCATABLE: Final = "karpenter_nodes_allocatable"
-OVERHEAD: Final = "karpenter_nodes_system_overhead"
-LIFETIME: Final = "karpenter_nodes_current_lifetime_seconds"
-
-
-def _node_lines(node: objects.Node) -> _NodeLines:
-    held = node.metadata.labels
-    labels = labelled(
-        [
-            ("node_name", node.metadata.name),
-            ("phase", ""),  # Kubernetes has long ceased to set it
-            ("managed", "true" if names.NODEPOOL_LABEL in held else "false"),
-            *((name, held.get(label, "")) for name, label in _WELL_KNOWN),
-        ]
-    )
-    allocatable, capacity = _amounts(node.status.allocatable), _amounts(node.status.capacity)
-    overhead = {
-        resource: capacity[resource] - amount for resource, amount in allocatable.items() if resource in capacity
-    }
-    return _NodeLines(node, labels, _lines(ALLOCATABLE, labels, allocatable), _lines(OVERHEAD, labels, overhead))
-
-
-def _lines(name: str, labels: str, amounts: Mapping[str, float]) -> tuple[str, ...]:
-    return tuple(
-        f"{name}{{{labels},{labelled([('resource_type', resource)])}}} {decimal(amount)}"
-        for resource, amount in amounts.items()
-    )
-
-
-def _amounts(quantities: objects.Quantities) -> dict[str, float]:
-    """In cores, bytes and pieces; what cannot be read is left out."""
-    found = {}
-    for resource, text in quantities.items():
-        try:
-            found[resource] = parse_quantity(str(text)).nano / NANO_PER_UNIT
-        except QuantityError:
-            continue
-    return found
+        if self._prices is not None:
+            costs = {(name,): self._prices.cost(name) for name in self._pools}
+            yield _gauge("karpenter_nodepools_cost_total", "What the pool costs by the hour.", costs, "nodepool")
 
 
 def _gauge(name: str, documentation: str, amounts: Mapping[L, float], *labels: str) -> Metric:

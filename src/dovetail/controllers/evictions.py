@@ -26,7 +26,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.pdb import PdbIndex
-from dovetail.runtime.events import Regarding
+from dovetail.runtime.events import Regarding, namespace_is_going
 from dovetail.runtime.reflector import Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.rate import Rate, TokenBucket
@@ -39,6 +39,7 @@ PdbKey: TypeAlias = tuple[str, str]
 
 FORCEFUL: Final = "Forceful Termination"
 CAUSE: Final = "node-deadline"
+NAMESPACE_GOES: Final = "its namespace is being deleted, and the pod with it"
 # So many budgets a second are tried without a sign that it would help, however many there are.
 NET_RATE: Final = Rate(per_second=2, burst=5)
 JITTER: Final = 0.2
@@ -131,6 +132,8 @@ class Evictions(Keyed[PodKey]):
     # -- by eviction --------------------------------------------------------------------------------------------------
 
     async def _evict(self, key: PodKey, pod: PodRecord, node: objects.Node) -> Outcome:
+        if self._parked.why(key) == NAMESPACE_GOES and not self._may_try_anyway(key):
+            return Done(self._net_seconds(key))
         budgets = self._budgets_of(pod)
         keys = [(budget.namespace, budget.name) for budget in budgets]
         # Of a pod that is not ready the server may think better than the budget's count says: it is asked, once for
@@ -158,12 +161,19 @@ class Evictions(Keyed[PodKey]):
         if isinstance(error, (NotFound, Conflict)):  # gone, or another of its name
             self._leave(key)
             return Done()
+        if namespace_is_going(error):
+            return self._await_namespace(key)
         if isinstance(error, TooManyRequests):
             return self._park(key, budgets, error.message, node, tried=True)
         if isinstance(error, InternalError) and len(budgets) > 1:
             why = "eviction does not support multiple PodDisruptionBudgets"
             return self._park(key, budgets, why, node, tried=True)
         raise error
+
+    def _await_namespace(self, key: PodKey) -> Outcome:
+        """Whoever empties the namespace deletes the pod, which brings it back here; it is tried again only as a net."""
+        self._hand_on(self._parked.add(key, [], NAMESPACE_GOES, at=self.clock.monotonic()))
+        return Done(self._net_seconds(key))
 
     def _count(self, error: ApiError) -> None:
         self._metrics.pods_eviction_requests.labels(str(error.code)).inc()

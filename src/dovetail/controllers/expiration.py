@@ -7,6 +7,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed, seconds_until
+from dovetail.controllers.reasons import write_reason
 from dovetail.controllers.writing import disrupt, tell_disrupted, write_status
 from dovetail.model.records import claim_record, pool_record
 from dovetail.observe.metrics import Metrics
@@ -54,6 +55,7 @@ class Expiration(Keyed[str]):
         return Done(seconds_until(min(ahead, default=None), now))
 
     async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
+        claim = await write_reason(self.api, self._cluster, claim, Reason.EXPIRED, self.clock.now())
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
         tell_disrupted(self.recorder, self._cluster, claim, Reason.EXPIRED, why)
 

@@ -7,6 +7,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed, seconds_until
+from dovetail.controllers.reasons import write_reason
 from dovetail.controllers.writing import about_node, disrupt, tell_disrupted, warn
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.health import ailment, snake_case, too_many_unhealthy
@@ -53,6 +54,7 @@ class Health(Keyed[str]):
             warn(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
             return Done(self._timings.repair_blocked_seconds)
         why = f"{ill.condition} of node {key} has been bad for too long"
+        claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
         tell_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)
         labels = claim.metadata.labels

@@ -10,6 +10,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
+from dovetail.controllers.reasons import write_reason
 from dovetail.controllers.writing import about_claim, about_node, disrupt, warn, write_metadata
 from dovetail.model.records import claim_record
 from dovetail.observe.metrics import Metrics
@@ -60,6 +61,7 @@ class Interruptions(Keyed[str]):
             annotations = {names.TERMINATION_TIMESTAMP: format_time(deadline.replace(microsecond=0))}
             claim = await write_metadata(self.api, self._cluster, claim, {"annotations": annotations})
         if claim.metadata.deletion_timestamp is None:
+            claim = await write_reason(self.api, self._cluster, claim, Reason.INTERRUPTED, self.clock.now())
             by = f", by {format_time(notice.deadline)}" if notice.deadline is not None else ""
             why = f"{notice.kind}: the provider takes node {key} away{by}"
             await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.INTERRUPTED.lower(), why=why)

@@ -34,6 +34,7 @@ class Keyed(ABC, Generic[K]):
     def __init__(self) -> None:
         self._queue: WorkQueue[K] | None = None
         self._measured: Metrics | None = None
+        self._in_work: dict[K, float] = {}  # since when
         self.api: KubeApi
         self.clock: Clock
         self.recorder: EventRecorder
@@ -59,8 +60,10 @@ class Keyed(ABC, Generic[K]):
     def measure(self, metrics: Metrics) -> None:
         """Count from now on what comes of the work."""
         self._measured = metrics
-        depth = metrics.workqueue_depth.labels(self.name, self.name)
-        depth.set_function(lambda: 0 if self._queue is None else len(self._queue))
+        labels = (self.name, self.name)
+        metrics.workqueue_depth.labels(*labels).set_function(lambda: 0 if self._queue is None else len(self._queue))
+        metrics.workqueue_unfinished_seconds.labels(*labels).set_function(lambda: sum(self._working_seconds()))
+        metrics.workqueue_longest_seconds.labels(*labels).set_function(lambda: max(self._working_seconds(), default=0))
 
     def follow(self, cache: Cache[Any, V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
         """Work on the keys that a change of this kind concerns, those of the old object and of the new.
@@ -88,7 +91,7 @@ class Keyed(ABC, Generic[K]):
     async def run(self, context: Context) -> None:
         """Work until told to stop."""
         self.api, self.clock, self.recorder = context.api, context.clock, context.recorder
-        queue = self._queue = WorkQueue(context.clock, backoff=self.backoff)
+        queue = self._queue = self._new_queue(context.clock)
         try:
             for key in self.keys():
                 queue.add(key)
@@ -99,7 +102,28 @@ class Keyed(ABC, Generic[K]):
         finally:
             self._queue = None
 
+    def _new_queue(self, clock: Clock) -> WorkQueue[K]:
+        if self._measured is None:
+            return WorkQueue(clock, backoff=self.backoff)
+        labels = (self.name, self.name)
+        return WorkQueue(
+            clock,
+            backoff=self.backoff,
+            on_add=self._measured.workqueue_adds.labels(*labels).inc,
+            on_hand_out=self._measured.workqueue_queue_seconds.labels(*labels).observe,
+        )
+
+    def _working_seconds(self) -> list[float]:
+        return [self.clock.monotonic() - began_at for began_at in self._in_work.values()]
+
     async def _attempt(self, key: K) -> Outcome:
+        self._in_work[key] = self.clock.monotonic()
+        try:
+            return await self._work_on(key)
+        finally:
+            del self._in_work[key]
+
+    async def _work_on(self, key: K) -> Outcome:
         began_at = self.clock.monotonic()
         with about(controller=self.name, name=key):
             try:
@@ -120,9 +144,12 @@ class Keyed(ABC, Generic[K]):
         if self._measured is None:
             return
         self._measured.reconciles.labels(self.name, result).inc()
-        self._measured.reconcile_seconds.labels(self.name).observe(self.clock.monotonic() - began_at)
+        seconds = self.clock.monotonic() - began_at
+        self._measured.reconcile_seconds.labels(self.name).observe(seconds)
+        self._measured.workqueue_work_seconds.labels(self.name, self.name).observe(seconds)
         if result == "error":
             self._measured.reconcile_errors.labels(self.name).inc()
+            self._measured.workqueue_retries.labels(self.name, self.name).inc()
 
 
 def seconds_until(at: datetime | None, now: datetime) -> float | None:

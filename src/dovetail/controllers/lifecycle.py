@@ -250,7 +250,7 @@ class Lifecycle(Keyed[str]):
             gone = await self._end_instance(claim)
         except CloudError as error:
             return Retry(f"terminating the instance failed: {error}")
-        if claim.status.provider_id and not (gone and conditions.is_true(Condition.INSTANCE_TERMINATING)):
+        if claim.status.provider_id:  # nothing is sent if nothing changes; S6 is shown however short it is (R21)
             conditions.set(Condition.INSTANCE_TERMINATING)
             claim = await write_status(self.api, self._cluster, claim, conditions)
         if not gone:

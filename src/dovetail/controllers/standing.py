@@ -5,6 +5,7 @@ Kept between two looks as long as nothing changed, so that looking at 5,000 node
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,6 +45,14 @@ class Standing(msgspec.Struct, frozen=True, eq=False):
     groups: tuple[Alike, ...]  # of the pods, where something is wanted and has led to nothing yet
 
 
+class HeldBack(NamedTuple):
+    """A disruption that is wanted and does not happen: the rules that block it now, and when the first of them ends."""
+
+    reason: Reason
+    rules: set[Rule]
+    until: datetime | None  # by the passing of time alone; None: only an edit changes it
+
+
 class StandingNodes:
     """All nodes and claims of ours. Make it before the caches run."""
 
@@ -66,8 +75,8 @@ class StandingNodes:
         self._touched.clear()
         return list(found.values())
 
-    def held_back(self, standing: Standing, now: datetime) -> Iterator[tuple[Reason, set[Rule]]]:
-        """For each reason that is held back, the rules that block it now; budgets are the pool's matter."""
+    def held_back(self, standing: Standing, now: datetime) -> Iterator[HeldBack]:
+        """For each reason that is held back, what blocks it now; budgets are the pool's matter."""
         if standing.state in IN_DISRUPTION:
             return
         member, pool = standing.member, standing.pool
@@ -79,10 +88,11 @@ class StandingNodes:
             asked = standing_rules(member, pool, reason, now)
             if reason in CONSOLIDATION:
                 asked.append(consolidate_after(member, pool, now))
-            rules = {verdict.rule for verdict in asked if not verdict.allowed}
+            blocking = [verdict for verdict in asked if not verdict.allowed]
             if not pods_rule(member, reason, pods, now).allowed:
-                rules.update(verdict.rule for verdict in verdicts)
-            yield reason, rules
+                blocking += verdicts
+            until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
+            yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

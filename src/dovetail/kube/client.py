@@ -76,6 +76,11 @@ class RealApi(KubeApi):
         self._transport = transport
         self._timeout_seconds = timeout_seconds
 
+    @property
+    def requests(self) -> Mapping[tuple[str, ...], int]:
+        """How many were sent, by the code of the answer, the method and the host; for the metrics."""
+        return self._transport.requests
+
     async def list(
         self,
         resource: Resource[T],

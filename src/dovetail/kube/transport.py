@@ -7,6 +7,7 @@ is Unavailable all the same, but a write is OutcomeUnknown, and only the caller 
 import asyncio
 import math
 import socket
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -25,6 +26,7 @@ from dovetail.kube.retrying import Patience, wait_before_retry
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.values.rate import TokenBucket
 
+NO_ANSWER = "<error>"  # in place of a code, as other clients count it
 CONNECT_SECONDS = 10.0
 CONNECTIONS = 200
 READ_BUFFER_BYTES = 1024 * 1024
@@ -73,6 +75,8 @@ class Transport:
         random: Random,
         before_write: Callable[[], None] | None = None,
     ) -> None:
+        # How many were sent, by the code of the answer, the method and the host.
+        self.requests: Counter[tuple[str, ...]] = Counter()
         self._access = access
         self._before_write = before_write
         self._reload = reload
@@ -178,19 +182,24 @@ class Transport:
             headers.append(("Content-Type", request.content_type))
         if request.write and self._before_write is not None:
             self._before_write()  # here, because pacing, retries and credentials may have taken long
-        async with asyncio.timeout(request.begin_seconds):
-            response = await self._session.request(
-                request.method,
-                URL(f"{access.url}{request.path}{query}", encoded=True),
-                headers=headers,
-                data=request.body,
-                proxy=access.proxy,
-                server_hostname=access.server_name,
-                allow_redirects=False,  # our credentials are for this server only
-                timeout=aiohttp.ClientTimeout(
-                    total=request.timeout_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
-                ),
-            )
+        url, code = URL(f"{access.url}{request.path}{query}", encoded=True), NO_ANSWER
+        try:
+            async with asyncio.timeout(request.begin_seconds):
+                response = await self._session.request(
+                    request.method,
+                    url,
+                    headers=headers,
+                    data=request.body,
+                    proxy=access.proxy,
+                    server_hostname=access.server_name,
+                    allow_redirects=False,  # our credentials are for this server only
+                    timeout=aiohttp.ClientTimeout(
+                        total=request.timeout_seconds, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+                    ),
+                )
+            code = str(response.status)
+        finally:
+            self.requests[code, request.method, url.authority] += 1
         self._open.add(response)
         if response.connection is not None and response.connection.transport is not None:
             self._long.add(response.connection.transport)

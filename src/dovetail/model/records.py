@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntFlag
 from types import MappingProxyType
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.api.pod_specs import Affinity, SchedulingPodSpec, SchedulingPodStatus, WatchedPod, WatchedPodStatus
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.selector import Selector, SelectorError, make_selector
 
@@ -36,6 +38,8 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _STATUSES = {"True": True, "False": False}
 _DISRUPTED_KEYS = frozenset(("", names.DISRUPTED_TAINT))  # without a key, all taints are tolerated
 _DISRUPTED_EFFECTS = frozenset(("", names.Effect.NO_SCHEDULE))
+_RESIZES = frozenset(("PodResizePending", "PodResizeInProgress"))
+_AS_KEY = msgspec.msgpack.Encoder()
 
 
 class Owner(IntFlag):
@@ -58,6 +62,20 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """Base of all records. They hold no cycles, so the garbage collector need not look at them."""
 
 
+class Scheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
+    """What of a pod only scheduling reads. Pods that are alike in this share one object, which is kept as long as they.
+
+    What tells replicas apart is left out: volumes, whose claims the record names, and of a DaemonSet's pod which single
+    node it is meant for. `status` is empty unless the pod is being resized.
+    """
+
+    spec: SchedulingPodSpec
+    status: SchedulingPodStatus = SchedulingPodStatus()
+    unscheduled: str = ""  # the reason why it has no node, as its condition PodScheduled says
+    nominated_node: str = ""  # where it is going to be once others have made room
+    daemon_set: str = ""  # the UID of the DaemonSet that it belongs to
+
+
 class PodRecord(Record, frozen=True):
     namespace: str
     name: str
@@ -75,6 +93,7 @@ class PodRecord(Record, frozen=True):
     critical: bool
     tolerates_disrupted: bool
     volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
+    scheduling: Scheduling | None = None  # None: nobody has asked for it
 
     @property
     def object(self) -> str:
@@ -98,6 +117,14 @@ class PodRecord(Record, frozen=True):
             return False
         returns = bool(self.owner & Owner.STATEFULSET) and self.deleted_at is not None  # under the same name
         return self.active or returns
+
+    @property
+    def provisionable(self) -> bool:
+        """It waits for a node that is not there (06 §1). No scheduler looks at a pod that ends or has ended."""
+        waiting = self.scheduling
+        if waiting is None or waiting.unscheduled != "Unschedulable" or waiting.nominated_node or self.node_name:
+            return False
+        return self.active and not self.owner & (Owner.DAEMONSET | Owner.NODE)
 
     @property
     def eviction_cost(self) -> float:
@@ -190,8 +217,16 @@ class Recorder:
     def __init__(self) -> None:
         self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
         self._texts: dict[str, str] = {}
+        self._schedulings: WeakValueDictionary[bytes, Scheduling] = WeakValueDictionary()
 
     def pod(self, pod: objects.Pod) -> PodRecord:
+        return self._pod(pod, None)
+
+    def watched_pod(self, pod: WatchedPod) -> PodRecord:
+        """With what scheduling reads."""
+        return self._pod(pod, self._scheduling(pod))
+
+    def _pod(self, pod: objects.Pod, scheduling: Scheduling | None) -> PodRecord:
         meta, spec, text = pod.metadata, pod.spec, self._texts.setdefault
         namespace, phase = meta.namespace or "default", pod.status.phase
         owner = Owner.NONE
@@ -217,7 +252,48 @@ class Recorder:
             critical=spec.priority_class_name in names.CRITICAL_PRIORITY_CLASSES,
             tolerates_disrupted=bool(spec.tolerations) and _tolerates_disrupted(spec.tolerations),
             volume_claims=tuple(_volume_claims(pod)) if spec.volumes else (),
+            scheduling=scheduling,
         )
+
+    def _scheduling(self, pod: WatchedPod) -> Scheduling:
+        """Told apart by their bytes: what is in them cannot be hashed."""
+        spec, status = pod.spec, pod.status
+        daemon_set = _daemon_set(pod.metadata.owner_references)
+        unscheduled, nominated = ("", "") if spec.node_name else (_unscheduled(status), status.nominated_node_name)
+        affinity = _of_any_node(spec.affinity) if daemon_set else spec.affinity
+        running = status.container_statuses or status.init_container_statuses
+        resize = _resize(status) if running and _is_resizing(pod) else None
+        parts = (
+            spec.node_selector,
+            affinity,
+            spec.tolerations,
+            spec.topology_spread_constraints,
+            spec.containers,
+            spec.init_containers,
+            spec.resources,
+            spec.overhead,
+            spec.host_network,
+            spec.resource_claims,
+        )
+        key = _AS_KEY.encode((parts, unscheduled, nominated, daemon_set, resize))
+        known = self._schedulings.get(key)
+        if known is not None:
+            return known
+        of_spec = SchedulingPodSpec(
+            node_selector=spec.node_selector,
+            affinity=affinity,
+            tolerations=tuple(spec.tolerations),
+            topology_spread_constraints=spec.topology_spread_constraints,
+            containers=spec.containers,
+            init_containers=spec.init_containers,
+            resources=spec.resources,
+            overhead=spec.overhead,
+            host_network=spec.host_network,
+            resource_claims=spec.resource_claims,
+        )
+        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set)
+        self._schedulings[key] = found
+        return found
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
@@ -227,6 +303,54 @@ class Recorder:
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
         return self._shared({key: text for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+
+
+def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
+    for owner in owners:
+        if owner.kind == "DaemonSet" and owner.api_version == "apps/v1":
+            return owner.uid
+    return ""
+
+
+def _unscheduled(status: WatchedPodStatus) -> str:
+    for condition in status.conditions:
+        if condition.type == "PodScheduled":
+            return condition.reason
+    return ""
+
+
+def _of_any_node(affinity: Affinity) -> Affinity:
+    """Without the names of nodes: each pod of a DaemonSet is for one, which all of them are told by a field."""
+    required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    if required is None or not any(term.match_fields for term in required.node_selector_terms):
+        return affinity
+    replace = msgspec.structs.replace
+    terms = tuple(
+        replace(term, match_fields=tuple(replace(field, values=[]) for field in term.match_fields))
+        for term in required.node_selector_terms
+    )
+    nodes = replace(
+        affinity.node_affinity,
+        required_during_scheduling_ignored_during_execution=replace(required, node_selector_terms=terms),
+    )
+    return replace(affinity, node_affinity=nodes)
+
+
+def _is_resizing(pod: WatchedPod) -> bool:
+    """Whether its containers may have something else than the spec says; until a kubelet has looked, they may."""
+    status = pod.status
+    if status.resize or pod.metadata.generation > status.observed_generation:
+        return True
+    return any(condition.type in _RESIZES for condition in status.conditions)
+
+
+def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
+    return SchedulingPodStatus(
+        conditions=tuple(condition for condition in status.conditions if condition.type in _RESIZES),
+        resize=status.resize,
+        container_statuses=status.container_statuses,
+        init_container_statuses=status.init_container_statuses,
+    )
 
 
 def node_record(node: objects.Node) -> NodeRecord:

@@ -6,7 +6,7 @@ holds the name of a pod. What follows from the state of the cluster alone is wor
 
 import platform
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from math import ceil, isinf, isnan
 from typing import Final
@@ -35,25 +35,29 @@ _CLOUD: Final = ("controller", "method", "provider")
 
 
 class Summary(Collector):
-    """Count and sum of all observations, and quantiles of the latest ones, by the value of one label."""
+    """Count and sum of all observations, and quantiles of the latest ones, by the value of one label if it has one."""
 
-    def __init__(self, name: str, documentation: str, label: str, *, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, name: str, documentation: str, label: str = "", *, registry: CollectorRegistry | None = None
+    ) -> None:
         self._name = name
         self._documentation = documentation
         self._label = label
         self._children: dict[str, Observations] = {}
-        registry.register(self)
+        if registry is not None:
+            registry.register(self)
 
-    def labels(self, value: str) -> "Observations":
+    def labels(self, value: str = "") -> "Observations":
         return self._children.setdefault(value, Observations())
 
     def collect(self) -> Iterator[Metric]:
-        family = SummaryMetricFamily(self._name, self._documentation, labels=[self._label])
+        names = [self._label] if self._label else []
+        family = SummaryMetricFamily(self._name, self._documentation, labels=names)
         for value, child in self._children.items():
-            labels = {self._label: value}
+            labels = dict.fromkeys(names, value)
             for quantile, seconds in child.quantiles():
                 family.add_sample(self._name, labels | {"quantile": f"{quantile:g}"}, seconds)
-            family.add_metric([value], child.count, child.sum)
+            family.add_metric([value] if names else [], child.count, child.sum)
         yield family
 
 
@@ -77,17 +81,23 @@ class Observations:
 
 
 class _Read(Collector):
-    """A counter with one label that somebody else keeps: it is read at the scrape."""
+    """A counter that somebody else keeps: it is read at the scrape, by the values of its labels."""
 
-    def __init__(self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
-        self._texts = name, documentation, label
+    def __init__(
+        self,
+        name: str,
+        documentation: str,
+        labels: Sequence[str],
+        values: Callable[[], Mapping[tuple[str, ...], float]],
+    ) -> None:
+        self._texts = name, documentation, labels
         self._values = values
 
     def collect(self) -> Iterator[Metric]:
-        name, documentation, label = self._texts
-        family = CounterMetricFamily(name, documentation, labels=[label])
-        for value, amount in self._values().items():
-            family.add_metric([value], amount)
+        name, documentation, labels = self._texts
+        family = CounterMetricFamily(name, documentation, labels=labels)
+        for values, amount in self._values().items():
+            family.add_metric(values, amount)
         yield family
 
 
@@ -165,6 +175,11 @@ class Metrics:
             "karpenter_nodes_lifetime_duration_seconds", "How old Nodes became.", LIFETIME_BUCKETS, "nodepool"
         )
 
+        # -- NodePools (04 §3.3)
+        self.nodepools_cost_errors = counter(
+            "karpenter_nodepools_cost_tracker_errors_total", "Prices that could not be had.", "nodepool"
+        )
+
         # -- pods (04 §3.5)
         self.pods_drained = counter("karpenter_pods_drained_total", "Pods evicted or deleted by a drain.", "reason")
         self.pods_eviction_requests = counter(
@@ -178,6 +193,38 @@ class Metrics:
         )
         self.invalid_annotations = counter(
             "dovetail_invalid_annotations_total", "Objects found with an annotation that cannot be read.", "annotation"
+        )
+
+        # -- scheduling (04 §3.6, 06 §6); `controller` is who asks: the provisioner, or disruption
+        self.scheduling_seconds = histogram(
+            "karpenter_scheduler_scheduling_duration_seconds",
+            "How long it took to find places for pods.",
+            DURATION_BUCKETS,
+            "controller",
+        )
+        self.scheduling_queue_depth = gauge(
+            "karpenter_scheduler_queue_depth", "Pods that places are sought for now.", "controller", "scheduling_id"
+        )
+        self.scheduling_unfinished_seconds = gauge(
+            "karpenter_scheduler_unfinished_work_seconds",
+            "For how long places have been sought.",
+            *("controller", "scheduling_id"),
+        )
+        self.scheduling_ignored_pods = gauge(
+            "karpenter_scheduler_ignored_pods_count", "Pending pods that ask for what no node can be made for."
+        )
+        self.scheduling_unschedulable_pods = gauge(
+            "karpenter_scheduler_unschedulable_pods_count", "Pods that no place was found for.", "controller"
+        )
+        self.scheduling_zones = gauge(
+            "karpenter_scheduler_pending_pods_by_effective_zone_count",
+            "Pods by the only zone that they can go to; flexible: there are several, none: there is none.",
+            *("controller", "zone"),
+        )
+        self.pods_decision_seconds = histogram(
+            "karpenter_pods_scheduling_decision_duration_seconds",
+            "From a pod's being seen to the first decision on it.",
+            DURATION_BUCKETS,
         )
 
         # -- the cloud, the controllers and the process (04 §3.6)
@@ -194,7 +241,22 @@ class Metrics:
         self.reconcile_seconds = histogram(
             "controller_runtime_reconcile_time_seconds", "How long an attempt took.", DURATION_BUCKETS, "controller"
         )
-        self.workqueue_depth = gauge("workqueue_depth", "Objects waiting to be worked on.", "name", "controller")
+        queue = ("name", "controller")
+        self.workqueue_depth = gauge("workqueue_depth", "Objects waiting to be worked on.", *queue)
+        self.workqueue_adds = counter("workqueue_adds_total", "Objects that were to be worked on.", *queue)
+        self.workqueue_retries = counter("workqueue_retries_total", "Objects to be worked on once more.", *queue)
+        self.workqueue_queue_seconds = histogram(
+            "workqueue_queue_duration_seconds", "How long an object waited for its turn.", DURATION_BUCKETS, *queue
+        )
+        self.workqueue_work_seconds = histogram(
+            "workqueue_work_duration_seconds", "How long an object was worked on.", DURATION_BUCKETS, *queue
+        )
+        self.workqueue_unfinished_seconds = gauge(
+            "workqueue_unfinished_work_seconds", "For how long all that is in work has been, together.", *queue
+        )
+        self.workqueue_longest_seconds = gauge(
+            "workqueue_longest_running_processor_seconds", "For how long the oldest in work has been.", *queue
+        )
         self.leader = gauge("leader_election_master_status", "1 if this replica leads.", "name")
         self.event_loop_late_seconds = gauge(
             "dovetail_event_loop_late_seconds_max", "The longest that the event loop was held up since the start."
@@ -212,8 +274,22 @@ class Metrics:
         """Serve how many objects of each kind could not be read (R32)."""
         self._read("dovetail_undecodable_objects_total", "Objects that could not be read.", "resource", kinds)
 
+    def read_requests(self, requests: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
+        """Serve how many requests the API server was sent, by the code of the answer, the method and the host."""
+        self.registry.register(
+            _Read(
+                "rest_client_requests_total",
+                "Requests to the API server, by its answer.",
+                ("code", "method", "host"),
+                requests,
+            )
+        )
+
     def _read(self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
-        self.registry.register(_Read(name, documentation, label, values))
+        def by_label() -> dict[tuple[str, ...], float]:
+            return {(value,): amount for value, amount in values().items()}
+
+        self.registry.register(_Read(name, documentation, (label,), by_label))
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------

@@ -9,14 +9,17 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, Effect
 from dovetail.api.schema import describe
+from dovetail.api.yaml_events import join
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, shown
+from dovetail.values.label_syntax import is_label_value, is_qualified
 
+_TEMPLATE: Final = "spec.template.spec"
+_QUALIFIED: Final = "write letters, digits, -, _ and ., at most 63, after an optional domain and /, as example.com/team"
+_VALUE: Final = "write at most 63 letters, digits, -, _ and ., beginning and ending with a letter or digit"
 _BOUNDS: Final = ("Gt", "Lt", "Gte", "Lte")
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
-_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
-_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _KARPENTER_DOMAIN = re.compile(r"[^/]*karpenter[.]sh/")
 _KWOK_DOMAIN = re.compile(r"[^/]*karpenter[.]kwok[.]sh/")
 _KWOK_LABELS = frozenset(
@@ -31,7 +34,7 @@ _KWOK_LABELS = frozenset(
 
 
 class Flaw(msgspec.Struct, frozen=True):
-    """Something wrong with a field of a requirement, and what to do about it."""
+    """Something wrong with a field, and what to do about it."""
 
     field: str
     message: str
@@ -40,11 +43,20 @@ class Flaw(msgspec.Struct, frozen=True):
 
 def pool_flaws(pool: objects.NodePool) -> list[str]:
     """Everything that is wrong, a sentence each; the pool can be used if there is nothing."""
+    return [flaw.message for flaw in field_flaws(pool)]
+
+
+def field_flaws(pool: objects.NodePool) -> list[Flaw]:
+    """The same, each with the path of its field."""
     template = pool.spec.template
     return [
         *_label_flaws(template.metadata.labels or {}),
-        *_taint_flaws([*(template.spec.taints or ()), *(template.spec.startup_taints or ())]),
-        *(flaw for requirement in template.spec.requirements for flaw in _requirement_flaws(requirement)),
+        *_taint_flaws(template.spec),
+        *(
+            flaw
+            for index, requirement in enumerate(template.spec.requirements)
+            for flaw in _requirement_flaws(f"{_TEMPLATE}.requirements[{index}]", requirement)
+        ),
         *_duration_flaws(pool),
     ]
 
@@ -77,42 +89,39 @@ def unsettable_label(key: str) -> str | None:
     return None if _KWOK_DOMAIN.match(key) else restricted_label(key, nodepool_allowed=False)
 
 
-def _label_flaws(labels: dict[str, str]) -> Iterator[str]:
+def _label_flaws(labels: dict[str, str]) -> Iterator[Flaw]:
     for key, value in labels.items():
+        field = join("spec.template.metadata.labels", key)
         if wrong := unsettable_label(key):
-            yield f"label {wrong} be set"
-        if not _is_qualified(key):
-            yield f"label {shown(key)}: the key is not a qualified name"
-        if not _is_label_value(value):
-            yield f"label {shown(key)}: {shown(value)} is not a label value"
-
-
-def _is_qualified(key: str) -> bool:
-    """An optional domain of at most 253 characters and `/`, and a name of at most 63."""
-    domain, slash, name = key.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and (not slash or (len(domain) <= 253 and bool(_SUBDOMAIN.fullmatch(domain))))
-
-
-def _is_label_value(value: str) -> bool:
-    return not value or bool(_NAME.fullmatch(value))
+            yield Flaw(field, f"label {wrong} be set", "remove the label, or use a domain of your own")
+        if not is_qualified(key):
+            yield Flaw(field, f"label {shown(key)}: the key is not a qualified name", _QUALIFIED)
+        if not is_label_value(value):
+            yield Flaw(field, f"label {shown(key)}: {shown(value)} is not a label value", _VALUE)
 
 
 # -- taints -----------------------------------------------------------------------------------------------------------
 
 
-def _taint_flaws(taints: Sequence[objects.Taint]) -> Iterator[str]:
+def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[Flaw]:
     """Of both lists together: a startup taint like a lasting one would never go."""
+    lists = {"taints": spec.taints or (), "startupTaints": spec.startup_taints or ()}
     seen: set[tuple[str, str]] = set()
-    for taint in taints:
-        if not _is_qualified(taint.key):
-            yield f"taint {shown(taint.key)}: the key is not a qualified name"
-        if taint.value and not _is_qualified(taint.value):
-            yield f"taint {shown(taint.key)}: the value {shown(taint.value)} is not a qualified name"
-        if taint.effect not in ("", *Effect):
-            yield f"taint {shown(taint.key)}: {shown(taint.effect)} is no effect"
-        if (taint.key, taint.effect) in seen:
-            yield f"taint {shown(taint.key)} with effect {shown(taint.effect)} is there more than once"
-        seen.add((taint.key, taint.effect))
+    for name, taints in lists.items():
+        for index, taint in enumerate(taints):
+            field, about = f"{_TEMPLATE}.{name}[{index}]", f"taint {shown(taint.key)}"
+            if not is_qualified(taint.key):
+                yield Flaw(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
+            if taint.value and not is_qualified(taint.value):
+                message = f"{about}: the value {shown(taint.value)} is not a qualified name"
+                yield Flaw(f"{field}.value", message, _QUALIFIED)
+            if taint.effect not in ("", *Effect):
+                message = f"{about}: {shown(taint.effect)} is no effect"
+                yield Flaw(f"{field}.effect", message, f"write one of {', '.join(Effect)}")
+            if (taint.key, taint.effect) in seen:
+                message = f"{about} with effect {shown(taint.effect)} is there more than once"
+                yield Flaw(field, message, "keep one of them, in taints or in startupTaints")
+            seen.add((taint.key, taint.effect))
 
 
 # -- requirements -----------------------------------------------------------------------------------------------------
@@ -132,24 +141,27 @@ def value_flaw(operator: object, values: Sequence[object], min_values: int | Non
     return None
 
 
-def _requirement_flaws(requirement: objects.Requirement) -> Iterator[str]:
+def _requirement_flaws(field: str, requirement: objects.Requirement) -> Iterator[Flaw]:
     key = names.NORMALISED_LABELS.get(requirement.key, requirement.key)
     about = f"requirement {shown(requirement.key)}"
     if wrong := restricted_label(key, nodepool_allowed=False):
-        yield f"requirement {wrong} be required"
-    if not _is_qualified(key):
-        yield f"{about}: the key is not a qualified name"
+        yield Flaw(f"{field}.key", f"requirement {wrong} be required", "remove the requirement")
+    if not is_qualified(key):
+        yield Flaw(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
     if requirement.operator not in OPERATORS:
-        yield f"{about}: {shown(requirement.operator)} is no operator"
+        message = f"{about}: {shown(requirement.operator)} is no operator"
+        yield Flaw(f"{field}.operator", message, f"write one of {', '.join(OPERATORS)}")
     for value in requirement.values:
-        if not _is_label_value(value):
-            yield f"{about}: {shown(value)} is not a label value"
+        if not is_label_value(value):
+            yield Flaw(f"{field}.values", f"{about}: {shown(value)} is not a label value", _VALUE)
     if flaw := value_flaw(requirement.operator, requirement.values, requirement.min_values):
-        yield f"{about}: {flaw.message}"
+        yield Flaw(f"{field}.{flaw.field}", f"{about}: {flaw.message}", flaw.remedy)
     elif _chooses_capacity_type(requirement):
         known = len(set(requirement.values) & set(CapacityType))
         if known < (requirement.min_values or 1):
-            yield f"{about}: of its values only {known} are capacity types ({', '.join(CapacityType)})"
+            types = ", ".join(CapacityType)
+            message = f"{about}: of its values only {known} are capacity types ({types})"
+            yield Flaw(f"{field}.values", message, f"write some of {types}")
 
 
 def _chooses_capacity_type(requirement: objects.Requirement) -> bool:
@@ -163,20 +175,24 @@ def _is_whole(text: object) -> bool:
 # -- times ------------------------------------------------------------------------------------------------------------
 
 
-def _duration_flaws(pool: objects.NodePool) -> Iterator[str]:
+def _duration_flaws(pool: objects.NodePool) -> Iterator[Flaw]:
     """The CRD's patterns let times pass that nothing can hold; taken for none, they would switch a limit off."""
     spec, disruption = pool.spec.template.spec, pool.spec.disruption
-    texts = {
-        "expireAfter": spec.expire_after,
-        "consolidateAfter": disruption.consolidate_after,
-        "gracefulExpireAfter": disruption.graceful_expire_after,
+    fields = {
+        f"{_TEMPLATE}.expireAfter": spec.expire_after,
+        "spec.disruption.consolidateAfter": disruption.consolidate_after,
+        "spec.disruption.gracefulExpireAfter": disruption.graceful_expire_after,
     }
-    for name, text in texts.items():
+    for field, text in fields.items():
         try:
             parse_nillable(text)
         except DurationError as error:
-            yield f"{name}: {error}"
+            yield Flaw(field, f"{field.rpartition('.')[2]}: {error}", "write a shorter time, or Never")
     try:
         parse_simple(spec.termination_grace_period or "0s")
     except DurationError as error:
-        yield f"terminationGracePeriod: {error}"
+        yield Flaw(
+            f"{_TEMPLATE}.terminationGracePeriod",
+            f"terminationGracePeriod: {error}",
+            "write a shorter time, or leave it out to wait for ever",
+        )

@@ -22,3 +22,29 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     repair_blocked_seconds: float = 300.0
     # The net under an eviction that a PodDisruptionBudget refuses: normally its status tells when to try again (R43).
     blocked_eviction_seconds: float = 30.0
+    # Provisioning (06 §1, §4): how long one plan may take, and after how long what is still without a place asks again.
+    planning_seconds: float = 60.0
+    retrigger_seconds: float = 10.0
+    # Pools with replicas (06 §9): the net under the watch, and how soon one whose limit is reached is looked at again.
+    static_capacity_seconds: float = 60.0
+    static_capacity_blocked_seconds: float = 30.0
+    # A claim without an instance holds up all placing of pods for no longer than this (06 §7.3).
+    unlaunched_pause_seconds: float = 30.0
+    # What instance types there are is asked anew after this, if nothing gives reason to ask before.
+    instance_types_seconds: float = 300.0
+    # A claim's lastPodEventTime is written at most so often (02 §10).
+    pod_event_seconds: float = 10.0
+    # Drift (02 §10): how often each claim is looked at; and whether its instance type is still offered is asked of
+    # claims so old, again after so long.
+    drift_seconds: float = 300.0
+    type_check_age_seconds: float = 3600.0
+    type_check_seconds: float = 1800.0
+    # Disruption: a pass is made when nothing has changed for so long, or after the longest; how long one may take.
+    disruption_idle_seconds: float = 1.0
+    disruption_longest_seconds: float = 10.0
+    disruption_pass_seconds: float = 10.0
+    disruption_unsynced_seconds: float = 1.0
+    # A consolidation that was found is looked at again after this, before it is started (02 §8).
+    validation_seconds: float = 15.0
+    # Nodes whose replacements are not initialized after this stay (R23).
+    replacement_seconds: float = 600.0

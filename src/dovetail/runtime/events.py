@@ -1,15 +1,17 @@
 """What do people get to read in `kubectl describe`, without flooding the API server or holding up a controller?
 
 An event that was published within its dedupe time is dropped (04 §1). One that comes again later becomes a series: the
-count and the time of the event that is already there are patched, as long as the text is the same.
+count and the time of the event that is already there are patched, as long as the text is the same. An event's name is
+made of what it says, so that another leader, who remembers nothing, finds what its predecessor has said.
 """
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -33,6 +35,7 @@ from dovetail.runtime.lease import micro_time
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
 from dovetail.values.rate import Rate, TokenBucket
+from dovetail.values.timestamp import TimeError, parse_time
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +43,12 @@ NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
 DEDUPE_SECONDS: Final = 120.0
-# Servers keep an event for an hour after its last change; a series must not be patched when it may be gone.
-SERIES_SECONDS: Final = 1800.0
 NAMESPACE_OF_CLUSTER_SCOPED: Final = "default"
 DEFAULT_RATES: Final[Mapping[str, Rate]] = MappingProxyType({names.EventReason.NOMINATED: Rate(per_second=5, burst=10)})
 
 NOTE_BYTES_AT_MOST: Final = 1024
 NAME_LENGTH_AT_MOST: Final = 253
+DIGEST_LENGTH: Final = 16
 INSTANCE_LENGTH_AT_MOST: Final = 128
 WAITING_AT_MOST: Final = 10_000  # a drain of a thousand nodes tells every pod
 REMEMBERED_AT_MOST: Final = 20_000
@@ -82,7 +84,7 @@ class Counts(msgspec.Struct):
     """What became of the events, for the metrics. Every published one is counted once, when its fate is known."""
 
     sent: int = 0
-    repeated: int = 0  # within the dedupe time
+    repeated: int = 0  # within the dedupe time, by us or by the leader before us
     limited: int = 0  # by their class's rate
     dropped: int = 0  # because too many were waiting, or it was too late
     ignored: int = 0  # because what they are about is going
@@ -92,13 +94,11 @@ class Counts(msgspec.Struct):
 class _Series(msgspec.Struct):
     """An event on the server that repetitions are added to."""
 
-    name: str
     count: int
-    last_at: float
+    last_at: datetime
 
 
 _Waiting: TypeAlias = tuple[Event, datetime]
-_SeriesKey: TypeAlias = tuple[Regarding, str, str, str, str]
 
 
 class EventRecorder:
@@ -123,8 +123,7 @@ class EventRecorder:
         self._waiting_at_most = waiting_at_most
         self._waiting: deque[_Waiting] = deque()
         self._published: dict[str, float] = {}  # dedupe key to when it may be published again, oldest first
-        self._series: dict[_SeriesKey, _Series] = {}  # the one used longest ago first
-        self._sequence = 0
+        self._series: dict[str, _Series] = {}  # by name and namespace; the one used longest ago first
         self._chance = Random(seed)
         self._closed = False
         self._changed = asyncio.Event()
@@ -175,12 +174,9 @@ class EventRecorder:
             del self._published[next(iter(self._published))]
 
     async def _send(self, event: Event, at: datetime) -> None:
-        self._sequence += 1
-        # Made once, so that an attempt after a lost answer asks for the same and not for a second event.
-        body = event_body(event, at=at, instance=self._instance, sequence=self._sequence)
         for attempt in range(1, ATTEMPTS_AT_MOST + 1):
             try:
-                await within(self._clock, SEND_SECONDS, self._write(event, at, body))
+                news = await within(self._clock, SEND_SECONDS, self._write(event, at))
             except (Conflict, NotFound, Forbidden, Invalid) as error:
                 if _is_going(error):
                     self.counts.ignored += 1
@@ -193,44 +189,73 @@ class EventRecorder:
                     return
                 await self._clock.sleep(RETRIES.seconds(attempt, self._chance))
             else:
-                self.counts.sent += 1
+                self.counts.sent += news
+                self.counts.repeated += not news
                 return
 
     def _give_up(self, event: Event, error: Exception) -> None:
         self.counts.failed += 1
         log.warning("event %s on %s %s: %s", event.reason, event.regarding.kind, event.regarding.name, error)
 
-    async def _write(self, event: Event, at: datetime, body: Body) -> None:
-        """Add it to its series, or else create it."""
-        key = (event.regarding, event.reason, event.type, event.action, event.note)
-        now = self._clock.monotonic()
-        series = self._series.get(key)
-        if series and now - series.last_at < SERIES_SECONDS:
-            try:
-                await self._add_to(series, event, at)
-            except NotFound:
-                pass  # the server has dropped it
-            else:
-                self._keep_series(key, _Series(series.name, series.count + 1, now))
-                return
-        with suppress(AlreadyExists):
+    async def _write(self, event: Event, at: datetime) -> bool:
+        """Create it, or add it to its series. False: it was told within its dedupe time, by another process."""
+        body = event_body(event, at=at, instance=self._instance)
+        key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+        known = self._series.get(key)
+        if known is not None:
+            with suppress(NotFound):  # the server has dropped it
+                await self._add_to(key, body, known, at)
+                return True
+        try:
             await self._api.create(EVENTS, body, namespace=body["metadata"]["namespace"])
-        self._keep_series(key, _Series(body["metadata"]["name"], 1, now))
+        except AlreadyExists:
+            return await self._join(key, event, body, at)
+        self._keep(key, _Series(1, at))
+        return True
 
-    async def _add_to(self, series: _Series, event: Event, at: datetime) -> None:
-        patch = {"series": {"count": series.count + 1, "lastObservedTime": micro_time(at)}}
-        await self._api.patch(EVENTS, series.name, patch, namespace=namespace_of(event.regarding))
+    async def _join(self, key: str, event: Event, body: Body, at: datetime) -> bool:
+        """Somebody has told it: we ourselves, if an answer was lost, or the leader before us."""
+        # A patch that changes nothing shows the event, and needs no right that sending events does not.
+        there = await self._api.patch(EVENTS, body["metadata"]["name"], {}, namespace=body["metadata"]["namespace"])
+        known = _series_of(there)
+        ours = known.last_at == at
+        if ours or (event.dedupe and (at - known.last_at).total_seconds() < event.dedupe_seconds):
+            self._keep(key, known)
+            return ours
+        await self._add_to(key, body, known, at)
+        return True
 
-    def _keep_series(self, key: _SeriesKey, series: _Series) -> None:
+    async def _add_to(self, key: str, body: Body, known: _Series, at: datetime) -> None:
+        patch = {"series": {"count": known.count + 1, "lastObservedTime": micro_time(at)}}
+        await self._api.patch(EVENTS, body["metadata"]["name"], patch, namespace=body["metadata"]["namespace"])
+        self._keep(key, _Series(known.count + 1, at))
+
+    def _keep(self, key: str, series: _Series) -> None:
         self._series.pop(key, None)
         self._series[key] = series
         if len(self._series) > REMEMBERED_AT_MOST:
             del self._series[next(iter(self._series))]
 
 
+def _series_of(event: Body) -> _Series:
+    """How often the event on the server has been told, and when last; long ago if it does not say."""
+    series = event.get("series") or {}
+    text = series.get("lastObservedTime") or event.get("eventTime") or ""
+    try:
+        last_at = parse_time(text)
+    except TimeError:
+        last_at = datetime.min.replace(tzinfo=UTC)
+    return _Series(series.get("count", 1), last_at)
+
+
 def _is_going(error: ApiError) -> bool:
-    """Whether it is refused because what it is about is going, or its namespace, which only the text tells."""
-    return isinstance(error, Conflict | NotFound) or _NAMESPACE_IS_GOING in error.message
+    """Whether it is refused because what it is about is going, or its namespace."""
+    return isinstance(error, Conflict | NotFound) or namespace_is_going(error)
+
+
+def namespace_is_going(error: ApiError) -> bool:
+    """Whether nothing can be created because the namespace is being deleted, which only the text tells."""
+    return isinstance(error, Forbidden) and _NAMESPACE_IS_GOING in error.message
 
 
 # -- what is sent -----------------------------------------------------------------------------------------------------
@@ -246,7 +271,7 @@ def namespace_of(regarding: Regarding) -> str:
     return regarding.namespace or NAMESPACE_OF_CLUSTER_SCOPED
 
 
-def event_body(event: Event, *, at: datetime, instance: str, sequence: int) -> dict[str, Any]:
+def event_body(event: Event, *, at: datetime, instance: str) -> dict[str, Any]:
     """The Event object."""
     regarding = event.regarding
     reference = {
@@ -259,7 +284,7 @@ def event_body(event: Event, *, at: datetime, instance: str, sequence: int) -> d
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": _event_name(regarding.name, at, sequence), "namespace": namespace_of(regarding)},
+        "metadata": {"name": _event_name(event), "namespace": namespace_of(regarding)},
         "eventTime": micro_time(at),
         "reportingController": names.COMPONENT,
         "reportingInstance": instance,
@@ -271,10 +296,13 @@ def event_body(event: Event, *, at: datetime, instance: str, sequence: int) -> d
     }
 
 
-def _event_name(name: str, at: datetime, sequence: int) -> str:
-    """The object's name and a number nobody else uses: the instant, and a counter within it."""
-    suffix = f".{int(at.timestamp() * 1_000_000):x}{sequence % 0x1000:03x}"
-    return name[: NAME_LENGTH_AT_MOST - len(suffix)].rstrip(".-") + suffix
+def _event_name(event: Event) -> str:
+    """The object's name and a digest of everything that makes it this event and no other."""
+    about = event.regarding
+    parts = (about.api_version, about.kind, about.name, about.uid, event.reason, event.action, event.type, event.note)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    suffix = f".{digest[:DIGEST_LENGTH]}"
+    return about.name[: NAME_LENGTH_AT_MOST - len(suffix)].rstrip(".-") + suffix
 
 
 def cut(text: str, bytes_at_most: int) -> str:

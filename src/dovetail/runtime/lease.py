@@ -37,6 +37,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# What keeps a candidate from the lease is said at once, and then ever more rarely.
+TOLD_AGAIN_SECONDS: Final = 10.0
+TOLD_AGAIN_SECONDS_AT_MOST: Final = 600.0
+# A namespace that is not there may come, but nobody waits for it by the second.
+NAMESPACE_SECONDS: Final = 10.0
+
 # A list of Leases of one name has one page; so many are more than any cluster has namespaces.
 PAGES_AT_MOST: Final = 1_000
 
@@ -217,6 +223,13 @@ class Election:
         self._name = name
         self._timings = timings
         self._seen: Sighting | None = None
+        self._problem = ""
+        self._complaint = _Complaint(clock)
+
+    @property
+    def problem(self) -> str:
+        """What only somebody else can mend before there can be a leader, and how; empty if there is nothing."""
+        return self._problem
 
     @property
     def holder(self) -> str:
@@ -248,8 +261,10 @@ class Election:
             began_at = self._clock.monotonic()
             try:
                 mine = await within(self._clock, self._timings.attempt_seconds, self._try_to_take())
+                self._problem = ""
             except (ApiError, TimeoutError) as error:
-                log.warning("lease %s/%s: cannot take it: %s", self._namespace, self._name, _text(error))
+                if self._complaint.is_due(_text(error)):
+                    log.warning("lease %s/%s: cannot take it: %s", self._namespace, self._name, _text(error))
                 mine = None
             if mine is not None:
                 self._held(mine, began_at)
@@ -257,7 +272,7 @@ class Election:
                 if self.fence.is_open:
                     log.info("lease %s/%s: leading, epoch %d", self._namespace, self._name, self.fence.epoch)
                     return
-            await self._clock.sleep(self._seconds_to_next_look())
+            await self._clock.sleep(NAMESPACE_SECONDS if self._problem else self._seconds_to_next_look())
 
     async def keep(self) -> None:
         """Renew until the lease is lost, which is raised; cancel it to stop."""
@@ -373,6 +388,12 @@ class Election:
             return await self._api.create(LEASES, body, namespace=self._namespace)
         except AlreadyExists:
             return None
+        except NotFound as error:  # not the lease, which is being created
+            self._problem = (
+                f"namespace {self._namespace} does not exist, so there can be no Lease, and nothing is done: create it "
+                f"(kubectl create namespace {self._namespace}), or name another by --leader-election-namespace"
+            )
+            raise NotFound(self._problem, code=error.code, reason=error.reason) from None
 
     async def _patch(self, lease: Lease, spec: Mapping[str, Any]) -> Lease:
         lock = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
@@ -389,6 +410,27 @@ class Election:
         usual = self._timings.look_seconds
         left = self._seen.live_until - self._clock.monotonic() if self._seen else usual
         return max(SHORTEST_WAIT_SECONDS, min(usual, left)) if left > 0 else usual
+
+
+class _Complaint:
+    """What was said last, and when it may be said again: after twice as long each time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._text = ""
+        self._due_at = 0.0
+        self._pause_seconds = TOLD_AGAIN_SECONDS
+
+    def is_due(self, text: str) -> bool:
+        """Whether to say it now."""
+        now = self._clock.monotonic()
+        if text != self._text:
+            self._text, self._pause_seconds = text, TOLD_AGAIN_SECONDS
+        elif now < self._due_at:
+            return False
+        self._due_at = now + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, TOLD_AGAIN_SECONDS_AT_MOST)
+        return True
 
 
 # -- others of the same name (R38) ------------------------------------------------------------------------------------

@@ -115,9 +115,11 @@ class Manager:
         return self._election is None or self._election.fence.is_open
 
     def readiness(self) -> Health:
-        """Whether all caches are synced; of non-leaders too."""
-        unsynced = tuple(f"{reflector.name} is not synced" for reflector in self._reflectors if not reflector.synced)
-        return Health(not unsynced, unsynced)
+        """Whether all caches are synced, and there can be a leader; of non-leaders too."""
+        problems = [f"{reflector.name} is not synced" for reflector in self._reflectors if not reflector.synced]
+        if self._election is not None and self._election.problem:
+            problems.append(self._election.problem)
+        return Health(not problems, tuple(problems))
 
     def liveness(self) -> Health:
         """Whether the event loop comes round."""

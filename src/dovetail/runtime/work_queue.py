@@ -48,13 +48,18 @@ class WorkQueue(Generic[K]):
         rate: Rate | None = None,
         keys_at_most: int = KEYS_AT_MOST,
         seed: int = 0,
+        on_add: Callable[[], None] | None = None,
+        on_hand_out: Callable[[float], None] | None = None,
     ) -> None:
+        """`on_add` is told of each key that becomes ready, `on_hand_out` how long one has waited; for the metrics."""
         self._clock = clock
+        self._on_add = on_add
+        self._on_hand_out = on_hand_out
         self._backoff = backoff
         self._bucket = TokenBucket(rate, at=clock.monotonic()) if rate else None
         self._keys_at_most = keys_at_most
         self._chance = Random(seed)
-        self._ready: dict[K, None] = {}  # in the order in which they became ready
+        self._ready: dict[K, float] = {}  # in the order in which they became ready, with when that was
         self._due_at: dict[K, float] = {}  # the delayed ones
         self._due: list[tuple[float, int, K]] = []  # a heap of them; entries that _due_at contradicts are void
         self._in_work: set[K] = set()
@@ -176,8 +181,10 @@ class WorkQueue(Generic[K]):
     def _make_ready(self, key: K) -> None:
         if key in self._in_work:
             self._again[key] = None
-        else:
-            self._ready.setdefault(key, None)
+        elif key not in self._ready:
+            self._ready[key] = self._clock.monotonic()
+            if self._on_add is not None:
+                self._on_add()
 
     def _promote(self) -> None:
         now = self._clock.monotonic()
@@ -196,7 +203,9 @@ class WorkQueue(Generic[K]):
             if self._bucket and not self._bucket.take(now):
                 return max(SHORTEST_WAIT_SECONDS, self._bucket.wait_seconds(now))
             key = next(iter(self._ready))
-            del self._ready[key]
+            ready_at = self._ready.pop(key)
+            if self._on_hand_out is not None:
+                self._on_hand_out(now - ready_at)
             self._in_work.add(key)
             self._waiting.popleft().set_result(key)
             while self._waiting and self._waiting[0].done():

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from dovetail.sim.metadata_rules import is_label_value, qualified_fault
+from dovetail.sim.metadata_rules import qualified_fault
+from dovetail.values.label_syntax import is_label_value
 
 Body = dict[str, Any]
 

@@ -1,15 +1,11 @@
 """Is an object's metadata acceptable: its name, labels, annotations, owners and finalizers?"""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dovetail.sim.errors import bad_request
+from dovetail.values.label_syntax import is_label_name, is_label_value, is_subdomain
 
-_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character"
@@ -23,7 +19,7 @@ def metadata_faults(meta: Mapping[str, Any], old: Mapping[str, Any] | None, *, c
     name = meta.get("name")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
-    elif old is None and (not _SUBDOMAIN.fullmatch(name) or len(name) > 253):
+    elif old is None and not is_subdomain(name):
         yield f'metadata.name: Invalid value: "{name}": {_SUBDOMAIN_RULE}'
     if old is not None:
         yield from _metadata_changes(meta, old)
@@ -101,15 +97,11 @@ def _owner_faults(references: Any) -> Iterator[str]:
 def qualified_fault(key: str) -> str:
     """What is wrong with a name such as `example.com/part`; empty if nothing is."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+    if slash and not is_subdomain(prefix):
         return f"prefix part {_SUBDOMAIN_RULE}"
-    if len(name) > 63 or not _QUALIFIED.fullmatch(name):
+    if not is_label_name(name):
         return (
             "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
             "alphanumeric character"
         )
     return ""
-
-
-def is_label_value(text: str) -> bool:
-    return len(text) <= 63 and _LABEL_VALUE.fullmatch(text) is not None

@@ -175,13 +175,15 @@ class Setting:
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
-    async def evicted(self, pod: str, *, due: datetime, own: int = 30, late: timedelta = LATE) -> Asked:
+    async def evicted(
+        self, pod: str, *, due: datetime, own: int = 30, late: timedelta = LATE, reason: str = "Forceful Termination"
+    ) -> Asked:
         """At this instant, never before it, with all of its grace; by eviction."""
         asked = await self.asked(pod)
         assert due <= asked.at <= due + late, (pod, due, asked)
         assert asked.grace_seconds == own
         event = await self.event(EventReason.EVICTED, pod, self.name)
-        assert event.note == "Evicted pod: Forceful Termination"
+        assert event.note == f"Evicted pod: {reason}"
         assert self.history.events(EventReason.DISRUPTED, pod, self.name) == []
         return asked
 

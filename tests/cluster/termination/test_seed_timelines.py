@@ -305,7 +305,7 @@ async def expiry_without_a_deadline(setting: Setting) -> None:
     await setting.history.reaches(deleted_at + seconds(20))
     assert setting.runs("web")
     removed_at = await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
-    await setting.evicted("web", due=removed_at)
+    await setting.evicted("web", due=removed_at, reason="Expired")
     await setting.all_gone(node)
 
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names, objects
 from dovetail.controllers.all import Gates, all_controllers
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.health import RepairPolicy
 from dovetail.planning.timings import Timings
@@ -165,13 +166,13 @@ class Ending(msgspec.Struct, frozen=True):
     writes: list[str]
 
 
-def live_through(flow: Flow[R], crash: CrashPoint | None) -> Ending:
+def live_through(flow: Flow[R], crash: CrashPoint | None, *, provisioning: Provisioning | None = None) -> Ending:
     """Run the flow to its end, with the crash, if any, and a fresh process after it."""
 
     async def main(sim: SimCluster) -> Ending:
         async with SimCloud(sim) as cloud, asyncio.TaskGroup() as group:
             lives: list[Life] = []
-            living = group.create_task(_live(sim, cloud, lives, crash), name="lives")
+            living = group.create_task(_live(sim, cloud, lives, crash, provisioning), name="lives")
             account = await flow(World(sim, cloud, lambda: setattr(lives[0], "begun", True)))
             living.cancel()
             return Ending(account, lives[0].writes)
@@ -180,11 +181,13 @@ def live_through(flow: Flow[R], crash: CrashPoint | None) -> Ending:
     return run(main, seed=1)
 
 
-async def _live(sim: SimCluster, cloud: SimCloud, lives: list[Life], crash: CrashPoint | None) -> None:
+async def _live(
+    sim: SimCluster, cloud: SimCloud, lives: list[Life], crash: CrashPoint | None, provisioning: Provisioning | None
+) -> None:
     while True:
         life = Life(crash if not lives else None)
         lives.append(life)
-        task = asyncio.create_task(_process(sim, cloud, life))
+        task = asyncio.create_task(_process(sim, cloud, life, provisioning))
         try:
             died = asyncio.create_task(life.died.wait())
             await asyncio.wait((task, died), return_when=asyncio.FIRST_COMPLETED)
@@ -198,11 +201,12 @@ async def _live(sim: SimCluster, cloud: SimCloud, lives: list[Life], crash: Cras
         await sim.clock.sleep(DOWN_SECONDS)
 
 
-async def _process(sim: SimCluster, cloud: SimCloud, life: Life) -> None:
+async def _process(sim: SimCluster, cloud: SimCloud, life: Life, provisioning: Provisioning | None) -> None:
     api = MortalApi(sim.server.client(names.COMPONENT), life)
     provider = MortalCloud(cloud, life)
     cluster = Cluster(api, sim.clock, provider.node_classes)
-    controllers = all_controllers(cluster, provider, Metrics(CollectorRegistry()), Timings(), Gates())
+    metrics = Metrics(CollectorRegistry())
+    controllers = all_controllers(cluster, provider, metrics, Timings(), Gates(), provisioning=provisioning)
     recorder = EventRecorder(api, sim.clock, instance="test")
     manager = Manager(
         api,

@@ -269,6 +269,7 @@ async def detach(setting: Setting, name: str) -> None:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
+More = Callable[[Program, CloudProvider, Metrics], Sequence[Controller]]
 
 
 def play(
@@ -280,15 +281,18 @@ def play(
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
+    more: More | None = None,
 ) -> None:
-    """Run the scenario beside all controllers, in virtual time."""
+    """Run the scenario beside all controllers, in virtual time; `more` makes others that run too."""
     settings: list[Setting] = []
 
     def controllers_of(program: Program) -> Sequence[Controller]:
         setting = settings[0]
         setting.metrics = Metrics(CollectorRegistry())
         provider: CloudProvider = setting.cloud if cloud else KwokProvider(program.api, seed=seed)
-        return all_controllers(program.cluster, provider, setting.metrics, timings or Timings(), gates or Gates())
+        beside = () if more is None else more(program, provider, setting.metrics)
+        made = all_controllers(program.cluster, provider, setting.metrics, timings or Timings(), gates or Gates())
+        return [*made, *beside]
 
     async def within(sim: SimCluster, program: Program) -> None:
         setting = Setting(sim, program)

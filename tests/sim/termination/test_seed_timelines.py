@@ -55,9 +55,9 @@ def assert_forced(setting: Setting, pod: str, deadline: datetime, *, own: int, g
     assert setting.events(EventReason.EVICTED, pod) == []
 
 
-def assert_evicted(setting: Setting, pod: str, at: datetime) -> None:
+def assert_evicted(setting: Setting, pod: str, at: datetime, *, reason: str = "Forceful Termination") -> None:
     assert setting.tried_to_evict(pod)[-1] == at
-    assert note_of(setting, EventReason.EVICTED, pod) == "Evicted pod: Forceful Termination"
+    assert note_of(setting, EventReason.EVICTED, pod) == f"Evicted pod: {reason}"
     assert setting.events(EventReason.DISRUPTED, pod) == []
 
 
@@ -453,7 +453,7 @@ def test_expiry_without_a_deadline_waits_and_says_for_whom() -> None:
         removed_at = setting.now()
         await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
         await setting.run_past(removed_at)
-        assert_evicted(setting, "web", removed_at)
+        assert_evicted(setting, "web", removed_at, reason="Expired")
         await all_gone_by(setting, removed_at + SECOND, nodes=[node])
 
     play(scenario)

@@ -1,6 +1,7 @@
 """Gauges that follow from the cluster's state, on the simulated cluster (R40)."""
 
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -13,6 +14,7 @@ from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
+from dovetail.values.timestamp import parse_time
 from tests.unit.controllers.manifests import condition, launched, node, node_claim, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers
 
@@ -157,11 +159,15 @@ def test_what_is_wanted_and_blocked_and_for_how_long() -> None:
         blocked = "nodepool=default,reason=Drifted,blocker=do-not-disrupt"
         # A grace period lets drift begin (R16).
         assert scrape("dovetail_nodes_blocked") == {blocked: 1}
+        created_at = sim.object(PODS, "held-a-0")["metadata"]["creationTimestamp"]  # type: ignore[index]
+        ends_at = parse_time(created_at) + timedelta(hours=4)
+        assert scrape("dovetail_next_unblock_timestamp_seconds") == {"nodepool=default": ends_at.timestamp()}
         assert scrape("dovetail_blocked_node_seconds_total") == {}
         await sim.run_for("60s")
         assert scrape("dovetail_blocked_node_seconds_total") == {blocked: 60}
         await sim.run_for("4h")
         assert scrape("dovetail_nodes_blocked") == {}
+        assert scrape("dovetail_next_unblock_timestamp_seconds") == {}
         await sim.run_for("60s")
         assert scrape("dovetail_blocked_node_seconds_total") == {blocked: 60 + 4 * 3600}
 
@@ -182,6 +188,9 @@ def test_every_blocker_counts_budgets_too() -> None:
             f"{prefix}=Drifted,blocker=budget": 1,
             f"{prefix}=Drifted,blocker=node-do-not-disrupt": 1,
         }
+        # Of the empty one the quiet time ends; of the other only an edit changes anything.
+        (ends_at,) = scrape("dovetail_next_unblock_timestamp_seconds").values()
+        assert 0 < ends_at - sim.clock.now().timestamp() <= 3600
         # What is under way is not blocked.
         taint = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
         await sim.api.patch(NODES, "guarded", {"spec": {"taints": [taint]}})

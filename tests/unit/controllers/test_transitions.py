@@ -69,7 +69,7 @@ def told(program: Program) -> list[tuple[str, str, str]]:
     """Kind, name and reason of each event, oldest first."""
     return [
         (event["regarding"]["kind"], event["regarding"]["name"], event["reason"])
-        for event in sorted(program.events(), key=lambda event: str(event["metadata"]["name"]))
+        for event in sorted(program.events(), key=lambda event: int(event["metadata"]["resourceVersion"]))
     ]
 
 

@@ -576,3 +576,28 @@ def test_a_write_is_asked_for_again_right_before_each_attempt(tmp_path: Path) ->
 
     run(server, tmp_path, use, before_write=fence)
     assert (asked, [request.method for request in server.requests]) == (2, ["GET", "PATCH"])
+
+
+def test_requests_are_counted_by_code_method_and_host(tmp_path: Path) -> None:
+    server = Server(answer(NODE), status(404, "NotFound"), cut, answer(NODE))
+
+    async def use(api: RealApi) -> dict[tuple[str, ...], int]:
+        await get(api)
+        with pytest.raises(NotFound):
+            await patch(api)
+        await get(api)  # it is cut off, and repeated
+        return dict(api.requests)
+
+    found = run(server, tmp_path, use)
+    host = server.url.removeprefix("http://")
+    assert found == {("200", "GET", host): 2, ("404", "PATCH", host): 1, ("<error>", "GET", host): 1}
+
+
+def test_a_watch_counts_when_it_begins(tmp_path: Path) -> None:
+    server = Server(stream(event("ADDED", NODE)))
+
+    async def use(api: RealApi) -> dict[tuple[str, ...], int]:
+        await events(api)
+        return dict(api.requests)
+
+    assert run(server, tmp_path, use) == {("200", "GET", server.url.removeprefix("http://")): 1}

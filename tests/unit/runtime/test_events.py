@@ -1,13 +1,14 @@
 """Events: what is sent, what is a repetition, and that nothing ever waits for them."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from dovetail.api.names import EventReason
-from dovetail.ports import EVENTS, ApiError, Conflict, Forbidden, NotFound, OutcomeUnknown, Unavailable
+from dovetail.ports import EVENTS, AlreadyExists, ApiError, Conflict, Forbidden, NotFound, OutcomeUnknown, Unavailable
 from dovetail.runtime.events import WARNING, Event, EventRecorder, Regarding, cut, dedupe_key, event_body
 from dovetail.sim.api_server import ApiServer
 from dovetail.sim.faults import Fault
@@ -35,7 +36,9 @@ class Scene:
         self.recorder = EventRecorder(self.server, clock, instance="dovetail-0", **options)
 
     def events(self) -> list[Object]:
-        return [stored.body for _, stored in self.server.registry.store.collection(EVENTS).sorted()]
+        """Oldest first."""
+        found = [stored.body for _, stored in self.server.registry.store.collection(EVENTS).sorted()]
+        return sorted(found, key=lambda body: (body["eventTime"], int(body["metadata"]["resourceVersion"])))
 
     async def publish(self, *events: Event) -> None:
         """And give them time to be sent."""
@@ -81,17 +84,27 @@ def test_an_event_as_the_server_gets_it() -> None:
 
 
 def test_events_of_what_has_no_namespace_live_in_default() -> None:
-    body = event_body(event(NODE), at=START, instance="i", sequence=1)
+    body = event_body(event(NODE), at=START, instance="i")
     assert body["metadata"]["namespace"] == "default"
     assert "namespace" not in body["regarding"]
-    assert event_body(event(POD), at=START, instance="i", sequence=1)["metadata"]["namespace"] == "shop"
+    assert event_body(event(POD), at=START, instance="i")["metadata"]["namespace"] == "shop"
 
 
-def test_names_are_unique_and_not_too_long() -> None:
+def name_of(event_: Event) -> str:
+    return str(event_body(event_, at=START, instance="i")["metadata"]["name"])
+
+
+def test_names_are_made_of_what_is_said_and_not_too_long() -> None:
     long = Regarding("v1", "Node", "a" * 234 + ".-" + "b" * 17, "u")
-    names = {event_body(event(long), at=START, instance="i", sequence=n)["metadata"]["name"] for n in range(100)}
-    assert len(names) == 100
+    another = Regarding("v1", "Node", "node-1", "uid-another")
+    events = [
+        *(event(long, note=str(number)) for number in range(100)),
+        *(event(), event(another), event(reason="Other"), event(type=WARNING), event(action="Other"), event(POD)),
+    ]
+    names = {name_of(each) for each in events}
+    assert len(names) == len(events)
     assert all(len(name) <= 253 and ".-" not in name for name in names)
+    assert name_of(event()) == name_of(event(dedupe=(), dedupe_seconds=1))
 
 
 @pytest.mark.parametrize(
@@ -176,19 +189,98 @@ def test_a_series_that_the_server_has_dropped_is_begun_anew() -> None:
         await world.clock.sleep(300)
         await world.publish(event())
         [again] = world.events()
-        assert again["metadata"]["name"] != found["metadata"]["name"]
+        assert again["metadata"]["uid"] != found["metadata"]["uid"]
         assert "series" not in again
         assert world.recorder.counts.sent == 2
 
     play(scene)
 
 
-def test_an_old_series_is_left_alone() -> None:
+def test_a_series_goes_on_for_as_long_as_the_server_has_it() -> None:
+    async def scene(world: Scene) -> None:
+        for _ in range(3):
+            await world.publish(event())
+            await world.clock.sleep(3000)
+        assert [found["series"]["count"] for found in world.events()] == [3]
+
+    play(scene)
+
+
+# -- another leader ---------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def another(world: Scene) -> AsyncIterator[EventRecorder]:
+    """A process that knows nothing of what the first one has said."""
+    recorder = EventRecorder(world.server, world.clock, instance="dovetail-1")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(recorder.run())
+        yield recorder
+        recorder.close()
+
+
+def test_another_leader_does_not_repeat_what_was_just_said() -> None:
     async def scene(world: Scene) -> None:
         await world.publish(event())
-        await world.clock.sleep(1900)
+        before = world.events()
+        await world.clock.sleep(60)
+        async with another(world) as recorder:
+            recorder.publish(event())
+            await world.clock.sleep(1)
+            assert world.events() == before
+            assert (recorder.counts.sent, recorder.counts.repeated) == (0, 1)
+
+    play(scene)
+
+
+def test_another_leader_goes_on_with_the_series() -> None:
+    async def scene(world: Scene) -> None:
+        for _ in range(2):
+            await world.publish(event(), event(POD, "once", dedupe=("pod",)))
+            await world.clock.sleep(200)
+        async with another(world) as recorder:
+            for _ in range(2):
+                recorder.publish(event())
+                await world.clock.sleep(200)
+            assert recorder.counts.sent == 2
+        counts = {found["note"]: found["series"]["count"] for found in world.events()}
+        assert counts == {"why": 4, "once": 2}
+
+    play(scene)
+
+
+def test_what_is_never_a_repetition_counts_for_another_leader_too() -> None:
+    async def scene(world: Scene) -> None:
+        await world.publish(event(dedupe=()))
+        async with another(world) as recorder:
+            recorder.publish(event(dedupe=()))
+            await world.clock.sleep(1)
+        assert [found["series"]["count"] for found in world.events()] == [2]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("dedupe", [("uid-node",), ()])
+def test_a_lost_answer_does_not_count_twice_for_another_leader(dedupe: tuple[str, ...]) -> None:
+    async def scene(world: Scene) -> None:
+        await world.publish(event(dedupe=dedupe))
+        await world.clock.sleep(300)
+        async with another(world) as recorder:
+            lost = Fault(error=OutcomeUnknown("timeout"), after=True)
+            world.server.faults.add(lost, verb="patch", times=3)
+            recorder.publish(event(dedupe=dedupe))
+            await world.clock.sleep(30)
+        assert [found["series"]["count"] for found in world.events()] == [2]
+
+    play(scene)
+
+
+def test_one_that_goes_while_it_is_looked_at_is_left() -> None:
+    async def scene(world: Scene) -> None:
+        world.server.faults.add(Fault(error=AlreadyExists("there")), verb="create")
         await world.publish(event())
-        assert len(world.events()) == 2
+        # It went between the two requests: what it was about is going.
+        assert world.recorder.counts.ignored == 1
 
     play(scene)
 
@@ -229,7 +321,7 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     async def scene(world: Scene) -> None:
         for number in range(30):
             await world.publish(event(dedupe=(str(number),), note=str(number)))
-        await world.publish(event(dedupe=("29",), note="29"), event(dedupe=("0",), note="0"))
+        await world.publish(event(dedupe=("29",), note="other"), event(dedupe=("0",), note="other"))
         assert world.recorder.counts.repeated == 1
         assert world.recorder.counts.sent == 31
 

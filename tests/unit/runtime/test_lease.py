@@ -39,6 +39,7 @@ from dovetail.runtime.lease import (
 from dovetail.runtime.tasks import within
 from dovetail.sim.api_server import ApiServer, Client
 from dovetail.sim.faults import Fault
+from dovetail.sim.kinds import NAMESPACES
 from dovetail.sim.store import Change
 from dovetail.sim.virtual_loop import VirtualClock, simulate
 from tests.builders import at
@@ -635,4 +636,50 @@ def test_who_may_not_look_does_not_act() -> None:
         with pytest.raises(Forbidden, match="leases is forbidden"):
             await wait_until_alone(server, clock, namespace="default", name=NAME)
 
+    simulate(main, start=START)
+
+
+# -- a namespace that is not there -------------------------------------------------------------------------------------
+
+
+def test_a_namespace_that_is_not_there_is_said_ever_more_rarely_with_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(clock: VirtualClock) -> None:
+        server = ApiServer(clock)
+        asked = Client(server, "us")
+        election = Election(asked, clock, namespace="nonexist", name=NAME, identity="us")
+        task = asyncio.create_task(election.acquire())
+        await clock.sleep(1)
+        assert "kubectl create namespace nonexist" in election.problem
+        assert "--leader-election-namespace" in election.problem
+        await clock.sleep(3600)
+        said = [record for record in caplog.records if election.problem in record.getMessage()]
+        assert 5 <= len(said) <= 15
+        await server.create(NAMESPACES, {"metadata": {"name": "nonexist"}})
+        await clock.sleep(11)
+        assert task.done()
+        assert election.fence.is_open
+        assert election.problem == ""
+
+    caplog.set_level(logging.WARNING)
+    simulate(main, start=START)
+
+
+def test_the_same_trouble_is_said_rarely_and_another_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(clock: VirtualClock) -> None:
+        server = ApiServer(clock)
+        election = Election(server, clock, namespace="default", name=NAME, identity="us")
+        server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, times=30)
+        task = asyncio.create_task(election.acquire())
+        await clock.sleep(29.5)
+        server.faults.clear()
+        server.faults.add(Fault(error=Forbidden("no right")), resource=LEASES, times=1)
+        await clock.sleep(5)
+        assert task.done()
+        said = [record.getMessage().rpartition(": ")[2] for record in caplog.records if "cannot take" in record.message]
+        assert said == ["down", "down", "no right"]
+        assert election.problem == ""
+
+    caplog.set_level(logging.WARNING)
     simulate(main, start=START)

@@ -313,3 +313,20 @@ def test_a_stuck_loop_is_not_alive() -> None:
             assert 44 < manager.slowest_beat_seconds < 46
 
     simulate(main, start=START)
+
+
+def test_who_has_no_namespace_for_the_lease_is_not_ready_and_stops_when_told() -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = World(clock)
+        world.election = Election(world.server, clock, namespace="nonexist", name=NAME, identity="us")
+        manager = world.manager(world.part("a"))
+        task = asyncio.create_task(manager.run(world.stop))
+        await clock.sleep(60)
+        health = manager.readiness()
+        assert not health.ok
+        assert "namespace nonexist does not exist" in health.problems[0]
+        assert world.log == []
+        world.stop.set()
+        await task
+
+    simulate(main, start=START)

@@ -335,6 +335,48 @@ CHECKS = [
         nodepool(template={"requirements": [{"key": "a", "operator": "In", "values": ["x"], "minValues": 2}]}),
         nodepool(template={"requirements": [{"key": "a", "operator": "In", "values": ["x"], "minValues": 1}]}),
     ),
+    # what only the controller finds (01 §4.2)
+    Check(
+        *("NodePoolValidationFailed", E, NP, f"{T}.requirements[0].values", "'x y' is not a label value", "at most 63"),
+        nodepool(template={"requirements": [{"key": "a", "operator": "In", "values": ["x y"]}]}),
+        nodepool(template={"requirements": [{"key": "a", "operator": "In", "values": ["x_y"]}]}),
+    ),
+    Check(
+        *("NodePoolValidationFailed", E, NP, f"{T}.requirements[1].values", "only 0 are capacity types", "on-demand"),
+        nodepool(
+            template={
+                "requirements": [
+                    {"key": "a", "operator": "Exists"},
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["cheap"]},
+                ]
+            }
+        ),
+        nodepool(
+            template={
+                "requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["cheap", "spot"]}]
+            }
+        ),
+    ),
+    Check(
+        *("NodePoolValidationFailed", E, NP, f"{T}.startupTaints[0]", "more than once", "keep one"),
+        nodepool(
+            template={
+                "taints": [{"key": "a", "effect": "NoSchedule"}],
+                "startupTaints": [{"key": "a", "effect": "NoSchedule"}],
+            }
+        ),
+        nodepool(
+            template={
+                "taints": [{"key": "a", "effect": "NoSchedule"}],
+                "startupTaints": [{"key": "a", "effect": "NoExecute"}],
+            }
+        ),
+    ),
+    Check(
+        *("NodePoolValidationFailed", E, NP, "spec.template.metadata.labels[a b]", "not a qualified name", "write"),
+        nodepool(metadata={"labels": {"a b": "x"}}),
+        nodepool(metadata={"labels": {"a_b": "x"}}),
+    ),
     Check(
         *("InvalidField", E, NP, f"{T}.requirements[0].key", "set by the controller", "remove"),
         nodepool(template={"requirements": [{"key": "karpenter.sh/nodepool", "operator": "Exists"}]}),
@@ -1028,3 +1070,20 @@ def test_any_document_has_an_answer(data: st.DataObject) -> None:
 
 def test_the_good_objects_are_good() -> None:
     assert [p for p in run(*GOOD) if p.severity is E] == []
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nodepool(metadata={"labels": {"a": "x y"}}),
+        nodepool(metadata={"labels": {"karpenter.sh/x": "x"}}),
+        nodepool(template={"taints": [{"key": "a b", "effect": "NoSchedule"}]}),
+        nodepool(template={"taints": [{"key": "a", "effect": "Never"}]}),
+        nodepool(template={"requirements": [{"key": "a b", "operator": "Exists"}]}),
+        nodepool(template={"requirements": [{"key": "a", "operator": "in", "values": ["x"]}]}),
+        nodepool(template={"requirements": [{"key": "a", "operator": "In", "values": []}]}),
+        nodepool(template={"expireAfter": "99999999h"}),
+    ],
+)
+def test_what_the_server_refuses_is_told_once(pool: Object) -> None:
+    assert [problem.rule for problem in run(pool) if problem.severity is E] == ["InvalidField"]

@@ -33,6 +33,10 @@ CLUSTER_GRANTS: Final = (
     Grant("", ("pods", "nodes", "persistentvolumeclaims"), ("list", "watch")),
     Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
     Grant("storage.k8s.io", ("volumeattachments",), ("list", "watch")),
+    # Where pods can go, besides.
+    Grant("", ("persistentvolumes", "namespaces"), ("list", "watch")),
+    Grant("storage.k8s.io", ("storageclasses", "csinodes"), ("list", "watch")),
+    Grant("apps", ("daemonsets",), ("list", "watch")),
     # Drains.
     Grant("", ("pods",), ("delete",)),
     Grant("", ("pods/eviction",), ("create",)),
@@ -40,7 +44,7 @@ CLUSTER_GRANTS: Final = (
     Grant("", ("nodes",), ("get", "create", "patch", "delete")),
     # Ours.
     Grant(names.GROUP, (names.NODEPOOL_PLURAL,), ("list", "watch", "patch")),
-    Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("get", "list", "watch", "patch", "delete")),
+    Grant(names.GROUP, (names.NODECLAIM_PLURAL,), ("get", "list", "watch", "create", "patch", "delete")),
     Grant(names.GROUP, (f"{names.NODEPOOL_PLURAL}/status", f"{names.NODECLAIM_PLURAL}/status"), ("patch",)),
     Grant(names.KWOK_GROUP, (names.KWOK_NODECLASS_PLURAL,), ("get", "list", "watch")),
     Grant("events.k8s.io", ("events",), ("create", "patch")),

@@ -1,11 +1,13 @@
 """Which nodes can be spared, alone or together, and what is best (02 §7.8, §7.9; 08 §8; R36)?
 
 Every candidate is looked at in every pass. Of single nodes the best is taken, not the first. Sets are found in three
-ways, of which the one that saves most is taken: the longest prefix of the order, a walk that skips what does not fit,
-and the same walk in each pool alone, so that a large pool does not hide a small one.
+ways, of which the one that saves most is taken: the longest prefix of the order, a walk over the nodes that could go
+alone that skips what does not fit, and the same walk in each pool alone, so that a large pool does not hide a small one.
+A walk ends with nodes that are worth it only together, on one new node.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,16 +15,27 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import Board, Budgets, Candidate
 from dovetail.planning.disruption.replacing import Move, Refused, Rules, decide
+from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.bounds import witness
+from dovetail.scheduling.resources import NOTHING, Resources, total
 
 GoOn = Callable[[], bool]
 
+# As many nodes as upstream looks at together: what it finds is found here, too (R36).
+_PREFIX: Final = 100
+# How many pods all sets that are tried have together. It bounds the work, so that the same board has the same answer.
+_MOST_PODS: Final = 120_000
+
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """The moves that are possible, best first, and of the other nodes why not. `complete`: all were looked at."""
+    """The moves that are possible, best first, and of the other nodes why not. `complete`: all were looked at.
+
+    `dear`: of the other nodes those whose pods would have a place, in the order of what they cost.
+    """
 
     moves: tuple[Move, ...] = ()
     refused: dict[str, str] = {}
+    dear: tuple[Candidate, ...] = ()
     complete: bool = True
 
 
@@ -45,24 +58,44 @@ def single(board: Board, rules: Rules, go_on: GoOn) -> Found:
     """Each node by itself, whatever budgets say: that it could go is worth knowing (R22)."""
     moves: list[Move] = []
     refused: dict[str, str] = {}
+    dear: list[Candidate] = []
+    complete, hopeless = True, False
     for candidate in fair_order(board.of(Reason.UNDERUTILIZED)):
-        if not go_on():
-            return Found(moves=_best_first(moves), refused=refused, complete=False)
-        decided = _one(board, candidate, rules)
-        if isinstance(decided, Refused):
-            refused[candidate.node] = str(decided)
-        else:
+        complete = go_on()
+        if not complete:
+            break
+        decided, hopeless = _one(board, candidate, rules, look_first=hopeless)
+        if not isinstance(decided, Refused):
             moves.append(decided)
-    return Found(moves=_best_first(moves), refused=refused)
+            continue
+        refused[candidate.node] = str(decided)
+        if decided.dear:
+            dear.append(candidate)
+    return Found(moves=_best_first(moves), refused=refused, dear=tuple(in_order(dear)), complete=complete)
 
 
-def _one(board: Board, candidate: Candidate, rules: Rules) -> Move | Refused:
-    """Impossible is cheaper to see than to try."""
-    if candidate.pods and not candidate.unmovable:
-        seen = witness(board.world, candidate.pods, [candidate.node], candidate.price or 0)
-        if seen is not None and seen.dearer is not None:
-            return Refused(str(seen))
-    return _wanted(board, [candidate], rules)
+def _one(board: Board, candidate: Candidate, rules: Rules, *, look_first: bool) -> tuple[Move | Refused, bool]:
+    """What is decided, and whether a look is enough to see that it is impossible.
+
+    A look costs as much as to try, and nodes that come one after the other are much alike: so whether to look first is
+    decided by the node before. What comes out is the same.
+    """
+    impossible = _impossible(board, candidate) if look_first else None
+    if impossible is not None:
+        return impossible, True
+    decided = _wanted(board, [candidate], rules)
+    if isinstance(decided, Refused) and not look_first:
+        impossible = _impossible(board, candidate)
+    return impossible or decided, impossible is not None
+
+
+def _impossible(board: Board, candidate: Candidate) -> Refused | None:
+    if not candidate.pods or candidate.unmovable or candidate.price is None:
+        return None
+    seen = witness(board.world, candidate.pods, [candidate.node], candidate.price)
+    if seen is None or seen.dearer is None:
+        return None
+    return Refused(str(seen), dear=seen.dearer.price is not None)
 
 
 def _wanted(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:
@@ -74,32 +107,51 @@ def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: (-move.worth, move.candidates[0].node)))
 
 
-def multi(board: Board, rules: Rules, go_on: GoOn) -> Move | None:
-    """The set of two or more nodes that saves most, within budgets."""
-    budgets = Budgets(board, Reason.UNDERUTILIZED)
-    allowed = [each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable and budgets.take(each)]
-    by_pool: dict[str, list[Candidate]] = {}
-    for each in allowed:
-        by_pool.setdefault(each.pool, []).append(each)
-    orders = [allowed, *(by_pool.values() if len(by_pool) > 1 else ())]
+def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None) -> Move | None:
+    """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found."""
+    alone = single(board, rules, go_on) if alone is None else alone
     search = _Search(board, rules, go_on)
-    found = [search.longest_prefix(allowed), *(search.walk(order) for order in orders)]
+    found = [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
+    spare, dear = [move.candidates[0] for move in alone.moves], list(alone.dear)
+    found.append(search.walk(spare, dear, _MOST_PODS // 2))
+    pools = sorted({each.pool for each in (*spare, *dear)})
+    for pool in pools if len(pools) > 1 else ():
+        most = _MOST_PODS // 2 // len(pools)
+        found.append(search.walk(_of_pool(spare, pool), _of_pool(dear, pool), most))
     sets = [move for move in found if move is not None and len(move.candidates) > 1]
-    return max(sets, key=lambda move: (move.savings, len(move.candidates)), default=None)
+    return max(sets, key=_gain, default=None)
+
+
+def _within_budgets(board: Board) -> list[Candidate]:
+    budgets = Budgets(board, Reason.UNDERUTILIZED)
+    return [each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable and budgets.take(each)]
+
+
+def _of_pool(candidates: Iterable[Candidate], pool: str) -> list[Candidate]:
+    return [each for each in candidates if each.pool == pool]
+
+
+def _gain(move: Move | None) -> tuple[int, int]:
+    """Without prices the number of nodes decides."""
+    return (-1, 0) if move is None else (move.savings, len(move.candidates))
 
 
 class _Search:
+    """Sets that were tried. `_spent`: how many pods they had."""
+
     def __init__(self, board: Board, rules: Rules, go_on: GoOn) -> None:
         self._board = board
         self._rules = rules
         self._go_on = go_on
-        self._known: dict[tuple[str, ...], Move | None] = {}
+        self._room = _Room(board)
+        self._spent = 0
+        self._known: dict[tuple[str, ...], Move | Refused] = {}
 
-    def _try(self, candidates: Sequence[Candidate]) -> Move | None:
+    def _try(self, candidates: Sequence[Candidate]) -> Move | Refused:
         key = tuple(each.node for each in candidates)
         if key not in self._known:
-            decided = _wanted(self._board, candidates, self._rules)
-            self._known[key] = None if isinstance(decided, Refused) else decided
+            self._spent += sum(len(each.pods) for each in candidates)
+            self._known[key] = _wanted(self._board, candidates, self._rules)
         return self._known[key]
 
     def longest_prefix(self, order: Sequence[Candidate]) -> Move | None:
@@ -108,27 +160,91 @@ class _Search:
         while low <= high and self._go_on():
             middle = (low + high) // 2
             found = self._try(order[:middle])
-            if found is None:
+            if isinstance(found, Refused):
                 high = middle - 1
             else:
                 best, low = found, middle + 1
         return best
 
-    def walk(self, order: Sequence[Candidate]) -> Move | None:
+    def walk(self, spare: Sequence[Candidate], dear: Sequence[Candidate], most_pods: int) -> Move | None:
+        end = self._spent + most_pods
+        return self._together(self._grown(spare, end), dear[:_PREFIX], end)
+
+    def _grown(self, order: Sequence[Candidate], end: int) -> Move | None:
         """Take what can be taken with what is taken already; in growing steps, until one node does not fit."""
         taken: list[Candidate] = []
         best: Move | None = None
         place, step = 0, 1
-        while place < len(order) and self._go_on():
-            more = order[place : place + step]
+        while self._spent < end and self._go_on():
+            more, after = self._room.next_of(order, place, step, taken)
+            if not more:
+                break
             found = self._try([*taken, *more])
-            if found is not None:
+            if isinstance(found, Move) and _gain(found) > _gain(best):
+                best, place = found, after
                 taken += more
-                best = found
-                place += len(more)
                 step *= 2
             elif len(more) > 1:
                 step = len(more) // 2
             else:
-                place += 1
+                place = after
         return best
+
+    def _together(self, best: Move | None, order: Sequence[Candidate], end: int) -> Move | None:
+        """With nodes that are no gain until there are enough of them."""
+        taken = [] if best is None else list(best.candidates)
+        waiting: list[Candidate] = []
+        place = 0
+        while self._spent < end and self._go_on():
+            more, place = self._room.next_of(order, place, 1, [*taken, *waiting])
+            if not more:
+                break
+            found = self._try([*taken, *waiting, *more])
+            if isinstance(found, Move) and _gain(found) > _gain(best):
+                best = found
+                taken += [*waiting, *more]
+                waiting = []
+            elif isinstance(found, Move) or found.dear:
+                waiting += more
+        return best
+
+
+class _Room:
+    """What could go together as far as sums tell: of budgets, and of resources on the other nodes and on a new one."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._rows = board.world.rows
+        types = (type_ for each in board.world.types.values() for type_ in each)
+        largest = NOTHING
+        for type_ in types:
+            largest |= type_.allocatable
+        self._there = total(self._rows.free[row] for row in members(self._rows.usable)) + largest
+        self._takes: dict[str, Resources] = {}
+
+    def next_of(
+        self, order: Sequence[Candidate], place: int, most: int, taken: Sequence[Candidate]
+    ) -> tuple[list[Candidate], int]:
+        """So many from a place of the order on, those left out that cannot go with what is taken; and where they end."""
+        budgets = Budgets(self._board, Reason.UNDERUTILIZED)
+        left = self._there
+        for each in taken:
+            budgets.take(each)
+            left -= self._of(each)
+        found: list[Candidate] = []
+        while place < len(order) and len(found) < most:
+            each = order[place]
+            place += 1
+            if self._of(each).fits(left) and budgets.take(each):
+                found.append(each)
+                left -= self._of(each)
+        return found, place
+
+    def _of(self, candidate: Candidate) -> Resources:
+        """What is needed elsewhere when it goes, and what goes with it."""
+        known = self._takes.get(candidate.node)
+        if known is None:
+            row = self._rows.of_name[candidate.node]
+            free = self._rows.free[row] if self._rows.usable >> row & 1 else NOTHING
+            known = self._takes[candidate.node] = total(pod.request for pod in candidate.pods) + free
+        return known

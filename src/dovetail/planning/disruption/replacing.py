@@ -1,14 +1,15 @@
 """May nodes go without a replacement, or for one that is cheaper (02 §7.6, §7.7; 05 §12)?"""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.planning.disruption.board import Board, Candidate
-from dovetail.scheduling.problem import MachineType, NewClaim, PodError, Solution, price_text
-from dovetail.scheduling.reference import offers, too_few
+from dovetail.scheduling.problem import MachineType, NewClaim, Offer, PodError, Solution, price_text
+from dovetail.scheduling.reference import too_few
 from dovetail.scheduling.requirements import Requirements, one_of
 
 # In this order a launch takes what there is.
@@ -30,14 +31,15 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worth(self) -> float:
-        """What is saved for what it costs to move; without a price the number of nodes decides."""
+        """What is saved for what it costs to move."""
         return self.savings / self.cost
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why they cannot; for people."""
+    """Why they cannot; for people. `dear`: their pods would have a place, but not one that is worth it."""
 
     message: str
+    dear: bool = False
 
     def __str__(self) -> str:
         return self.message
@@ -93,7 +95,7 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules, *, expla
         return Refused(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper")
     replacement = cheaper(board.world.types, new[0], candidates, rules)
     if isinstance(replacement, Refused):
-        return replacement
+        return msgspec.structs.replace(replacement, dear=True)
     price = launch_price(board.world.types, replacement)
     saved = sum(each.price or 0 for each in candidates) - price
     return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
@@ -111,15 +113,16 @@ def cheaper(
     from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
         return Refused("all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)")
-    if from_spot or (
-        allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and _offers_spot(types, claim)
-    ):
-        # A failed launch of spot capacity must not become a dearer one on demand.
-        claim = _pinned(claim, CapacityType.SPOT)
-    found = _below(types, claim, limit)
+    found = _within_reach(types, claim, limit)
     if isinstance(found, Refused):
         return found
-    if len(candidates) > 1:
+    if from_spot or (
+        allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and _offers_spot(types, found)
+    ):
+        # A failed launch of spot capacity must not become a dearer one on demand.
+        found = _pinned(found, CapacityType.SPOT)
+    found = _below(types, found, limit)
+    if isinstance(found, NewClaim) and len(candidates) > 1:
         found = _unlike(types, found, candidates)
     if isinstance(found, Refused) or not (from_spot and len(candidates) == 1):
         return found
@@ -131,20 +134,40 @@ def cheaper(
     return _fewest(types, found)
 
 
+def _within_reach(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> NewClaim | Refused:
+    """Without what is too dear at its best: the cheapest types come first, so that few of them are looked at."""
+    known = {type_.name: type_ for type_ in types_of(types, claim)}
+    kept, lowest = [], None
+    for name in claim.types:
+        lowest = min((offer.price for offer in _ways(known[name], claim)), default=None) if name in known else None
+        if lowest is not None and lowest >= limit:
+            break
+        kept.append(name)
+    if lowest is not None and not kept:
+        return _too_dear(lowest, limit)
+    return msgspec.structs.replace(claim, types=tuple(kept))
+
+
+def _too_dear(price: int, limit: int) -> Refused:
+    return Refused(f"the cheapest new node that would do costs {price_text(price)}, not less than {price_text(limit)}")
+
+
 def _offers_spot(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> bool:
-    pinned = _pinned(claim, CapacityType.SPOT).requirements
-    return any(any(offers(type_, pinned)) for type_ in types_of(types, claim))
+    pinned = _pinned(claim, CapacityType.SPOT)
+    return any(any(_ways(type_, pinned)) for type_ in types_of(types, pinned))
 
 
 def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> NewClaim | Refused:
     """Strictly: the same price is not worth the trouble."""
-    worst = {type_.name: worst_price(type_, claim.requirements) for type_ in types_of(types, claim)}
-    kept = [name for name in claim.types if (price := worst.get(name)) is not None and price < limit]
-    if not kept:
-        prices = [price for price in worst.values() if price is not None]
-        least = f"costs {price_text(min(prices))}" if prices else "cannot be bought now"
-        return Refused(f"the cheapest new node that would do {least}, not less than {price_text(limit)}")
-    return _with_types(types, claim, kept)
+    prices = [
+        (min(offer.price for offer in _ways(type_, claim)), type_.name, worst)
+        for type_ in types_of(types, claim)
+        if (worst := worst_price(type_, claim)) is not None
+    ]
+    kept = [name for _, name, worst in sorted(prices) if worst < limit]
+    if not prices:
+        return Refused("no new node that would do can be bought now")
+    return _with_types(types, claim, kept) if kept else _too_dear(min(worst for *_, worst in prices), limit)
 
 
 def _unlike(
@@ -182,10 +205,10 @@ def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Ite
     return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
 
 
-def worst_price(type_: MachineType, requirements: Requirements) -> int | None:
+def worst_price(type_: MachineType, claim: NewClaim) -> int | None:
     """What a launch may cost: the dearest offering of the capacity type that it takes; None: it cannot be bought."""
     prices: dict[CapacityType, int] = {}
-    for offer in offers(type_, requirements):
+    for offer in _ways(type_, claim):
         asked = offer.requirements.get(names.CAPACITY_TYPE_LABEL)
         for capacity_type in _LAUNCH_ORDER:
             if asked.has(capacity_type):
@@ -195,5 +218,20 @@ def worst_price(type_: MachineType, requirements: Requirements) -> int | None:
 
 def launch_price(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> int:
     """What it is expected to cost: the cheapest way to buy one of its types."""
-    prices = (offer.price for type_ in types_of(types, claim) for offer in offers(type_, claim.requirements))
+    prices = (offer.price for type_ in types_of(types, claim) for offer in _ways(type_, claim))
     return min(prices, default=0)
+
+
+def _ways(type_: MachineType, claim: NewClaim) -> Iterable[Offer]:
+    """To buy it for this node: in a reservation that it holds, if it holds one, and never in another."""
+    node, may_use = claim.requirements, claim.reservations or ("",)
+    return (
+        each
+        for each in type_.offers
+        if each.available and each.reservation in may_use and _suits(node, each.requirements)
+    )
+
+
+@lru_cache(maxsize=4096)  # there are few different ones of either
+def _suits(node: Requirements, offer: Requirements) -> bool:
+    return node.intersects(offer)

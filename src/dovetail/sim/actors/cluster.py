@@ -56,7 +56,8 @@ R = TypeVar("R")
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
 _WORKLOADS = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)
 _RAW = (PODS, NODES, PDBS, *_WORKLOADS, CLAIMS, VOLUMES, NAMESPACES, PRIORITY_CLASSES)
-_TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS)
+_STORAGE = (ports.STORAGE_CLASSES, ports.CSI_NODES, ports.VOLUME_ATTACHMENTS)
+_TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS, *_STORAGE)
 _KINDS: Mapping[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in (*_RAW, *(typed.read_as(dict[str, Any]) for typed in _TYPED))
 }

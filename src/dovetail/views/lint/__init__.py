@@ -18,7 +18,7 @@ from dovetail.views.lint.pods import (
     node_findings,
     pod_findings,
 )
-from dovetail.views.lint.pools import INVALID, claim_findings, pool_findings, resource_findings
+from dovetail.views.lint.pools import INVALID, UNUSABLE, claim_findings, pool_findings, resource_findings
 from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
 from dovetail.views.lint.workloads import PodSource, pod_source
 
@@ -220,12 +220,7 @@ class _Linter:
                 found.append(_undecodable(subject, document, error))
         own = coerced_findings(subject, document)
         found += [problem for problem in own if problem.field.startswith("metadata")]  # the schema has told the others
-        budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
-        return [
-            problem
-            for problem in found
-            if problem.rule != INVALID or not any(_within(problem.field, budget) for budget in budgets)
-        ]
+        return _told_once(found)
 
     def _meaning(self, subject: Subject, document: Document) -> list[Problem]:
         if subject.kind == names.NODEPOOL_KIND:
@@ -283,6 +278,16 @@ def _wrong_version(subject: Subject, version: str, wanted: str) -> Problem:
         return subject.warning("OldApiVersion", "apiVersion", message, remedy)
     message = f"{subject.kind} is not served in version {shorten(version, 100)} by today's API servers"
     return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
+
+
+def _told_once(found: list[Problem]) -> list[Problem]:
+    """Without what is told better: a field of a budget by the budget, and a flaw by the API server's refusal."""
+    budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
+    refused = [problem.field for problem in found if problem.rule == INVALID]
+    told = {INVALID: budgets, UNUSABLE: refused}
+    return [
+        problem for problem in found if not any(_within(problem.field, above) for above in told.get(problem.rule, ()))
+    ]
 
 
 def _within(field: str, above: str) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from dovetail.api import names, objects
 from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, violations
-from dovetail.api.yaml_events import join
+from dovetail.api.yaml_events import join, shorten
 from dovetail.model.problem import Problem
-from dovetail.planning.pool_validation import restricted_label, unsettable_label, value_flaw
+from dovetail.planning.pool_validation import field_flaws, restricted_label, unsettable_label, value_flaw
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
 from dovetail.views.lint.pods import annotation_field, node_findings
@@ -17,6 +17,7 @@ from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_duration
 
 INVALID, UNKNOWN = "InvalidField", "UnknownField"
+UNUSABLE = names.ConditionReason.NODEPOOL_VALIDATION_FAILED.value
 _TEMPLATE = "spec.template.spec"
 _DURATIONS = (
     "expireAfter",
@@ -240,6 +241,7 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> lis
     found += _times(subject, template.spec, _TEMPLATE)
     found += _expiry(subject, pool, graceful)
     found += budget_findings(subject, pool, at, graceful=graceful is not None)
+    found += _flaws(subject, pool)
     if names.DO_NOT_DISRUPT in pool.metadata.annotations:
         found.append(
             subject.warning(
@@ -250,6 +252,13 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> lis
             )
         )
     return found
+
+
+def _flaws(subject: Subject, pool: objects.NodePool) -> Iterator[Problem]:
+    """What the controller finds wrong that the API server lets pass (01 §4.2)."""
+    for flaw in field_flaws(pool):
+        message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
+        yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
 
 
 def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Problem]:

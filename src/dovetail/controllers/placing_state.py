@@ -1,0 +1,291 @@
+"""What does placing pods know of the cluster: where pods could go, which ones wait, and which have to leave (06 §7)?
+
+Everything that is told is immutable, and the same object until something about it changes, so that whoever worked on
+it before can tell by identity what is new. It costs in proportion to what has changed since it was last asked for.
+
+    if state.unsynced() is None:
+        await state.refresh()               # the only thing that is waited for: instance types
+        places = state.places()             # nodes first: a pod that is bound meanwhile is merely placed for nothing
+        pending, leaving = state.pending(), state.leaving()
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from operator import is_
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Effect
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.placing_daemons import PlacingDaemons
+from dovetail.controllers.placing_nodes import Place, PlacingNodes
+from dovetail.controllers.placing_pools import PlacingPools
+from dovetail.controllers.placing_refusals import Refused
+from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudProvider
+from dovetail.rules.pdb import PdbIndex, never_allows
+from dovetail.rules.protection import protection
+from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
+from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
+
+__all__ = ["Disrupted", "Places", "PlacingState", "Pods", "Refused", "Trigger", "Waiting"]
+
+_DISRUPTED: Final = objects.Taint(key=names.DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
+_NAMED_AT_MOST: Final = 5
+
+
+class Places(msgspec.Struct, frozen=True):
+    """All of a Problem but its pods and options. `left_out`: pools that cannot be used now, and why."""
+
+    nodes: tuple[Node, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    types: Mapping[str, tuple[MachineType, ...]] = {}
+    daemons: tuple[Daemon, ...] = ()
+    left_out: Mapping[str, str] = {}
+
+
+class Pods(msgspec.Struct, frozen=True):
+    """Pods to be placed, and by UID those that cannot be."""
+
+    pods: tuple[Pod, ...] = ()
+    refused: Mapping[str, Refused] = {}
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A pod has become provisionable."""
+
+    pod: PodRecord
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+
+class Disrupted(msgspec.Struct, frozen=True):
+    """A node has been tainted, and its pods will need another."""
+
+    node: objects.Node
+
+    @property
+    def uid(self) -> str:
+        return self.node.metadata.uid
+
+
+Trigger: TypeAlias = Waiting | Disrupted
+
+
+class PlacingState:
+    """Make it before the caches run: it subscribes to them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        provider: CloudProvider,
+        timings: Timings = Timings(),  # noqa: B008  frozen
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._pause = timedelta(seconds=timings.unlaunched_pause_seconds)
+        self._listeners: list[Callable[[Trigger], None]] = []
+        self._waiting: dict[Key, PodRecord] = {}
+        self._unlaunched: dict[str, objects.NodeClaim] = {}
+        self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
+        self._pdbs: PdbIndex | None = None
+        self._parts: tuple[object, ...] = (None, None, None)  # what was told last was made of
+        self._told = Places()
+        self._nodes = PlacingNodes(cluster)
+        self._daemons = PlacingDaemons(cluster)
+        self._pools = PlacingPools(cluster, provider, keep_seconds=timings.instance_types_seconds)
+        cluster.pods.subscribe(self._pod_changed)
+        cluster.nodes.subscribe(self._node_changed)
+        cluster.claims.subscribe(self._claim_changed)
+        cluster.pdbs.subscribe(self._pdb_changed)
+
+    # -- whether it can be relied on ----------------------------------------------------------------------------------
+
+    def unsynced(self) -> str | None:
+        """Why nothing should be decided on this, or None (06 §7.3).
+
+        A claim that is being launched is capacity that nobody knows yet. But one slow launch does not stop the others
+        for long: after a while it counts as a node on which nothing fits.
+        """
+        behind = [reflector.name for reflector in self._cluster.reflectors if not reflector.synced]
+        if behind:
+            return f"not yet listed: {', '.join(behind)}"
+        if unseen := self._cluster.claims.unseen():
+            return f"the watch has not told yet of NodeClaims {_listed(unseen)}"
+        now = self._clock.now()
+        launching = [name for name, claim in self._unlaunched.items() if self._holds_up(claim, now)]
+        return f"NodeClaims {_listed(sorted(launching))} are being launched" if launching else None
+
+    def _holds_up(self, claim: objects.NodeClaim, now: datetime) -> bool:
+        created = claim.metadata.creation_timestamp
+        return created is None or now - created < self._pause
+
+    # -- where to -----------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Ask the provider for instance types where that is due; to be awaited before `places`."""
+        await self._pools.refresh()
+
+    def places(self) -> Places:
+        """The same object unless something has changed; then with everything in it that has not."""
+        nodes, pools, daemons = parts = (self._nodes.nodes(), self._pools.pools(), self._daemons.daemons())
+        if not all(map(is_, parts, self._parts)):
+            self._parts = parts
+            self._told = Places(nodes, pools.pools, pools.types, daemons, pools.left_out)
+        return self._told
+
+    def place(self, name: str) -> Place | None:
+        """The objects behind the node that `places` tells by this name."""
+        return self._nodes.place(name)
+
+    # -- who -----------------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[PodRecord]:
+        """All provisionable pods, in no order."""
+        return list(self._waiting.values())
+
+    def pending(self) -> Pods:
+        """Provisionable pods (06 §1), without those that cannot be placed whatever is done (06 §2)."""
+        return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
+
+    def leaving(self) -> Pods:
+        """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
+        now = self._clock.now()
+        going = (place.pods_are_on for place in self._nodes.places() if not place.seen.open)
+        pods = (pod for name in going for pod in self._cluster.pods_on[name])
+        return self._read((pod for pod in pods if self._leaves(pod, now)), Origin.DELETING)
+
+    def moving(self, pods: Iterable[PodRecord]) -> Pods:
+        """Of the pods of a node that may be taken, those that would have to go (05 §12.2)."""
+        now = self._clock.now()
+        return self._read((pod for pod in pods if self._leaves(pod, now)), Origin.CANDIDATE)
+
+    def _read(self, pods: Iterable[PodRecord], origin: Origin) -> Pods:
+        found: list[Pod] = []
+        refused: dict[str, Refused] = {}
+        for pod in pods:
+            read = self._nodes.readings.to_place(pod, origin)
+            if isinstance(read, Refused):
+                refused[pod.uid] = read
+            else:
+                found.append(read)
+        return Pods(tuple(found), refused)
+
+    def _leaves(self, pod: PodRecord, now: datetime) -> bool:
+        """It needs a place elsewhere, and nothing keeps it where it is for the time being."""
+        if not pod.reschedulable:
+            return False
+        if not pod.active:  # it will return under its name
+            return True
+        if not all(verdict.allowed for verdict in protection(pod, now)):
+            return False
+        matching = self._pdb_index().matching(pod)
+        return len(matching) <= 1 and not any(_fully_blocks(pdb, pod) for pdb in matching)
+
+    def _pdb_index(self) -> PdbIndex:
+        """Without the pods: only what budgets can ever allow is asked."""
+        if self._pdbs is None:
+            self._pdbs = PdbIndex(self._cluster.pdbs.values(), ())
+        return self._pdbs
+
+    # -- nominations and marks (06 §7.4) ------------------------------------------------------------------------------
+
+    def nominate(self, node: str, until: datetime) -> None:
+        """A pod is expected on the node, by the name that `places` has for it; never for shorter than said before."""
+        key = self._nomination_key(node)
+        self._nominated[key] = max(until, self._nominated.get(key, until))
+
+    def nominated(self, node: str, at: datetime) -> bool:
+        until = self._nominated.get(self._nomination_key(node))
+        return until is not None and at < until
+
+    def _nomination_key(self, node: str) -> str:
+        """A nomination outlives the change of names at registration."""
+        place = self._nodes.place(node)
+        return node if place is None or place.claim is None else place.claim.metadata.name
+
+    def mark(self, claim: str) -> None:
+        """A command has begun to move the pods of this claim's node: it takes no more, and does not count for limits.
+
+        Once the command is written down on the objects, these say it themselves (R24).
+        """
+        self._nodes.mark(claim, marked=True)
+
+    def unmark(self, claim: str) -> None:
+        """The command has been given up."""
+        self._nodes.mark(claim, marked=False)
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def on_change(self, told: Callable[[Trigger], None]) -> None:
+        """Tell it of pods that become provisionable, and of nodes that turn disrupted.
+
+        It is told in the turn of the change, and may only take note: not all that belongs to the change is in yet.
+        """
+        self._listeners.append(told)
+
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                pod = new.value
+                if not pod.provisionable:
+                    self._waiting.pop(key, None)
+                    return
+                known = key in self._waiting
+                self._waiting[key] = pod
+                if not known:
+                    self._tell(Waiting(pod))
+            case Deleted(key=key):
+                self._waiting.pop(key, None)
+
+    def _node_changed(self, change: Change[objects.Node]) -> None:
+        match change:
+            case Added(new=new) if _is_disrupted(new.value):
+                self._tell(Disrupted(new.value))
+            case Updated(old=old, new=new) if _is_disrupted(new.value) and not _is_disrupted(old.value):
+                self._tell(Disrupted(new.value))
+            case Deleted(key=key):
+                self._nominated.pop(key[1], None)
+
+    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                if self._is_unlaunched(new.value):
+                    self._unlaunched[key[1]] = new.value
+                else:
+                    self._unlaunched.pop(key[1], None)
+            case Deleted(key=key):
+                self._unlaunched.pop(key[1], None)
+                self._nominated.pop(key[1], None)
+
+    def _is_unlaunched(self, claim: objects.NodeClaim) -> bool:
+        """One that is deleted before it is launched is waited for no longer."""
+        ours = self._cluster.manages(claim.spec.node_class_ref)
+        return ours and not claim.status.provider_id and claim.metadata.deletion_timestamp is None
+
+    def _pdb_changed(self, change: object) -> None:  # noqa: ARG002
+        self._pdbs = None
+
+    def _tell(self, trigger: Trigger) -> None:
+        for told in self._listeners:
+            told(trigger)
+
+
+def _is_disrupted(node: objects.Node) -> bool:
+    return any(taint.matches(_DISRUPTED) for taint in node.spec.taints)
+
+
+def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
+    """Whatever the number of its pods (02 §4.4.6)."""
+    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is False)
+
+
+def _listed(found: list[str]) -> str:
+    more = len(found) - _NAMED_AT_MOST
+    return ", ".join(found[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,324 @@
+"""Makes NodeClaims for pods that have no place, and for those whose node is going (06 §1–§5).
+
+One pass at a time: what asks for nodes is collected in a window, then all of it is planned together, aside, on what is
+known of the cluster at that moment. Nodes are read before pods: a pod that is bound meanwhile leads to too little
+capacity, never to too much, and the next pass heals that.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Effect
+from dovetail.controllers.claim_creation import ClaimCreation
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.placing_state import Disrupted, Places, PlacingState, Trigger, Waiting
+from dovetail.controllers.scheduling_decisions import CONTROLLER, Decisions
+from dovetail.model.records import PodRecord
+from dovetail.observe.logs import about
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.batching import Batch
+from dovetail.planning.provisioning import (
+    NO_POOLS,
+    Plan,
+    claim_body,
+    claim_name,
+    effective_zones,
+    nomination,
+    over_limits,
+    plan,
+    usage_by_pool,
+)
+from dovetail.planning.timings import Timings
+from dovetail.ports import AlreadyExists, Compute
+from dovetail.runtime.dry_run import WouldWrite
+from dovetail.runtime.manager import Context
+from dovetail.runtime.reflector import Change, Deleted, Kept
+from dovetail.runtime.tasks import within
+from dovetail.scheduling.problem import NewClaim, Options, Origin, Pod, PodError, Problem, Solution
+from dovetail.scheduling.resources import NOTHING, Resources
+from dovetail.values.duration import DurationError
+from dovetail.values.timestamp import format_time
+
+log = logging.getLogger(__name__)
+
+UNSYNCED: Final = timedelta(seconds=30)  # before it is said that, and why, nothing is planned
+UNSYNCED_AGAIN: Final = timedelta(seconds=10)
+PODS_NAMED: Final = 5
+_AGAIN: Final = "again"  # in a batch: whatever is still without a place
+
+
+class Provisioning(msgspec.Struct, frozen=True, kw_only=True):
+    """How nodes are planned for pods, as far as users say, and where that is worked out."""
+
+    compute: Compute
+    options: Options = Options()
+    batch_idle: timedelta = timedelta(seconds=1)
+    batch_longest: timedelta = timedelta(seconds=10)
+
+
+class Provisioner:
+    """See the module."""
+
+    name = CONTROLLER
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: PlacingState,
+        creation: ClaimCreation,
+        *,
+        provisioning: Provisioning,
+        metrics: Metrics,
+        timings: Timings,
+    ) -> None:
+        self._cluster = cluster
+        self.state = state
+        self._creation = creation
+        self._provisioning = provisioning
+        self._metrics = metrics
+        self._timings = timings
+        self.decisions = Decisions(
+            cluster,
+            state,
+            metrics,
+            nominated_for=nomination(provisioning.batch_longest),
+            respect_preferences=provisioning.options.respect_preferences,
+        )
+        self._batch = Batch(idle=provisioning.batch_idle, longest=provisioning.batch_longest)
+        self._claims_for: Counter[str] = Counter()  # by a pod's UID: how many claims were created for it
+        self._passes = 0
+        self._again_at: datetime | None = None  # when those ask again that are left without a place
+        self._unsynced_since: datetime | None = None
+        self._unsynced_told_at: datetime | None = None
+        self._wake = asyncio.Event()
+        self._context: Context | None = None
+        self._started = ""
+        state.on_change(self._told)
+        cluster.pods.subscribe(self._pod_changed)
+        cluster.claims.subscribe(self._claim_changed)
+
+    # -- what asks for nodes -------------------------------------------------------------------------------------------
+
+    def _told(self, trigger: Trigger) -> None:
+        if self._context is None:
+            return  # when it runs it looks by itself
+        if isinstance(trigger, Waiting):
+            self.decisions.seen(trigger.uid, self._context.clock.now())
+        self._batch.add(trigger.uid, self._context.clock.now())
+        self._wake.set()
+
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
+        if isinstance(change, Deleted):
+            self.decisions.forget(change.old.value.uid)
+            del self._claims_for[change.old.value.uid]
+
+    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
+        """A pass that claims without a machine have put off is made as soon as there is none any more."""
+        del change
+        if self._unsynced_since is not None:
+            self._wake.set()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def run(self, context: Context) -> None:
+        """Until told to stop; a plan that is being made is then cut short."""
+        self._context = context
+        self._started = context.clock.now().isoformat()
+        for pod in self.state.waiting():
+            self._told(Waiting(pod))
+        for node in self._cluster.nodes.values():
+            if is_disrupted(node):
+                self._told(Disrupted(node))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._work(context), name=f"{self.name} work")
+                await context.stopping.wait()
+                self._wake.set()
+        finally:
+            self._context = None
+
+    async def _work(self, context: Context) -> None:
+        while not context.stopping.is_set():
+            self._wake.clear()
+            now = context.clock.now()
+            if self._again_at is not None and self._again_at <= now:
+                self._again_at = None
+                self._batch.add(_AGAIN, now)
+            if self._is_due(now):
+                with about(controller=self.name):
+                    await self._pass(context)
+            else:
+                await self._sleep(context, now)
+
+    def _is_due(self, now: datetime) -> bool:
+        """Whether the window is over. A pass that was put off is due when nothing stands in its way."""
+        if self._unsynced_since is not None and self.state.unsynced() is None:
+            return True
+        closes_at = self._batch.closes_at
+        return closes_at is not None and closes_at <= now
+
+    async def _sleep(self, context: Context, now: datetime) -> None:
+        """Until the next instant that matters, or until something happens."""
+        instants = [at for at in (self._batch.closes_at, self._again_at) if at is not None]
+        if not instants:
+            await self._wake.wait()
+            return
+        with suppress(TimeoutError):
+            await within(context.clock, (min(instants) - now).total_seconds(), self._wake.wait())
+
+    # -- one pass ------------------------------------------------------------------------------------------------------
+
+    async def _pass(self, context: Context) -> None:
+        """Plan for everybody, tell what came of it, and create what is needed."""
+        now = context.clock.now()
+        self._batch.close()
+        self._again_at = now + timedelta(seconds=self._timings.retrigger_seconds)
+        if self._is_put_off(now):
+            return
+        await self.state.refresh()
+        places = self.state.places()
+        pools = {pool.name: self._cluster.pools.get(("", pool.name)) for pool in places.pools}
+        pending, leaving = self.state.pending(), self.state.leaving()  # after the nodes (06 §4)
+        asking = (*pending.pods, *leaving.pods)
+        if not asking and not pending.refused:
+            self._again_at = None  # nobody waits
+        self.decisions.only(pod.uid for pod in asking)
+        self.decisions.refused(context, pending.refused.values())
+        problem = self._problem(places, tuple(pod for pod in asking if not self._has_one_coming(pod)))
+        made = await self._planned(context, problem)
+        if context.stopping.is_set():
+            return  # what was not reached would be told as if there were no place for it
+        pods = {pod.uid: pod for pod in problem.pods}
+        self.decisions.planned(context, made, pods, places.left_out)
+        if made.solution.new_claims:
+            await self._create(context, made.solution.new_claims, problem, pools)
+
+    def _is_put_off(self, now: datetime) -> bool:
+        """Until all that was made is known to have a machine: else it would be made again (06 §7.3)."""
+        why = self.state.unsynced()
+        if why is None:
+            self._unsynced_since = self._unsynced_told_at = None
+            return False
+        self._unsynced_since = self._unsynced_since or now
+        told_at = self._unsynced_told_at or self._unsynced_since + UNSYNCED - UNSYNCED_AGAIN
+        if now - told_at >= UNSYNCED_AGAIN:
+            self._unsynced_told_at = now
+            log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
+        return True
+
+    def _problem(self, places: Places, pods: tuple[Pod, ...]) -> Problem:
+        return Problem(
+            pods=pods,
+            nodes=places.nodes,
+            pools=places.pools,
+            types=places.types,
+            daemons=places.daemons,
+            options=self._provisioning.options,
+        )
+
+    def _has_one_coming(self, pod: Pod) -> bool:
+        """A launch that takes so long that others no longer wait for it is still for the pods it was begun for."""
+        kept = self._cluster.claims.get(("", self.decisions.target(pod.uid)))
+        if kept is None or kept.value.status.provider_id:
+            return False
+        return kept.value.metadata.deletion_timestamp is None
+
+    async def _planned(self, context: Context, problem: Problem) -> Plan:
+        if not problem.pods:
+            return Plan(Solution(), {}, {})
+        if not problem.pools:
+            errors = {pod.uid: PodError(str(pod), pod.origin, NO_POOLS) for pod in problem.pods}
+            return Plan(Solution(errors=errors), {}, effective_zones(problem))
+        clock, stopping = context.clock, context.stopping
+        began_at = clock.monotonic()
+        ends_at = began_at + self._timings.planning_seconds
+        self._passes += 1
+        labels = (self.name, str(self._passes))
+        depth, unfinished = self._metrics.scheduling_queue_depth, self._metrics.scheduling_unfinished_seconds
+        depth.labels(*labels).set(len(problem.pods))
+        unfinished.labels(*labels).set_function(lambda: clock.monotonic() - began_at)
+        try:
+            return await self._provisioning.compute.run(
+                plan, problem, lambda: clock.monotonic() < ends_at and not stopping.is_set()
+            )
+        finally:
+            self._metrics.scheduling_seconds.labels(self.name).observe(clock.monotonic() - began_at)
+            depth.remove(*labels)
+            unfinished.remove(*labels)
+
+    # -- what is created -----------------------------------------------------------------------------------------------
+
+    async def _create(
+        self,
+        context: Context,
+        claims: Sequence[NewClaim],
+        problem: Problem,
+        pools: Mapping[str, Kept[objects.NodePool] | None],
+    ) -> None:
+        """All at once; one that cannot be created does not hold up the others."""
+        pods: dict[str, Pod] = {pod.uid: pod for pod in problem.pods}
+        usage = usage_by_pool(self.state.places().nodes)
+        bodies = []
+        for claim in claims:
+            if not any(self._asks(pods[uid]) for uid in claim.pods):
+                continue
+            body = self._body(claim, problem, pools.get(claim.pool), usage.get(claim.pool, NOTHING))
+            if isinstance(body, str):
+                self.decisions.not_created(context, claim, body, pods)
+            else:
+                bodies.append((claim, body))
+        outcomes = await self._creation.create(context.api, context.clock, [body for _, body in bodies])
+        served: list[str] = []
+        for (claim, _), outcome in zip(bodies, outcomes, strict=True):
+            if isinstance(outcome, objects.NodeClaim | AlreadyExists):  # there is or was one of this name
+                self._claims_for.update(uid for uid in claim.pods if self._record_of(pods[uid]) is not None)
+            if isinstance(outcome, objects.NodeClaim):
+                served += claim.pods
+                self.decisions.created(context, claim, outcome, pods)
+            elif not isinstance(outcome, WouldWrite):
+                why = f"a NodeClaim of NodePool {claim.pool} could not be created: {outcome}"
+                self.decisions.not_created(context, claim, why, pods)
+        if served:
+            named = ", ".join(str(pods[uid]) for uid in served[:PODS_NAMED])
+            log.info("found provisionable pod(s)", extra={"Pods": named, "pod-count": len(served)})
+
+    def _record_of(self, pod: Pod) -> PodRecord | None:
+        """The pod as it is now; None if it has gone meanwhile."""
+        kept = self._cluster.pods.get((pod.namespace, pod.name))
+        return kept.value if kept is not None and kept.uid == pod.uid else None
+
+    def _asks(self, pod: Pod) -> bool:
+        """Whether it still has no place: planning may have taken a while."""
+        record = self._record_of(pod)
+        return record is not None and (pod.origin is not Origin.PENDING or record.provisionable)
+
+    def _body(
+        self, claim: NewClaim, problem: Problem, pool: Kept[objects.NodePool] | None, used: Resources
+    ) -> dict[str, Any] | str:
+        """Or why there is none. The limits are those of now, the rest is as it was when pods were placed (06 §5)."""
+        kept = self._cluster.pools.get(("", claim.pool))
+        if pool is None or kept is None or kept.uid != pool.uid:
+            return f"NodePool {claim.pool} is gone"
+        if kept.value.metadata.deletion_timestamp is not None:
+            return f"NodePool {claim.pool} is being deleted"
+        if over := over_limits(kept.value, used):
+            return f"NodePool {claim.pool} is over its limits: {over}"
+        reasons = [f"{uid} {self._claims_for[uid]}" for uid in sorted(claim.pods)]
+        name = claim_name(claim.pool, pool.uid, self._started, *reasons)
+        try:
+            types, well_known = problem.types[claim.pool], problem.options.well_known
+            return claim_body(pool.value, claim, types, name=name, well_known=well_known)
+        except DurationError as error:
+            return f"NodePool {claim.pool} cannot be read: {error}"
+
+
+def is_disrupted(node: objects.Node) -> bool:
+    return any(taint.key == names.DISRUPTED_TAINT and taint.effect == Effect.NO_SCHEDULE for taint in node.spec.taints)

@@ -1,0 +1,92 @@
+"""How many NodeClaims does a NodePool with `replicas` lack, or which of them are too many (06 §9)?"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from dovetail.model.records import PodRecord
+from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.deadlines import expires_at
+from dovetail.rules.nodes import is_empty
+from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.protection import protection
+from dovetail.rules.states import State, state_of
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """The claims of a pool: those that stay, those that are about to be replaced, and those that are going."""
+
+    active: tuple[ClusterNode, ...] = ()
+    pending_disruption: int = 0
+    deleting: int = 0
+    reserved: int = 0  # created or about to be, and not to be seen yet
+
+    @property
+    def total(self) -> int:
+        return len(self.active) + self.pending_disruption + self.deleting + self.reserved
+
+
+def census(members: Iterable[ClusterNode], *, reserved: int = 0) -> Census:
+    """Of the pool's claims, with their Nodes and pods."""
+    active, pending, deleting = [], 0, 0
+    for member in members:
+        state = state_of(member)
+        if member.deleting or state in (State.DRAINING, State.TERMINATING, State.CLEANUP):
+            deleting += 1
+        elif state is State.DISRUPTING:
+            pending += 1
+        else:
+            active.append(member)
+    return Census(active=tuple(active), pending_disruption=pending, deleting=deleting, reserved=reserved)
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """So many claims are lacking, and so many of them the limit allows."""
+
+    lacking: int
+    granted: int
+
+
+def growth(found: Census, *, replicas: int, limit: int | None) -> Growth:
+    """What is about to be replaced has its replacement coming, and counts as one of the replicas."""
+    lacking = max(0, replicas - len(found.active) - found.pending_disruption - found.reserved)
+    room = lacking if limit is None else max(0, limit - found.total)
+    return Growth(lacking, min(lacking, room))
+
+
+def victims(found: Census, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
+    """Those that are too many: what has no machine yet, then what runs nothing, then what costs least to move."""
+    excess = max(0, len(found.active) - replicas)
+    return sorted(found.active, key=lambda member: _order(member, pdbs, now))[:excess]
+
+
+def _order(member: ClusterNode, pdbs: PdbIndex, now: datetime) -> tuple[int, bool, float, str]:
+    assert member.claim is not None
+    protected = any(is_protected(pod, pdbs, now) for pod in member.pods)
+    if not member.claim.provider_id:
+        group = 0
+    elif not protected and is_empty(member):
+        group = 1
+    else:
+        group = 2
+    return group, protected, disruption_cost(member, now), member.claim.name
+
+
+def is_protected(pod: PodRecord, pdbs: PdbIndex, now: datetime) -> bool:
+    """By itself, or by a PodDisruptionBudget."""
+    return not (all(verdict.allowed for verdict in protection(pod, now)) and pdbs.verdict(pod).allowed)
+
+
+def disruption_cost(member: ClusterNode, now: datetime) -> float:
+    """02 §6: what it costs to move its pods, less the nearer it is to its expiration."""
+    return sum(pod.eviction_cost for pod in member.pods) * _lifetime_left(member, now)
+
+
+def _lifetime_left(member: ClusterNode, now: datetime) -> float:
+    """As a share; 1 if it does not expire."""
+    claim = member.claim
+    at = None if claim is None else expires_at(claim)
+    if claim is None or claim.created_at is None or at is None or at <= claim.created_at:
+        return 1.0
+    return min(1.0, max(0.0, (at - now) / (at - claim.created_at)))

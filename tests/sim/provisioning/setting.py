@@ -1,0 +1,121 @@
+"""Pods that wait for nodes, in the simulated cluster with all controllers running.
+
+async def scenario(setting: Setting) -> None:
+    await setting.sim.apply(node_class(), node_pool(), manifests.deployment("web", replicas=3))
+    await setting.runs_all("web", 3)
+    assert len(setting.claims()) == 1
+
+play(scenario)              # the machines are the simulator's cloud's
+play(scenario, kwok=True)   # they are kwok's
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from dovetail.api import names
+from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.provisioner import Provisioner, Provisioning
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import NODECLAIMS, CloudProvider
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.runtime.manager import Controller
+from dovetail.scheduling.problem import Options
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.actors.wire import Raw
+from dovetail.sim.cloud import SimCloud
+from dovetail.sim.virtual_loop import InlineCompute
+from tests.sim.termination import setting as termination
+from tests.unit.controllers.manifests import Manifest, node_class, node_pool
+from tests.unit.controllers.running import Program, run_controllers
+
+BIG = "3"  # cpus of a pod that shares a machine of 4 with no other like it
+# Machines of 4 cpus with 16 GiB, so that what fits is easily told.
+OF_FOUR = {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": ["s-4x-amd64-linux"]}
+
+
+class Setting(termination.Setting):
+    """With what tests of provisioning ask again and again."""
+
+    provisioner: Provisioner  # of the process that runs now
+
+    async def begin(self, *pools: Manifest) -> None:
+        """Pools of machines of 4 cpus, ready; one called default if none is named."""
+        await self.sim.apply(node_class(), *(pools or (pool_of_four(),)))
+        await self.sim.run_for("2s")
+
+    def claims(self, pool: str | None = None) -> list[Raw]:
+        found = self.sim.objects(NODECLAIMS)
+        return [each for each in found if pool in (None, each["metadata"]["labels"][names.NODEPOOL_LABEL])]
+
+    async def runs_all(self, app: str, count: int, *, timeout: str = "5m") -> None:
+        await self.sim.wait_until(lambda: len(self.sim.pods(app=app, ready=True)) == count, timeout=timeout)
+
+    def notes(self, reason: str, about: str) -> list[str]:
+        return [str(event["note"]) for event in self.events(reason, about)]
+
+
+def pool_of_four(name: str = "default", **fields: Any) -> Manifest:
+    template = fields.pop("template", {})
+    return node_pool(name, template={"requirements": [OF_FOUR], **template}, **fields)
+
+
+def requests(claim: Raw) -> Mapping[str, str]:
+    found: Mapping[str, str] = claim["spec"]["resources"]["requests"]
+    return found
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
+
+
+def play(
+    scenario: Scenario,
+    *,
+    kwok: bool = False,
+    gates: Gates | None = None,
+    options: Options | None = None,
+    timings: Timings | None = None,
+    computing_seconds: float = 0.0,
+    latency_seconds: float = 0.0,
+    seed: int = 0,
+    shuffle: bool = False,
+    batch_longest: timedelta = timedelta(seconds=10),
+) -> None:
+    """Run the scenario beside all controllers, in virtual time."""
+    settings: list[Setting] = []
+    provisioning = Provisioning(
+        compute=InlineCompute(computing_seconds), options=options or Options(), batch_longest=batch_longest
+    )
+
+    def controllers_of(program: Program) -> Sequence[Controller]:
+        setting = settings[0]
+        setting.metrics = Metrics(CollectorRegistry())
+        provider: CloudProvider = KwokProvider(program.api, seed=seed) if kwok else setting.cloud
+        made = all_controllers(
+            program.cluster,
+            provider,
+            setting.metrics,
+            timings or Timings(),
+            gates or Gates(),
+            provisioning=provisioning,
+        )
+        (setting.provisioner,) = (each for each in made if isinstance(each, Provisioner))
+        return made
+
+    async def within(sim: SimCluster, program: Program) -> None:
+        setting = Setting(sim, program)
+        settings.append(setting)
+        async with AsyncExitStack() as stack:
+            if not kwok:
+                setting.cloud = await stack.enter_async_context(SimCloud(sim, seed=seed))
+            await program.start()
+            await scenario(setting)
+            await program.stop()
+
+    run_controllers(within, controllers_of, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds, started=False)

@@ -1,0 +1,157 @@
+"""Is everything served that 04 §3 names, and under no name that it does not know?"""
+
+from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.controllers.prices import Prices
+from dovetail.observe.metrics import Metrics, exposition
+from dovetail.ports import CloudProvider
+from dovetail.runtime.manager import Controller
+from tests.sim.termination.setting import Setting, play
+from tests.unit.controllers.running import Program
+
+
+def of(prefix: str, names: str) -> set[str]:
+    return {f"{prefix}_{name}" for name in names.split()}
+
+
+STATUS_COUNTS = "status_condition_transitions_total status_condition_transition_seconds termination_duration_seconds"
+STATUS_GAUGES = "status_condition_count status_condition_current_status_seconds termination_current_time_seconds"
+SERVED = (
+    of(
+        "karpenter_nodeclaims",
+        "created_total disrupted_total terminated_total termination_duration_seconds "
+        "instance_termination_duration_seconds unhealthy_disrupted_total",
+    )
+    | of(
+        "karpenter_nodes",
+        "created_total terminated_total drained_total termination_duration_seconds lifetime_duration_seconds "
+        "allocatable total_pod_requests total_pod_limits total_daemon_requests total_daemon_limits system_overhead "
+        "current_lifetime_seconds",
+    )
+    | of(
+        "karpenter_nodepools",
+        "allowed_disruptions nodes_consuming_budgets limit usage cost_total cost_tracker_errors_total",
+    )
+    | of(
+        "karpenter_pods",
+        "disruption_initiated_total drained_total eviction_requests_total startup_duration_seconds "
+        "bound_duration_seconds scheduling_decision_duration_seconds",
+    )
+    | of(
+        "karpenter_scheduler",
+        "scheduling_duration_seconds queue_depth unfinished_work_seconds ignored_pods_count unschedulable_pods_count "
+        "pending_pods_by_effective_zone_count",
+    )
+    | of("karpenter_cluster", "state_node_count state_synced state_unsynced_time_seconds utilization_percent")
+    | of("karpenter_cloudprovider", "duration_seconds errors_total")
+    | {"karpenter_build_info"}
+    | {
+        name
+        for kind in ("operator_nodeclaim", "operator_nodepool", "operator_node")
+        for name in of(kind, f"{STATUS_COUNTS} {STATUS_GAUGES}")
+    }
+    | of("operator", STATUS_COUNTS)
+    | of("controller_runtime", "reconcile_total reconcile_errors_total reconcile_time_seconds")
+    | of(
+        "workqueue",
+        "depth adds_total retries_total queue_duration_seconds work_duration_seconds unfinished_work_seconds "
+        "longest_running_processor_seconds",
+    )
+    | {"rest_client_requests_total", "leader_election_master_status"}
+    | {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+)
+# Decisions of the disruption engine (04 §3.4), and what is counted from the provisioner's first look at a pod (§3.5).
+LATER = (
+    of(
+        "karpenter_voluntary_disruption",
+        "decision_evaluation_duration_seconds decisions_total decisions_by_nodepool_total eligible_nodes "
+        "consolidation_timeouts_total failed_validations_total queue_failures_total",
+    )
+    | of("karpenter_consolidation", "score moves_total")
+    | of("karpenter_pods", "provisioning_bound_duration_seconds provisioning_startup_duration_seconds")
+)
+# They have a series for each pod (R37), or are the same series under a deprecated name.
+LEFT_OUT = of(
+    "karpenter_pods",
+    "state unstarted_time_seconds unbound_time_seconds provisioning_unbound_time_seconds "
+    "provisioning_unstarted_time_seconds provisioning_scheduling_undecided_time_seconds",
+) | of("operator", STATUS_GAUGES)
+# Ours alone (R40, and what 04 §3.6 leaves to us).
+OURS = of(
+    "dovetail",
+    "protected_pods nodes_blocked blocked_node_seconds_total node_state forced_pods_total invalid_annotations_total "
+    "next_unblock_timestamp_seconds events_total undecodable_objects_total event_loop_late_seconds_max",
+)
+
+
+def served() -> dict[str, str]:
+    """The type of each metric that a running program tells, by its name."""
+    found: dict[str, str] = {}
+
+    def more(program: Program, provider: CloudProvider, metrics: Metrics) -> list[Controller]:
+        prices = Prices(program.cluster, provider, metrics)
+        metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True, prices=prices))
+        metrics.read_events(dict)
+        metrics.read_undecodable(dict)
+        metrics.read_requests(dict)
+        return [prices]
+
+    async def scenario(setting: Setting) -> None:
+        await setting.launch()
+        for line in exposition(setting.metrics.registry).decode().splitlines():
+            if line.startswith("# TYPE "):
+                name, type_ = line.removeprefix("# TYPE ").split()
+                found[name] = type_
+
+    play(scenario, more=more)
+    return found
+
+
+def test_every_name_is_served_or_said_to_come() -> None:
+    names = served().keys()
+    assert SERVED - names == set()
+    assert OURS - names == set()
+    assert names & (LATER | LEFT_OUT) == set()
+
+
+def test_no_other_names_are_made_up() -> None:
+    known = SERVED | OURS
+    others = [name for name in served() if name not in known and not name.startswith("process_")]
+    assert others == []
+
+
+def test_what_kind_of_metric_each_is() -> None:
+    types = served()
+    for name in SERVED:
+        if name == "karpenter_nodepools_cost_total":  # upstream's name, though it goes up and down
+            assert types[name] == "gauge"
+        elif name.endswith("_total"):
+            assert types[name] == "counter", name
+        elif name.endswith(("_duration_seconds", "_transition_seconds", "_reconcile_time_seconds")):
+            assert types[name] in ("histogram", "summary"), name
+        else:
+            assert types[name] == "gauge", name
+    summaries = {name for name, type_ in types.items() if type_ == "summary"}
+    assert summaries == {
+        "karpenter_nodes_termination_duration_seconds",
+        "karpenter_pods_startup_duration_seconds",
+    }
+
+
+def test_no_label_holds_the_name_of_a_pod() -> None:
+    """R37. The names of nodes, claims and pools are few enough."""
+    found: list[str] = []
+
+    def more(program: Program, _provider: CloudProvider, metrics: Metrics) -> list[Controller]:
+        metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True))
+        return []
+
+    async def scenario(setting: Setting) -> None:
+        pod = {"metadata": {"name": "conspicuous"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+        await setting.launch(pods=[{"apiVersion": "v1", "kind": "Pod", **pod}])
+        await setting.delete_claim()
+        await setting.sim.wait_until(lambda: setting.claim() is None)
+        found.append(exposition(setting.metrics.registry).decode())
+
+    play(scenario, more=more)
+    assert "karpenter_pods_drained_total" in found[0]
+    assert "conspicuous" not in found[0]
