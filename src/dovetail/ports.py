@@ -56,7 +56,7 @@ KWOK_NODECLASSES = Resource(
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", objects.Lease, namespaced=True)
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", objects.VolumeAttachment)
 VOLUME_CLAIMS = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim, namespaced=True
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", storage.VolumeClaim, namespaced=True
 )
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", storage.Volume)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", storage.StorageClass)

@@ -337,12 +337,3 @@ class VolumeAttachmentSpec(Wire, frozen=True):
 class VolumeAttachment(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
-
-
-class VolumeClaimSpec(Wire, frozen=True):
-    volume_name: str = ""
-
-
-class PersistentVolumeClaim(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()

@@ -185,17 +185,6 @@ def by_name(cache: Reflector[Any, V]) -> Values[str, V]:
     return Values(cache, lambda name: ("", name), lambda key: key[1])
 
 
-class VolumeNames:
-    """The name of the volume that each PersistentVolumeClaim is bound to; empty if it is not."""
-
-    def __init__(self, claims: Reflector[Any, storage.VolumeClaim]) -> None:
-        self._claims = claims
-
-    def get(self, key: Key) -> Kept[str] | None:
-        kept = self._claims.get(key)
-        return None if kept is None else Kept(kept.uid, kept.resource_version, kept.value.spec.volume_name)
-
-
 def _same(item: T) -> T:
     return item
 
@@ -232,9 +221,7 @@ class Cluster:
         )
         self.pdbs: Cache[objects.PodDisruptionBudget, PdbRecord] = cache(PDBS, pdb_record)
         self.attachments: Cache[objects.VolumeAttachment, objects.VolumeAttachment] = cache(VOLUME_ATTACHMENTS, _same)
-        self.stored_claims: Cache[storage.VolumeClaim, storage.VolumeClaim] = cache(
-            VOLUME_CLAIMS.read_as(storage.VolumeClaim), _same
-        )
+        self.stored_claims: Cache[storage.VolumeClaim, storage.VolumeClaim] = cache(VOLUME_CLAIMS, _same)
         self.volumes: Cache[storage.Volume, storage.Volume] = cache(VOLUMES, _same)
         self.storage_classes: Cache[storage.StorageClass, storage.StorageClass] = cache(STORAGE_CLASSES, _same)
         self.csi_nodes: Cache[storage.CSINode, storage.CSINode] = cache(CSI_NODES, _same)
@@ -242,7 +229,6 @@ class Cluster:
             NAMESPACES, lambda namespace: namespace.metadata.labels
         )
         self.daemon_sets: Cache[pod_specs.DaemonSet, pod_specs.DaemonSet] = cache(DAEMONSETS, _same)
-        self.volume_claims = VolumeNames(self.stored_claims)
         self.storage = Storage(
             Values(self.stored_claims, _same_key, _same_key), by_name(self.volumes), by_name(self.storage_classes)
         )

@@ -241,12 +241,13 @@ class Termination(Keyed[str]):
     def _volumes_left(self, node: objects.Node) -> list[str]:
         """03 §6: attachments of pods that leave. Those of pods that stay, and inline ones, are not waited for."""
         staying = {
-            self._cluster.volume_claims.get((pod.namespace, name))
+            (pod.namespace, name)
             for pod in self._cluster.pods_on[node.metadata.name]
             if not is_drainable(pod)
             for name in pod.volume_claims
         }
-        kept = {found.value for found in staying if found is not None}
+        found = map(self._cluster.stored_claims.get, staying)
+        kept = {claim.value.spec.volume_name for claim in found if claim is not None}
         return [
             attachment.metadata.name
             for attachment in self._cluster.attachments_to[node.metadata.name]
