@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.api.objects import (
     ConditionStatus,
+    Instant,
     LabelSelector,
     ObjectMeta,
     Pod,
@@ -147,6 +148,7 @@ class SchedulingPodSpec(Wire, frozen=True):
 
 class PodCondition(ConditionStatus, frozen=True):
     reason: str = ""
+    last_transition_time: Instant | None = None
 
 
 class SchedulingPodStatus(Wire, frozen=True):

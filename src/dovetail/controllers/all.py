@@ -2,9 +2,17 @@
 
 import msgspec
 
+from dovetail.controllers.candidate_marks import CandidateMarks
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.consistency import Consistency
+from dovetail.controllers.consolidatable import PodEvents
+from dovetail.controllers.disruption import Disruption
+from dovetail.controllers.disruption_board import BoardMaker
+from dovetail.controllers.disruption_commands import DisruptionCommands
+from dovetail.controllers.disruption_strays import DisruptionStrays
+from dovetail.controllers.disruption_telling import DisruptionTelling
+from dovetail.controllers.drift import Drifting
 from dovetail.controllers.evictions import Evictions
 from dovetail.controllers.expiration import Expiration
 from dovetail.controllers.garbage import GarbageCollection
@@ -26,10 +34,13 @@ from dovetail.controllers.state import State
 from dovetail.controllers.static_capacity import StaticCapacity
 from dovetail.controllers.termination import Termination
 from dovetail.controllers.transitions import Transitions
+from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
 
 
@@ -41,6 +52,12 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     spot_to_spot_consolidation: bool = False
 
 
+class Disrupting(msgspec.Struct, frozen=True, kw_only=True):
+    """How nodes are chosen to go, as far as users say."""
+
+    reading: Reading = Reading.SEED
+
+
 def all_controllers(
     cluster: Cluster,
     provider: CloudProvider,
@@ -49,8 +66,12 @@ def all_controllers(
     gates: Gates,
     *,
     provisioning: Provisioning | None = None,
+    disrupting: Disrupting | None = None,
 ) -> list[Controller]:
-    """To be made before the caches run: they subscribe to them. `provisioning` None: pods that wait get no nodes."""
+    """To be made before the caches run: they subscribe to them.
+
+    `provisioning` None: pods that wait get no nodes. `disrupting` None, or without it: no node goes gracefully.
+    """
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
@@ -64,6 +85,8 @@ def all_controllers(
         ClaimHydration(cluster),
         NodeHydration(cluster),
         Consistency(cluster, timings),
+        PodEvents(cluster, timings),
+        Drifting(cluster, provider, timings),
         State(cluster),
         Transitions(cluster),
         Protection(cluster, metrics),
@@ -78,6 +101,24 @@ def all_controllers(
         controllers.append(
             Provisioner(cluster, state, creation, provisioning=provisioning, metrics=metrics, timings=timings)
         )
+        if disrupting is not None:
+            rules = Rules(spot_to_spot=gates.spot_to_spot_consolidation)
+            counts = DisruptionMetrics(metrics.registry)
+            maker = BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading)
+            commands = DisruptionCommands(cluster, state, creation, metrics, timings, counts=counts)
+            marks = CandidateMarks(cluster)
+            disruption = Disruption(
+                cluster,
+                state,
+                maker,
+                commands,
+                marks=marks,
+                telling=DisruptionTelling(cluster, counts),
+                compute=provisioning.compute,
+                rules=rules,
+                timings=timings,
+            )
+            controllers += [commands, DisruptionStrays(cluster, state), marks, disruption]
     if gates.static_capacity:
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:

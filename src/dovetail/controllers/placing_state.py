@@ -202,8 +202,12 @@ class PlacingState:
         self._nominated[key] = max(until, self._nominated.get(key, until))
 
     def nominated(self, node: str, at: datetime) -> bool:
+        return self.nominated_until(node, at) is not None
+
+    def nominated_until(self, node: str, at: datetime) -> datetime | None:
+        """When the last pod that is expected is no longer waited for; None: nobody is."""
         until = self._nominated.get(self._nomination_key(node))
-        return until is not None and at < until
+        return until if until is not None and at < until else None
 
     def _nomination_key(self, node: str) -> str:
         """A nomination outlives the change of names at registration."""

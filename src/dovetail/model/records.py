@@ -94,6 +94,7 @@ class PodRecord(Record, frozen=True):
     tolerates_disrupted: bool
     volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
     scheduling: Scheduling | None = None  # None: nobody has asked for it
+    scheduled_at: datetime | None = None  # when it came to its node, as its condition PodScheduled says
 
     @property
     def object(self) -> str:
@@ -224,9 +225,11 @@ class Recorder:
 
     def watched_pod(self, pod: WatchedPod) -> PodRecord:
         """With what scheduling reads."""
-        return self._pod(pod, self._scheduling(pod))
+        return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
-    def _pod(self, pod: objects.Pod, scheduling: Scheduling | None) -> PodRecord:
+    def _pod(
+        self, pod: objects.Pod, scheduling: Scheduling | None, scheduled_at: datetime | None = None
+    ) -> PodRecord:
         meta, spec, text = pod.metadata, pod.spec, self._texts.setdefault
         namespace, phase = meta.namespace or "default", pod.status.phase
         owner = Owner.NONE
@@ -253,6 +256,7 @@ class Recorder:
             tolerates_disrupted=bool(spec.tolerations) and _tolerates_disrupted(spec.tolerations),
             volume_claims=tuple(_volume_claims(pod)) if spec.volumes else (),
             scheduling=scheduling,
+            scheduled_at=scheduled_at,
         )
 
     def _scheduling(self, pod: WatchedPod) -> Scheduling:
@@ -319,6 +323,13 @@ def _unscheduled(status: WatchedPodStatus) -> str:
     return ""
 
 
+def _scheduled_at(status: WatchedPodStatus) -> datetime | None:
+    for condition in status.conditions:
+        if condition.type == "PodScheduled":
+            return _utc(condition.last_transition_time) if condition.status == "True" else None
+    return None
+
+
 def _of_any_node(affinity: Affinity) -> Affinity:
     """Without the names of nodes: each pod of a DaemonSet is for one, which all of them are told by a field."""
     required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
@@ -346,7 +357,12 @@ def _is_resizing(pod: WatchedPod) -> bool:
 
 def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
     return SchedulingPodStatus(
-        conditions=tuple(condition for condition in status.conditions if condition.type in _RESIZES),
+        # Without their times, which would tell replicas apart.
+        conditions=tuple(
+            msgspec.structs.replace(condition, last_transition_time=None)
+            for condition in status.conditions
+            if condition.type in _RESIZES
+        ),
         resize=status.resize,
         container_statuses=status.container_statuses,
         init_container_statuses=status.init_container_statuses,

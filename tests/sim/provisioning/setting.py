@@ -17,7 +17,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.all import Disrupting, Gates, all_controllers
 from dovetail.controllers.provisioner import Provisioner, Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -86,6 +86,7 @@ def play(
     seed: int = 0,
     shuffle: bool = False,
     batch_longest: timedelta = timedelta(seconds=10),
+    disrupting: Disrupting | None = None,
 ) -> None:
     """Run the scenario beside all controllers, in virtual time."""
     settings: list[Setting] = []
@@ -104,6 +105,7 @@ def play(
             timings or Timings(),
             gates or Gates(),
             provisioning=provisioning,
+            disrupting=disrupting,
         )
         (setting.provisioner,) = (each for each in made if isinstance(each, Provisioner))
         return made

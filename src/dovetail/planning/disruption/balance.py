@@ -26,14 +26,14 @@ def unbalanced(move: Move, pools: Mapping[str, PoolFacts]) -> Refused | None:
         if score < _LEAST_SCORE:
             return Refused(
                 f"NodePool {name} is Balanced, and for each part of its disruption this saves {score:.2f} parts of its "
-                f"cost, less than {_LEAST_SCORE}"
+                f"cost, less than {_LEAST_SCORE}",
+                dear=True,
             )
     return None
 
 
 def _score(pool: PoolFacts, savings: float, cost: float) -> float:
-    if pool.total_cost <= 0 or savings <= 0:
+    """Where the pool's totals are not known, nothing is known to be worth it. One division: 0.5 must be 0.5."""
+    if pool.total_cost <= 0 or pool.total_disruption <= 0 or savings <= 0:
         return 0.0
-    saved = savings / pool.total_cost
-    disrupted = cost / pool.total_disruption if pool.total_disruption > 0 else 0.0
-    return saved / disrupted if disrupted > 0 else float("inf")
+    return savings * pool.total_disruption / (cost * pool.total_cost) if cost > 0 else float("inf")

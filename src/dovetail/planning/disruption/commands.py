@@ -1,7 +1,7 @@
 """What has been decided: a command is data, which is shown, recorded on objects, and carried out (R24, 02 §9)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -70,9 +70,15 @@ def make_command(
         candidates=tuple(candidates),
         replacements=tuple(replacements),
         savings=savings,
-        landing=_landing(solution, candidates),
+        landing=_landing(solution, candidates, replacements),
         budgets=budgets,
     )
+
+
+def saved_by_deleting(candidates: Iterable[Candidate]) -> int | None:
+    """None: some price is not known."""
+    prices = [each.price for each in candidates]
+    return None if None in prices else sum(filter(None, prices))
 
 
 def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) -> str:
@@ -81,9 +87,9 @@ def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) ->
     return hashlib.sha256(said.encode()).hexdigest()[:10]
 
 
-def _landing(solution: Solution, candidates: Sequence[Candidate]) -> dict[str, str]:
+def _landing(solution: Solution, candidates: Sequence[Candidate], new: Sequence[NewClaim]) -> dict[str, str]:
     moved = {pod.uid for each in candidates for pod in each.pods}
     found = {uid: f"node/{node}" for node, uids in solution.existing.items() for uid in uids if uid in moved}
-    for number, claim in enumerate(solution.new_claims, 1):
+    for number, claim in enumerate(new, 1):
         found |= {uid: f"replacement {number}" for uid in claim.pods if uid in moved}
     return found

@@ -2,8 +2,8 @@
 
 Every candidate is looked at in every pass. Of single nodes the best is taken, not the first. Sets are found in three
 ways, of which the one that saves most is taken: the longest prefix of the order, a walk over the nodes that could go
-alone that skips what does not fit, and the same walk in each pool alone, so that a large pool does not hide a small one.
-A walk ends with nodes that are worth it only together, on one new node.
+alone that skips what does not fit, and the same walk in each pool alone, so that a large pool does not hide a small
+one. A walk ends with nodes that are worth it only together, on one new node.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -225,7 +225,7 @@ class _Room:
     def next_of(
         self, order: Sequence[Candidate], place: int, most: int, taken: Sequence[Candidate]
     ) -> tuple[list[Candidate], int]:
-        """So many from a place of the order on, those left out that cannot go with what is taken; and where they end."""
+        """So many from a place of the order on, without those that cannot go with what is taken; and where they end."""
         budgets = Budgets(self._board, Reason.UNDERUTILIZED)
         left = self._there
         for each in taken:

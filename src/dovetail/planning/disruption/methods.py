@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
-from dovetail.planning.disruption.commands import Command, make_command
-from dovetail.planning.disruption.consolidation import GoOn, in_order, multi, single
+from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
+from dovetail.planning.disruption.consolidation import Found, GoOn, in_order, multi, single
 from dovetail.planning.disruption.replacing import Move, Refused, Rules, simulate
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
@@ -41,10 +42,11 @@ def decide_pass(
     standing: set[str] = set()
     refused: dict[str, str] = {}
     held_back, complete = False, True
+    this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
         if skip(method):
             continue
-        found = decide(board, rules, go_on)
+        found = decide(this)
         standing |= found.standing
         refused |= found.refused
         held_back |= found.held_back
@@ -65,11 +67,25 @@ def decide_pass(
     )
 
 
-def _emptiness(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+class _Pass:
+    """What the methods share: `alone`, what can be said of each node by itself, is worked out once."""
+
+    def __init__(self, board: Board, rules: Rules, go_on: GoOn) -> None:
+        self.board = board
+        self.rules = rules
+        self.go_on = go_on
+
+    @cached_property
+    def alone(self) -> Found:
+        return single(self.board, self.rules, self.go_on)
+
+
+def _emptiness(this: _Pass) -> Decision:
     """All empty nodes that the budgets allow, in one command (02 §7.2)."""
+    board = this.board
     budgets, empty = Budgets(board, Reason.EMPTY), in_order(board.of(Reason.EMPTY))
     taken = [each for each in empty if budgets.take(each)]
-    savings = sum(each.price or 0 for each in taken)
+    savings = saved_by_deleting(taken)
     commands = (make_command(board, Method.EMPTINESS, taken, savings=savings),) if taken else ()
     return Decision(
         commands=commands,
@@ -79,8 +95,9 @@ def _emptiness(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: AR
     )
 
 
-def _static_drift(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+def _static_drift(this: _Pass) -> Decision:
     """One new node from the template for each that goes, as far as budget and the limit of nodes allow (02 §7.3)."""
+    board = this.board
     budgets = Budgets(board, Reason.DRIFTED)
     drifted = [each for each in _longest_first(board.of(Reason.DRIFTED)) if _is_static(board, each)]
     free = {name: pool.free_claims for name, pool in board.pools.items()}
@@ -98,23 +115,23 @@ def _static_drift(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa:
     return Decision(commands=tuple(commands), standing=waiting, held_back=bool(waiting))
 
 
-def _drift(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
-    drifted = (each for each in board.of(Reason.DRIFTED) if not _is_static(board, each))
-    return _replaced(board, Method.DRIFT, drifted, go_on)
+def _drift(this: _Pass) -> Decision:
+    drifted = (each for each in this.board.of(Reason.DRIFTED) if not _is_static(this.board, each))
+    return _replaced(this, Method.DRIFT, drifted)
 
 
-def _expired(board: Board, rules: Rules, go_on: GoOn) -> Decision:  # noqa: ARG001
+def _expired(this: _Pass) -> Decision:
     """As drift (R20)."""
-    return _replaced(board, Method.EXPIRATION, board.of(Reason.EXPIRED), go_on)
+    return _replaced(this, Method.EXPIRATION, this.board.of(Reason.EXPIRED))
 
 
-def _replaced(board: Board, method: Method, candidates: Iterable[Candidate], go_on: GoOn) -> Decision:
+def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> Decision:
     """All that need no place for their pods, or else the first whose pods have one (02 §7.4)."""
-    order = _longest_first(candidates)
+    board, order = this.board, _longest_first(candidates)
     budgets = Budgets(board, REASONS[method])
     refused: dict[str, str] = {}
     nodes = frozenset(each.node for each in order)
-    bare = [each for each in order if not each.pods and budgets.take(each)]
+    bare = [each for each in order if _is_bare(each) and budgets.take(each)]
     if bare:
         commands = tuple(make_command(board, method, [each], savings=each.price) for each in bare)
         return Decision(commands=commands, standing=nodes, held_back=len(bare) < len(order))
@@ -123,8 +140,8 @@ def _replaced(board: Board, method: Method, candidates: Iterable[Candidate], go_
         if budgets.left(each.pool) <= 0:
             held_back = True
             continue
-        if not go_on():
-            return Decision(standing=nodes, refused=refused, held_back=True, complete=False)
+        if not this.go_on():
+            return Decision(standing=nodes - refused.keys(), refused=refused, held_back=True, complete=False)
         solution = simulate(board, [each], explain=True)
         if isinstance(solution, Refused):
             refused[each.node] = str(solution)
@@ -132,43 +149,56 @@ def _replaced(board: Board, method: Method, candidates: Iterable[Candidate], go_
         moved = {pod.uid for pod in each.pods}
         new: list[NewClaim] = [claim for claim in solution.new_claims if not moved.isdisjoint(claim.pods)]
         command = make_command(board, method, [each], solution=solution, replacements=new)
-        return Decision(commands=(command,), standing=nodes, refused=refused, held_back=len(order) > 1)
+        standing = nodes - refused.keys()
+        return Decision(commands=(command,), standing=standing, refused=refused, held_back=len(order) > 1)
     return Decision(standing=nodes - refused.keys(), refused=refused, held_back=held_back)
 
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Without pods that need a place first, then those that have the reason longest."""
-    return sorted(candidates, key=lambda each: (bool(each.pods), each.since or _NEVER_SEEN, each.node))
+    return sorted(candidates, key=lambda each: (not _is_bare(each), each.since or _NEVER_SEEN, each.node))
+
+
+def _is_bare(candidate: Candidate) -> bool:
+    return not (candidate.pods or candidate.unmovable)
 
 
 def _is_static(board: Board, candidate: Candidate) -> bool:
     return board.pools[candidate.pool].replicas is not None
 
 
-def _several(board: Board, rules: Rules, go_on: GoOn) -> Decision:
-    move = multi(board, rules, go_on)
+def _several(this: _Pass) -> Decision:
+    """That there is nothing is only sure if nobody had to stay out for a budget, and time was enough (02 §5.4)."""
+    board, alone = this.board, this.alone
+    move = multi(board, this.rules, this.go_on, alone)
     if move is None:
-        return Decision()
+        budgets = Budgets(board, Reason.UNDERUTILIZED)
+        waiting = not all(budgets.take(each) for each in board.of(Reason.UNDERUTILIZED))
+        return Decision(held_back=waiting, complete=this.go_on())
     return Decision(
         commands=(_consolidating(board, Method.MULTI_NODE, move),),
         validated_first=True,
-        standing=frozenset(each.node for each in move.candidates),
+        standing=_could_go(alone) | {each.node for each in move.candidates},
+        refused=alone.refused,
+        complete=alone.complete,
     )
 
 
-def _one(board: Board, rules: Rules, go_on: GoOn) -> Decision:
-    found = single(board, rules, go_on)
-    budgets = Budgets(board, Reason.UNDERUTILIZED)
-    standing = frozenset(each.node for move in found.moves for each in move.candidates)
+def _one(this: _Pass) -> Decision:
+    found, budgets = this.alone, Budgets(this.board, Reason.UNDERUTILIZED)
     best = next((move for move in found.moves if budgets.within(move.candidates)), None)
     return Decision(
-        commands=() if best is None else (_consolidating(board, Method.SINGLE_NODE, best),),
+        commands=() if best is None else (_consolidating(this.board, Method.SINGLE_NODE, best),),
         validated_first=True,
-        standing=standing,
+        standing=_could_go(found),
         refused=found.refused,
         held_back=best is None and bool(found.moves),
         complete=found.complete,
     )
+
+
+def _could_go(found: Found) -> frozenset[str]:
+    return frozenset(each.node for move in found.moves for each in move.candidates)
 
 
 def _consolidating(board: Board, method: Method, move: Move) -> Command:

@@ -15,6 +15,8 @@ from dovetail.scheduling.requirements import Requirements, one_of
 # In this order a launch takes what there is.
 _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)
 _FEWEST_SPOT_TYPES = 15
+# To buy types, by their names.
+Ways = dict[str, list[Offer]]
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,17 +115,14 @@ def cheaper(
     from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
         return Refused("all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)")
-    found = _within_reach(types, claim, limit)
-    if isinstance(found, Refused):
-        return found
-    if from_spot or (
-        allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and _offers_spot(types, found)
-    ):
+    ways = _ways_below(types, claim, limit)
+    spot = {name: bought for name, each in ways.items() if (bought := [way for way in each if _is_spot(way)])}
+    if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):
         # A failed launch of spot capacity must not become a dearer one on demand.
-        found = _pinned(found, CapacityType.SPOT)
-    found = _below(types, found, limit)
+        claim, ways = _pinned(claim, CapacityType.SPOT), spot
+    found = _below(types, claim, ways, limit)
     if isinstance(found, NewClaim) and len(candidates) > 1:
-        found = _unlike(types, found, candidates)
+        found = _unlike(types, found, ways, candidates)
     if isinstance(found, Refused) or not (from_spot and len(candidates) == 1):
         return found
     if len(found.types) < _FEWEST_SPOT_TYPES:
@@ -134,48 +133,39 @@ def cheaper(
     return _fewest(types, found)
 
 
-def _within_reach(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> NewClaim | Refused:
-    """Without what is too dear at its best: the cheapest types come first, so that few of them are looked at."""
+def _ways_below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> Ways:
+    """Without types that are too dear at their best: the cheapest come first, so that few of them are looked at."""
     known = {type_.name: type_ for type_ in types_of(types, claim)}
-    kept, lowest = [], None
+    found: Ways = {}
     for name in claim.types:
-        lowest = min((offer.price for offer in _ways(known[name], claim)), default=None) if name in known else None
-        if lowest is not None and lowest >= limit:
+        ways = _ways(known[name], claim) if name in known else []
+        too_dear = bool(ways) and min(way.price for way in ways) >= limit
+        if ways and not (too_dear and found):  # where nothing is cheaper, what the cheapest costs is worth knowing
+            found[name] = ways
+        if too_dear:
             break
-        kept.append(name)
-    if lowest is not None and not kept:
-        return _too_dear(lowest, limit)
-    return msgspec.structs.replace(claim, types=tuple(kept))
+    return found
 
 
-def _too_dear(price: int, limit: int) -> Refused:
-    return Refused(f"the cheapest new node that would do costs {price_text(price)}, not less than {price_text(limit)}")
-
-
-def _offers_spot(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> bool:
-    pinned = _pinned(claim, CapacityType.SPOT)
-    return any(any(_ways(type_, pinned)) for type_ in types_of(types, pinned))
-
-
-def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> NewClaim | Refused:
+def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, limit: int) -> NewClaim | Refused:
     """Strictly: the same price is not worth the trouble."""
-    prices = [
-        (min(offer.price for offer in _ways(type_, claim)), type_.name, worst)
-        for type_ in types_of(types, claim)
-        if (worst := worst_price(type_, claim)) is not None
-    ]
-    kept = [name for _, name, worst in sorted(prices) if worst < limit]
+    named = set(claim.types)
+    prices = [(min(way.price for way in each), name, worst_price(each)) for name, each in ways.items() if name in named]
     if not prices:
         return Refused("no new node that would do can be bought now")
-    return _with_types(types, claim, kept) if kept else _too_dear(min(worst for *_, worst in prices), limit)
+    kept = [name for _, name, worst in sorted(prices) if worst < limit]
+    if not kept:
+        least = price_text(min(worst for *_, worst in prices))
+        return Refused(f"the cheapest new node that would do costs {least}, not less than {price_text(limit)}")
+    return _with_types(types, claim, kept)
 
 
 def _unlike(
-    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, candidates: Iterable[Candidate]
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, candidates: Iterable[Candidate]
 ) -> NewClaim | Refused:
     """Of several nodes into one of a type that is among them: only if that is cheaper than the cheapest such node."""
     same = [each.price or 0 for each in candidates if each.type in claim.types]
-    return _below(types, claim, min(same)) if same else claim
+    return _below(types, claim, ways, min(same)) if same else claim
 
 
 def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewClaim:
@@ -188,10 +178,17 @@ def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewC
 
 
 def _with_types(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]) -> NewClaim | Refused:
-    chosen = msgspec.structs.replace(claim, types=tuple(kept))
-    for key, reached in too_few(claim.requirements, list(types_of(types, chosen))).items():
+    for key, reached in too_few_kinds(types, claim, kept).items():
         return Refused(f"too few different values of {key} would be left among cheaper types: {reached}")
-    return chosen
+    return msgspec.structs.replace(claim, types=tuple(kept))
+
+
+def too_few_kinds(
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]
+) -> Mapping[str, int]:
+    """Of the labels whose minimum number of values is not reached with these types, how many there are."""
+    chosen = msgspec.structs.replace(claim, types=tuple(kept))
+    return too_few(claim.requirements, list(types_of(types, chosen)))
 
 
 def _pinned(claim: NewClaim, capacity_type: CapacityType) -> NewClaim:
@@ -205,33 +202,36 @@ def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Ite
     return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
 
 
-def worst_price(type_: MachineType, claim: NewClaim) -> int | None:
-    """What a launch may cost: the dearest offering of the capacity type that it takes; None: it cannot be bought."""
+def worst_price(ways: Sequence[Offer]) -> int:
+    """What a launch may cost: the dearest of the ways to buy of the capacity type that it takes."""
     prices: dict[CapacityType, int] = {}
-    for offer in _ways(type_, claim):
-        asked = offer.requirements.get(names.CAPACITY_TYPE_LABEL)
+    for way in ways:
+        asked = way.requirements.get(names.CAPACITY_TYPE_LABEL)
         for capacity_type in _LAUNCH_ORDER:
             if asked.has(capacity_type):
-                prices[capacity_type] = max(offer.price, prices.get(capacity_type, 0))
-    return next((prices[each] for each in _LAUNCH_ORDER if each in prices), None)
+                prices[capacity_type] = max(way.price, prices.get(capacity_type, 0))
+    return next((prices[each] for each in _LAUNCH_ORDER if each in prices), max(way.price for way in ways))
 
 
 def launch_price(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> int:
     """What it is expected to cost: the cheapest way to buy one of its types."""
-    prices = (offer.price for type_ in types_of(types, claim) for offer in _ways(type_, claim))
-    return min(prices, default=0)
+    return min((way.price for type_ in types_of(types, claim) for way in _ways(type_, claim)), default=0)
 
 
-def _ways(type_: MachineType, claim: NewClaim) -> Iterable[Offer]:
+def _ways(type_: MachineType, claim: NewClaim) -> list[Offer]:
     """To buy it for this node: in a reservation that it holds, if it holds one, and never in another."""
     node, may_use = claim.requirements, claim.reservations or ("",)
-    return (
+    return [
         each
         for each in type_.offers
         if each.available and each.reservation in may_use and _suits(node, each.requirements)
-    )
+    ]
 
 
 @lru_cache(maxsize=4096)  # there are few different ones of either
 def _suits(node: Requirements, offer: Requirements) -> bool:
     return node.intersects(offer)
+
+
+def _is_spot(way: Offer) -> bool:
+    return way.requirements.get(names.CAPACITY_TYPE_LABEL).has(CapacityType.SPOT)

@@ -5,8 +5,8 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
-from dovetail.planning.disruption.commands import Command, make_command
-from dovetail.planning.disruption.replacing import Refused, Rules, decide
+from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
+from dovetail.planning.disruption.replacing import Refused, Rules, decide, launch_price, too_few_kinds
 
 
 class Cause(StrEnum):
@@ -53,7 +53,7 @@ def _still_empty(command: Command, board: Board) -> tuple[Command | None, Reject
         message="the budget has become smaller" if over else "pods have come, or something else holds it back now",
         nodes=lost,
     )
-    savings = sum(each.price or 0 for each in taken)
+    savings = saved_by_deleting(taken)
     started = make_command(board, command.method, taken, savings=savings) if taken else None
     return started, rejected if lost else None
 
@@ -74,19 +74,22 @@ def _still_consolidating(command: Command, board: Board, rules: Rules) -> tuple[
     if len(move.replacements) != len(command.replacements):
         changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
         return None, Rejected(cause=Cause.SCHEDULING, message=changed, nodes=nodes)
-    for planned, found in zip(command.replacements, move.replacements, strict=True):
-        if not set(planned.types) <= set(found.types):
-            message = "some of the planned instance types would not do any more"
-            return None, Rejected(cause=Cause.SCHEDULING, message=message, nodes=nodes)
+    replacements = [
+        msgspec.structs.replace(found, types=planned.types)
+        for planned, found in zip(command.replacements, move.replacements, strict=True)
+        if set(planned.types) <= set(found.types) and not too_few_kinds(board.world.types, found, planned.types)
+    ]
+    if len(replacements) < len(move.replacements):
+        message = "some of the planned instance types would not do any more"
+        return None, Rejected(cause=Cause.SCHEDULING, message=message, nodes=nodes)
+    price = sum(launch_price(board.world.types, each) for each in replacements)
+    deleted = saved_by_deleting(present)
     started = make_command(
         board,
         command.method,
         present,
         solution=move.solution,
-        replacements=[
-            msgspec.structs.replace(found, types=planned.types)
-            for planned, found in zip(command.replacements, move.replacements, strict=True)
-        ],
-        savings=None if any(each.price is None for each in present) else move.savings,
+        replacements=replacements,
+        savings=None if deleted is None else deleted - price,
     )
     return started, None

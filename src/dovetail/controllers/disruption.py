@@ -1,0 +1,219 @@
+"""Decides which nodes go for a graceful reason, and has it done (02 §2).
+
+Nothing is polled: a pass is made when something has changed that a decision reads, or when time alone changes what a
+rule or a budget says. What was decided is kept for people, and of every node that is left alone, why.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.controllers.candidate_marks import CandidateMarks
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption_board import BoardMaker, Picture
+from dovetail.controllers.disruption_commands import DisruptionCommands
+from dovetail.controllers.disruption_telling import DisruptionTelling
+from dovetail.controllers.placing_state import PlacingState
+from dovetail.observe.logs import about
+from dovetail.planning.batching import Batch
+from dovetail.planning.disruption.board import Board
+from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.methods import Decision, decide_pass
+from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.validation import Rejected, validated
+from dovetail.planning.timings import Timings
+from dovetail.ports import Compute
+from dovetail.runtime.manager import Context
+from dovetail.runtime.reflector import Change, Synced
+from dovetail.runtime.tasks import within
+
+log = logging.getLogger(__name__)
+
+KEPT: Final = 200  # decisions, for people
+_CHANGED: Final = "changed"
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision of the past; `rejected`: why it was not carried out after all."""
+
+    command: Command
+    rejected: Rejected | None = None
+
+
+class Disruption:
+    """See the module. One pass at a time."""
+
+    name = "disruption"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: PlacingState,
+        maker: BoardMaker,
+        commands: DisruptionCommands,
+        *,
+        marks: CandidateMarks,
+        telling: DisruptionTelling,
+        compute: Compute,
+        rules: Rules,
+        timings: Timings,
+    ) -> None:
+        self._state = state
+        self._maker = maker
+        self._commands = commands
+        self._marks = marks
+        self._telling = telling
+        self._compute = compute
+        self._rules = rules
+        self._timings = timings
+        self.history: deque[Past] = deque(maxlen=KEPT)
+        self.last: Decision = Decision()
+        self._batch = Batch(
+            idle=timedelta(seconds=timings.disruption_idle_seconds),
+            longest=timedelta(seconds=timings.disruption_longest_seconds),
+        )
+        self._waiting: tuple[datetime, tuple[Command, ...]] | None = None  # to be validated then
+        self._wake_at: datetime | None = None
+        self._wake = asyncio.Event()
+        self._context: Context | None = None
+        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
+            cache.subscribe(self._changed)
+
+    def _changed(self, change: Change[Any]) -> None:
+        if self._context is not None and not isinstance(change, Synced):
+            self._batch.add(_CHANGED, self._context.clock.now())
+            self._wake.set()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def run(self, context: Context) -> None:
+        """Until told to stop; a pass that is being made is then cut short."""
+        self._context = context
+        self._batch.add(_CHANGED, context.clock.now())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._work(context), name=f"{self.name} work")
+                await context.stopping.wait()
+                self._wake.set()
+        finally:
+            self._context = None
+
+    async def _work(self, context: Context) -> None:
+        while not context.stopping.is_set():
+            self._wake.clear()
+            now = context.clock.now()
+            due = self._due()
+            if due is None or due > now:
+                await self._sleep(context, due, now)
+                continue
+            with about(controller=self.name):
+                await self._turn(context, now)
+
+    def _due(self) -> datetime | None:
+        """While a command waits to be validated nothing else is decided: it would have to be decided again."""
+        if self._waiting is not None:
+            return self._waiting[0]
+        return min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
+
+    async def _sleep(self, context: Context, due: datetime | None, now: datetime) -> None:
+        if due is None:
+            await self._wake.wait()
+            return
+        with suppress(TimeoutError):
+            await within(context.clock, (due - now).total_seconds(), self._wake.wait())
+
+    async def _turn(self, context: Context, now: datetime) -> None:
+        if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
+            self._batch.close()
+            self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+            if self._waiting is not None:
+                self._waiting = (self._wake_at, self._waiting[1])
+            return
+        await self._state.refresh()
+        self._batch.close()
+        picture = self._without_held_back(self._maker.picture(now), now)
+        self._wake_at = picture.wake_at
+        if self._waiting is not None:
+            commands, self._waiting = self._waiting[1], None
+            await self._validate(context, picture, commands)
+            self._batch.add(_CHANGED, now)  # whatever came of it, look again
+        else:
+            await self._pass(context, picture)
+
+    def _without_held_back(self, picture: Picture, now: datetime) -> Picture:
+        """Pools whose last replacements did not come up wait a while (R23)."""
+        held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
+        if not held:
+            return picture
+        candidates = {
+            reason: tuple(each for each in found if each.pool not in held or not each.pods)
+            for reason, found in picture.candidates.items()
+        }
+        ends = [*held.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
+        return msgspec.structs.replace(picture, candidates=candidates, wake_at=min(ends))
+
+    # -- one pass ------------------------------------------------------------------------------------------------------
+
+    async def _pass(self, context: Context, picture: Picture) -> None:
+        clock, stopping = context.clock, context.stopping
+        began_at = clock.monotonic()
+        ends_at = began_at + self._timings.disruption_pass_seconds
+
+        def go_on() -> bool:
+            return clock.monotonic() < ends_at and not stopping.is_set()
+
+        decision = await self._compute.run(self._decided, picture, go_on)
+        if stopping.is_set():
+            return
+        self.last = decision
+        self._marks.want(decision.standing)
+        self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
+        if not decision.commands:
+            if decision.held_back or not decision.complete:
+                self._look_again(clock.now())
+            return
+        if decision.validated_first:
+            due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
+            self._waiting = (due, decision.commands)
+            return
+        await self._start(context, picture, decision.commands)
+
+    def _decided(self, picture: Picture, go_on: Any) -> Decision:
+        return decide_pass(self._maker.board(picture), self._rules, go_on=go_on)
+
+    def _look_again(self, now: datetime) -> None:
+        """A net: what it waits for is a change or an instant that is known."""
+        again = now + timedelta(seconds=self._timings.disruption_longest_seconds)
+        self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
+
+    async def _validate(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
+        results = await self._compute.run(self._validated, picture, commands)
+        started = []
+        for command, (valid, rejected) in zip(commands, results, strict=True):
+            if rejected is not None:
+                self.history.append(Past(command=command, rejected=rejected))
+                self._telling.rejected(context, command, rejected)
+            if valid is not None:
+                started.append(valid)
+        await self._start(context, picture, tuple(started))
+
+    def _validated(
+        self, picture: Picture, commands: tuple[Command, ...]
+    ) -> list[tuple[Command | None, Rejected | None]]:
+        board: Board = self._maker.board(picture)
+        return [validated(command, board, self._rules) for command in commands]
+
+    async def _start(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
+        pools = {name: read.pool for name, read in picture.read_pools.items()}
+        for command in commands:
+            self.history.append(Past(command=command))
+            self._telling.started(context, command)
+            await self._commands.start(context, command, pools)
+        if any(command.reason is not Reason.EMPTY for command in commands):
+            self._batch.add(_CHANGED, context.clock.now())

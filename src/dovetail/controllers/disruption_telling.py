@@ -1,0 +1,178 @@
+"""What do people learn of decisions to disrupt: events, metrics, and one line of the log for each command (04)?"""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.api.names import EventReason, Reason
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption_board import Picture
+from dovetail.controllers.writing import about_claim, about_node, tell
+from dovetail.observe.disruption_metrics import DisruptionMetrics
+from dovetail.planning.disruption.board import Method
+from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.methods import Decision
+from dovetail.planning.disruption.validation import Rejected
+from dovetail.rules.budgets import BUDGETED
+from dovetail.runtime.events import NORMAL, Event, Regarding
+from dovetail.runtime.manager import Context
+from dovetail.scheduling.problem import price_text
+from dovetail.values.timestamp import format_time
+
+log = logging.getLogger(__name__)
+
+UNCONSOLIDATABLE_SECONDS: Final = 900.0
+BUDGET_SECONDS: Final = 60.0
+_TOLD_AT_MOST: Final = 100  # nodes a pass: the others are told in the next ones
+_CONSOLIDATION_TYPES: Final = frozenset({Method.EMPTINESS, Method.MULTI_NODE, Method.SINGLE_NODE})
+
+
+class DisruptionTelling:
+    """Tells; decides nothing."""
+
+    def __init__(self, cluster: Cluster, metrics: DisruptionMetrics) -> None:
+        self._cluster = cluster
+        self._metrics = metrics
+
+    def passed(self, context: Context, picture: Picture, decision: Decision, seconds: float) -> None:
+        """A pass is over."""
+        for reason in BUDGETED:
+            self._metrics.eligible.labels(reason.lower()).set(len(picture.candidates.get(reason, ())))
+        method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
+        reason = decision.commands[0].reason if decision.commands else Reason.UNDERUTILIZED
+        self._metrics.evaluation_seconds.labels(reason.lower(), _type(method)).observe(seconds)
+        if not decision.complete:
+            self._metrics.timeouts.labels(_type(method)).inc()
+        self._blocked(context, picture)
+        self._out_of_budget(context, picture)
+        for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
+            drifted = any(each.node == node for each in picture.candidates.get(Reason.DRIFTED, ()))
+            told = EventReason.DISRUPTION_BLOCKED if drifted else EventReason.UNCONSOLIDATABLE
+            self._on_node(context, node, told, why, dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
+
+    def _blocked(self, context: Context, picture: Picture) -> None:
+        """Nodes that have a reason to go, and rules that keep them."""
+        for left in picture.left[:_TOLD_AT_MOST]:
+            blocking = [each for each in left.verdict.verdicts if not each.allowed]
+            if not blocking:
+                continue
+            first = blocking[0].blockers[0] if blocking[0].blockers else blocking[0]
+            until = "" if first.until is None else f", until {format_time(first.until)}"
+            note = f"{left.verdict.reason.value}: {first.object}: {first.message}{until}"
+            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, note)
+
+    def _out_of_budget(self, context: Context, picture: Picture) -> None:
+        for name, spent in picture.spending.items():
+            pool = picture.read_pools[name].pool
+            for reason, allowed in spent.allowances.items():
+                if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
+                    event = Event(
+                        regarding=Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, pool.metadata.uid),
+                        reason=EventReason.DISRUPTION_BLOCKED,
+                        note=f"No allowed disruptions for disruption reason {reason.value} due to blocking budget",
+                        type=NORMAL,
+                        dedupe=(pool.metadata.uid, reason),
+                        dedupe_seconds=BUDGET_SECONDS,
+                    )
+                    context.recorder.publish(event)
+
+    def rejected(self, context: Context, command: Command, rejected: Rejected) -> None:
+        """It was right a while ago."""
+        self._metrics.failed_validations.labels(_type(command.method)).inc(len(rejected.nodes))
+        log.info(
+            "abandoned a disruption", extra={"command-id": command.id, "cause": rejected.cause, "why": rejected.message}
+        )
+        for node in rejected.nodes:
+            self._on_node(
+                context, node, EventReason.CONSOLIDATION_REJECTED, f"{rejected.cause}: {rejected.message}", command.id
+            )
+
+    def started(self, context: Context, command: Command) -> None:
+        """It is going to be carried out."""
+        labels = (command.decision, command.reason.lower(), _type(command.method))
+        self._metrics.decisions.labels(*labels).inc()
+        for pool in {each.pool for each in command.candidates}:
+            self._metrics.decisions_by_pool.labels(pool, *labels).inc()
+        log.info("disrupting node(s)", extra=described(command))
+        if command.replacements and command.method in _CONSOLIDATION_TYPES:
+            for node in command.nodes:
+                self._on_node(context, node, EventReason.CONSOLIDATION_CANDIDATE, one_line(command), command.id)
+
+    def _on_node(
+        self, context: Context, node: str, reason: EventReason, note: str, *dedupe: str, dedupe_seconds: float = 120.0
+    ) -> None:
+        """On the Node and its NodeClaim."""
+        kept = self._cluster.nodes.get(("", node))
+        if kept is None:
+            return
+        claim = self._cluster.claim_of(kept.value)
+        for about in self._both(kept.value, claim):
+            if dedupe_seconds == 120.0:
+                tell(context.recorder, about, reason, note, about.uid, *dedupe)
+            else:
+                context.recorder.publish(
+                    Event(
+                        regarding=about,
+                        reason=reason,
+                        note=note,
+                        type=NORMAL,
+                        dedupe=(about.uid, *dedupe),
+                        dedupe_seconds=dedupe_seconds,
+                    )
+                )
+
+    @staticmethod
+    def _both(node: objects.Node, claim: objects.NodeClaim | None) -> Iterator[Regarding]:
+        yield about_node(node)
+        if claim is not None:
+            yield about_claim(claim)
+
+
+def one_line(command: Command) -> str:
+    """As upstream writes it (04 §2.1)."""
+    pools = ",".join(sorted({each.pool for each in command.candidates}))
+    nodes = ", ".join(command.nodes[:10]) + (", ..." if len(command.nodes) > 10 else "")
+    number = len(command.replacements)
+    arrow = f" -> [{number} replacement{'s' if number > 1 else ''}]" if number else ""
+    savings = "" if command.savings is None else f" (savings: ${price_text(command.savings)})"
+    return f"{command.reason}/{command.id}: {command.decision}: nodepools=[{pools}]: [{nodes}]{arrow}{savings}"
+
+
+def described(command: Command) -> dict[str, object]:
+    """All of it, for the log, for people and for scripts."""
+    return {
+        "command-id": command.id,
+        "decision": command.decision,
+        "reason": command.reason.value,
+        "method": command.method.value,
+        "disrupted-node-count": len(command.candidates),
+        "replacement-node-count": len(command.replacements),
+        "pod-count": sum(len(each.pods) for each in command.candidates),
+        "disrupted-nodes": [
+            {
+                "Node": each.node,
+                "NodeClaim": each.claim,
+                "NodePool": each.pool,
+                "instance-type": each.type,
+                "capacity-type": each.capacity_type,
+                "price": None if each.price is None else price_text(each.price),
+            }
+            for each in command.candidates
+        ],
+        "replacement-nodes": [
+            {"NodePool": claim.pool, "instance-types": list(claim.types[:5]), "pods": len(claim.pods)}
+            for claim in command.replacements
+        ],
+        "savings": None if command.savings is None else price_text(command.savings),
+        "landing": dict(command.landing),
+        "budgets": {
+            pool: {"limit": used.limit, "allowed": used.allowed, "takes": used.takes}
+            for pool, used in command.budgets.items()
+        },
+    }
+
+
+def _type(method: Method) -> str:
+    """Upstream's word; it has none for drift."""
+    return method.value if method in _CONSOLIDATION_TYPES else ""

@@ -1,0 +1,75 @@
+"""What do the budgets of our NodePools allow now, given the nodes that use them up (R25–R30)?"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import Reason
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.standing import Standing
+from dovetail.model.records import PoolRecord, pool_record
+from dovetail.rules.budgets import (
+    BUDGETED,
+    Allowance,
+    BudgetRule,
+    PoolCounts,
+    Reading,
+    allowance,
+    pool_counts,
+    read_budgets,
+)
+
+
+class ReadPool(msgspec.Struct, frozen=True, eq=False):
+    """A pool of ours, its budgets read."""
+
+    pool: objects.NodePool
+    record: PoolRecord
+    budgets: tuple[BudgetRule, ...]
+
+
+class Spending(msgspec.Struct, frozen=True, eq=False):
+    """What a pool's budgets allow for each reason, and which nodes use them up."""
+
+    counts: PoolCounts
+    allowances: Mapping[Reason, Allowance]
+
+
+class PoolBudgets:
+    """Reads a pool once, as long as it does not change."""
+
+    def __init__(self, cluster: Cluster, reading: Reading = Reading.SEED) -> None:
+        self._cluster = cluster
+        self._reading = reading
+        self._known: dict[str, ReadPool] = {}
+
+    def pools(self) -> Mapping[str, ReadPool]:
+        """All of ours by name."""
+        found: dict[str, ReadPool] = {}
+        for pool in self._cluster.pools.values():
+            if self._cluster.manages(pool.spec.template.spec.node_class_ref):
+                known = self._known.get(pool.metadata.name)
+                if known is None or known.pool is not pool:
+                    record = pool_record(pool)
+                    known = ReadPool(pool, record, read_budgets(record.budgets))
+                found[pool.metadata.name] = known
+        self._known = found
+        return found
+
+    def spending(self, nodes: Iterable[Standing], now: datetime) -> dict[str, Spending]:
+        """Of each pool that `pools` has told last."""
+        members = defaultdict(list)
+        for one in nodes:
+            members[one.member.pool].append(one.member)
+        found = {}
+        for name, pool in self._known.items():
+            counts = pool_counts(members[name])
+            allowances = {
+                reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
+                for reason in BUDGETED
+            }
+            found[name] = Spending(counts, allowances)
+        return found
