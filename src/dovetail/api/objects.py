@@ -230,10 +230,21 @@ class NodePoolSpec(Wire, frozen=True):
     weight: int | None = None
 
 
+class PoolDisruptions(Wire, frozen=True):
+    """How many nodes may be disrupted for a reason; ours alone."""
+
+    reason: str = ""
+    limit: int = 0
+    in_use: int = 0
+    allowed: int = 0
+    next_change: Instant | None = None
+
+
 class NodePoolStatus(Wire, frozen=True):
     conditions: list[Condition] = []
     resources: Quantities = {}
     nodes: int = 0
+    disruptions: tuple[PoolDisruptions, ...] = ()
     node_class_observed_generation: int = 0
 
 

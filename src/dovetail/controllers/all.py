@@ -23,6 +23,7 @@ from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.kwok_nodes import KwokNodes, follow_interruptions
 from dovetail.controllers.lifecycle import Lifecycle
 from dovetail.controllers.nodepool_counter import NodePoolCounter
+from dovetail.controllers.nodepool_disruptions import NodePoolDisruptions
 from dovetail.controllers.nodepool_hash import NodePoolHash
 from dovetail.controllers.nodepool_readiness import NodePoolReadiness
 from dovetail.controllers.nodepool_registration_health import RegistrationHealth
@@ -92,6 +93,7 @@ def all_controllers(
         Protection(cluster, metrics),
         health,
         NodePoolCounter(cluster, timings),
+        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED),
         NodePoolHash(cluster),
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),

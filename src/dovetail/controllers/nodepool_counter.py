@@ -1,6 +1,6 @@
 """Counts each NodePool's nodes and their resources into its status (01 §5.1)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster, Index
@@ -21,13 +21,10 @@ class NodePoolCounter(PoolController):
     def __init__(self, cluster: Cluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
-        self.follow(cluster.claims, _pool_of, after_seconds=timings.pool_counter_seconds)
-        self.follow(cluster.nodes, self._pools_of, after_seconds=timings.pool_counter_seconds)
-
-    def _pools_of(self, node: objects.Node) -> Iterable[str]:
-        """By its claims as well: a node has its labels only once it is registered."""
-        claims = self.cluster.claims_with[node.spec.provider_id]
-        return {*_pool_of(node), *(name for claim in claims for name in _pool_of(claim))}
+        self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
+        self.follow(
+            cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
+        )
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
         found = usage(self._held(pool.metadata.name))
@@ -56,6 +53,16 @@ class NodePoolCounter(PoolController):
                 yield None, node
 
 
-def _pool_of(thing: objects.NodeClaim | objects.Node) -> list[str]:
-    pool = thing.metadata.labels.get(names.NODEPOOL_LABEL, "")
+def pools_of_claim(claim: objects.NodeClaim) -> list[str]:
+    return _pool_in(claim.metadata.labels)
+
+
+def pools_of_node(cluster: Cluster, node: objects.Node) -> set[str]:
+    """By its claims as well: a node has its labels only once it is registered."""
+    claims = cluster.claims_with[node.spec.provider_id]
+    return {*_pool_in(node.metadata.labels), *(name for claim in claims for name in pools_of_claim(claim))}
+
+
+def _pool_in(labels: Mapping[str, str]) -> list[str]:
+    pool = labels.get(names.NODEPOOL_LABEL, "")
     return [pool] if pool else []

@@ -243,7 +243,7 @@ def test_numbers_or_text_are_quantities_only() -> None:
 @pytest.mark.parametrize("place", [p for p in PLACES if p.schema.get("type") == "array"], ids=lambda place: place.path)
 def test_lists_say_how_they_merge(place: Place) -> None:
     kind, items = place.schema[LIST_TYPE], place.schema["items"]
-    expected = {"reasons": "set", "conditions": "map"}.get(place.path.rpartition(".")[2], "atomic")
+    expected = {"reasons": "set", "conditions": "map", "disruptions": "map"}.get(place.path.rpartition(".")[2], "atomic")
     assert kind == expected
     assert (kind == "map") == (MAP_KEYS in place.schema)
     if kind == "set":
@@ -384,13 +384,21 @@ def test_conditions_are_those_of_kubernetes(kind: str) -> None:
 def test_formats() -> None:
     formats = {place.path: place.schema["format"] for place in PLACES if "format" in place.schema}
     instants = {path for path, form in formats.items() if form == "date-time"}
-    assert {path.rpartition(".")[2] for path in instants} == {"timeAdded", "lastTransitionTime", "lastPodEventTime"}
+    assert {path.rpartition(".")[2] for path in instants} == {
+        "timeAdded",
+        "lastTransitionTime",
+        "lastPodEventTime",
+        "nextChange",
+    }
     numbers = {path: form for path, form in formats.items() if path not in instants}
     assert {path: form for path, form in numbers.items() if not path.endswith("observedGeneration")} == {
         "NodePool.spec.weight": "int32",
         "NodePool.spec.replicas": "int64",
         "NodePool.status.nodes": "int64",
         "NodePool.status.nodeClassObservedGeneration": "int64",
+        "NodePool.status.disruptions[].limit": "int64",
+        "NodePool.status.disruptions[].inUse": "int64",
+        "NodePool.status.disruptions[].allowed": "int64",
     }
 
 

@@ -131,9 +131,11 @@ def _of_pool(candidates: Iterable[Candidate], pool: str) -> list[Candidate]:
     return [each for each in candidates if each.pool == pool]
 
 
-def _gain(move: Move | None) -> tuple[int, int]:
-    """Without prices the number of nodes decides."""
-    return (-1, 0) if move is None else (move.savings, len(move.candidates))
+def _gain(move: Move | None) -> tuple[int, int, float]:
+    """What is saved; of nodes without a price, how many go; and as little trouble as possible."""
+    if move is None:
+        return -1, 0, 0.0
+    return move.savings, sum(not each.price for each in move.candidates), -move.cost
 
 
 class _Search:

@@ -1,0 +1,76 @@
+"""Shows in each NodePool's status what its budgets allow for each reason, and until when that is so (R1, R25–R27)."""
+
+from datetime import datetime
+from typing import Any
+
+from dovetail.api import objects
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.keyed import seconds_until
+from dovetail.controllers.nodepool_counter import pools_of_claim, pools_of_node
+from dovetail.controllers.nodepools import PoolController
+from dovetail.model.records import claim_record, node_record, pool_record
+from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.timings import Timings
+from dovetail.rules.budgets import BUDGETED, PoolCounts, Reading, allowance, pool_counts, read_budgets
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.values.timestamp import format_time
+
+
+class NodePoolDisruptions(PoolController):
+    """For people: decisions count anew. What changes within a few seconds is shown together."""
+
+    name = "nodepool.disruptions"
+
+    def __init__(self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED) -> None:
+        super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
+        self._reading = reading
+        self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
+        self.follow(
+            cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
+        )
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        now = self.clock.now()
+        found, changes_at = self._allowed(pool, now)
+        if found != pool.status.disruptions:
+            await self.write_status(pool, {"disruptions": [_body(each) for each in found]})
+        return Done(seconds_until(changes_at, now))
+
+    def _allowed(
+        self, pool: objects.NodePool, now: datetime
+    ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
+        counts, budgets = self._counts(pool.metadata.name), read_budgets(pool_record(pool).budgets)
+        allowances = [
+            allowance(budgets, reason=reason, now=now, counts=counts, reading=self._reading) for reason in BUDGETED
+        ]
+        shown = tuple(
+            objects.PoolDisruptions(
+                reason=each.reason,
+                limit=each.limit,
+                in_use=len(counts.consumers),
+                allowed=each.allowed,
+                next_change=each.until,
+            )
+            for each in allowances
+        )
+        return shown, min((each.until for each in allowances if each.until is not None), default=None)
+
+    def _counts(self, pool: str) -> PoolCounts:
+        members = []
+        for claim in self.cluster.claims_in[pool]:
+            nodes = self.cluster.nodes_of(claim)
+            node = node_record(nodes[0]) if len(nodes) == 1 else None
+            members.append(ClusterNode(claim=claim_record(claim), node=node))
+        return pool_counts(members)
+
+
+def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "reason": shown.reason,
+        "limit": shown.limit,
+        "inUse": shown.in_use,
+        "allowed": shown.allowed,
+    }
+    if shown.next_change is not None:
+        body["nextChange"] = format_time(shown.next_change)
+    return body
