@@ -20,9 +20,10 @@ from prometheus_client import CollectorRegistry
 from dovetail import __version__
 from dovetail.cli.observed_kwok import ObservedKwok
 from dovetail.cli.run_options import RunOptions
-from dovetail.controllers.all import all_controllers
+from dovetail.controllers.all import Disrupting, all_controllers
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.prices import Prices
 from dovetail.controllers.provisioner import Provisioning
 from dovetail.kube import NO_PATIENCE, connect
@@ -37,6 +38,7 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
+from dovetail.web.decisions import decisions_route
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.profiling import profiling_routes
 
@@ -65,6 +67,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     manager: Manager
     cluster: Cluster
     metrics: Metrics
+    disruption: Disruption
     missing: tuple[str, ...]  # the CRDs that were not there at the start
 
 
@@ -152,9 +155,18 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     prices = Prices(cluster, provider, metrics)
     prices.measure(metrics)
     controllers = [
-        *all_controllers(cluster, provider, metrics, Timings(), options.gates, provisioning=provisioning(options)),
+        *all_controllers(
+            cluster,
+            provider,
+            metrics,
+            Timings(),
+            options.gates,
+            provisioning=provisioning(options),
+            disrupting=Disrupting(reading=options.budget_reading),
+        ),
         prices,
     ]
+    (disruption,) = (each for each in controllers if isinstance(each, Disruption))
     manager = Manager(
         api,
         clock,
@@ -178,7 +190,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
-    return Program(manager, cluster, metrics, missing)
+    return Program(manager, cluster, metrics, disruption, missing)
 
 
 def provisioning(options: RunOptions) -> Provisioning:
@@ -232,7 +244,8 @@ async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]
     address = options.metrics_bind_address or (None if in_pod(options) else "127.0.0.1")
     ready = {"readyz": always_well, "manager": manager.readiness, "crd": lambda: crds_found(cluster, made.missing)}
     probes = [*probe_routes("healthz", {"healthz": manager.liveness}), *probe_routes("readyz", ready)]
-    metrics = [metrics_route(made.metrics.registry), *(profiling_routes() if options.enable_profiling else [])]
+    served_there = [metrics_route(made.metrics.registry), decisions_route(made.disruption)]
+    metrics = [*served_there, *(profiling_routes() if options.enable_profiling else [])]
     async with AsyncExitStack() as stack:
         if options.metrics_port and options.metrics_port == options.health_probe_port:
             metrics += probes

@@ -18,7 +18,7 @@ from dovetail.controllers.candidate_marks import CandidateMarks
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
 from dovetail.controllers.disruption_commands import DisruptionCommands
-from dovetail.controllers.disruption_telling import DisruptionTelling
+from dovetail.controllers.disruption_telling import DisruptionTelling, blocked
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.observe.logs import about
 from dovetail.planning.batching import Batch
@@ -73,7 +73,7 @@ class Disruption:
         self._rules = rules
         self._timings = timings
         self.history: deque[Past] = deque(maxlen=KEPT)
-        self.last: Decision = Decision()
+        self.left_alone: dict[str, str] = {}  # by node: why it stays, of those that have a reason to go
         self._batch = Batch(
             idle=timedelta(seconds=timings.disruption_idle_seconds),
             longest=timedelta(seconds=timings.disruption_longest_seconds),
@@ -171,7 +171,7 @@ class Disruption:
         decision = await self._compute.run(self._decided, picture, go_on)
         if stopping.is_set():
             return
-        self.last = decision
+        self.left_alone = {each.node: blocked(each) for each in picture.left} | dict(decision.refused)
         self._marks.want(decision.standing)
         self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
         if not decision.commands:

@@ -10,7 +10,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import Picture
 from dovetail.controllers.writing import about_claim, about_node, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.board import Method
+from dovetail.planning.disruption.board import Left, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
@@ -54,13 +54,7 @@ class DisruptionTelling:
     def _blocked(self, context: Context, picture: Picture) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
         for left in picture.left[:_TOLD_AT_MOST]:
-            blocking = [each for each in left.verdict.verdicts if not each.allowed]
-            if not blocking:
-                continue
-            first = blocking[0].blockers[0] if blocking[0].blockers else blocking[0]
-            until = "" if first.until is None else f", until {format_time(first.until)}"
-            note = f"{left.verdict.reason.value}: {first.object}: {first.message}{until}"
-            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, note)
+            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, blocked(left))
 
     def _out_of_budget(self, context: Context, picture: Picture) -> None:
         for name, spent in picture.spending.items():
@@ -127,6 +121,14 @@ class DisruptionTelling:
         yield about_node(node)
         if claim is not None:
             yield about_claim(claim)
+
+
+def blocked(left: Left) -> str:
+    """What keeps a node that has a reason to go, and until when."""
+    first = next(each for each in left.verdict.verdicts if not each.allowed)
+    first = first.blockers[0] if first.blockers else first
+    until = "" if first.until is None else f", until {format_time(first.until)}"
+    return f"{left.verdict.reason.value}: {first.object}: {first.message}{until}"
 
 
 def one_line(command: Command) -> str:

@@ -227,9 +227,7 @@ class Recorder:
         """With what scheduling reads."""
         return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
-    def _pod(
-        self, pod: objects.Pod, scheduling: Scheduling | None, scheduled_at: datetime | None = None
-    ) -> PodRecord:
+    def _pod(self, pod: objects.Pod, scheduling: Scheduling | None, scheduled_at: datetime | None = None) -> PodRecord:
         meta, spec, text = pod.metadata, pod.spec, self._texts.setdefault
         namespace, phase = meta.namespace or "default", pod.status.phase
         owner = Owner.NONE

@@ -243,7 +243,8 @@ def test_numbers_or_text_are_quantities_only() -> None:
 @pytest.mark.parametrize("place", [p for p in PLACES if p.schema.get("type") == "array"], ids=lambda place: place.path)
 def test_lists_say_how_they_merge(place: Place) -> None:
     kind, items = place.schema[LIST_TYPE], place.schema["items"]
-    expected = {"reasons": "set", "conditions": "map", "disruptions": "map"}.get(place.path.rpartition(".")[2], "atomic")
+    merging = {"reasons": "set", "conditions": "map", "disruptions": "map"}
+    expected = merging.get(place.path.rpartition(".")[2], "atomic")
     assert kind == expected
     assert (kind == "map") == (MAP_KEYS in place.schema)
     if kind == "set":
