@@ -96,6 +96,9 @@ TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
 REQUESTED_DRA_DRIVERS: Final = "karpenter.sh/requested-dra-drivers"  # out of scope (R39), known so that we can say so
 DISRUPTION_COMMAND: Final = "karpenter.sh/disruption-command"  # ours: a new leader carries the command on (R24)
+# Ours, on replacements (NodeClaims and, by registration, Nodes), with the id of their command: whoever finds one of the
+# name it chose knows that it is its own (R24).
+REPLACEMENT_OF: Final = "karpenter.sh/disruption-replacement-of"
 KWOK_INTERRUPTED: Final = "karpenter.kwok.sh/interrupted"  # ours: how kwok raises an interruption (R41)
 
 # -- annotations of others --------------------------------------------------------------------------------------------

@@ -137,7 +137,7 @@ class Disruption:
             return
         await self._state.refresh()
         self._batch.close()
-        picture = self._without_held_back(self._maker.picture(now), now)
+        picture = self._with_held_back(self._maker.picture(now, self._commands.holds), now)
         self._wake_at = picture.wake_at
         if self._waiting is not None:
             commands, self._waiting = self._waiting[1], None
@@ -146,17 +146,13 @@ class Disruption:
         else:
             await self._pass(context, picture)
 
-    def _without_held_back(self, picture: Picture, now: datetime) -> Picture:
-        """Pools whose last replacements did not come up wait a while (R23)."""
+    def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
+        """Pools whose last replacements did not come up wait a while (R23); their nodes stay candidates (R22)."""
         held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
         if not held:
             return picture
-        candidates = {
-            reason: tuple(each for each in found if each.pool not in held or not each.pods)
-            for reason, found in picture.candidates.items()
-        }
         ends = [*held.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
-        return msgspec.structs.replace(picture, candidates=candidates, wake_at=min(ends))
+        return msgspec.structs.replace(picture, held=frozenset(held), wake_at=min(ends))
 
     # -- one pass ------------------------------------------------------------------------------------------------------
 
@@ -175,7 +171,7 @@ class Disruption:
         self._marks.want(decision.standing)
         self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
         if not decision.commands:
-            if decision.held_back or not decision.complete:
+            if not decision.complete:
                 self._look_again(clock.now())
             return
         if decision.validated_first:
@@ -188,7 +184,7 @@ class Disruption:
         return decide_pass(self._maker.board(picture), self._rules, go_on=go_on)
 
     def _look_again(self, now: datetime) -> None:
-        """A net: what it waits for is a change or an instant that is known."""
+        """Time was short. Whoever waits for a budget needs no such look: a change or a known instant opens it (R1)."""
         again = now + timedelta(seconds=self._timings.disruption_longest_seconds)
         self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
 
@@ -212,8 +208,8 @@ class Disruption:
     async def _start(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
         pools = {name: read.pool for name, read in picture.read_pools.items()}
         for command in commands:
-            self.history.append(Past(command=command))
-            self._telling.started(context, command)
-            await self._commands.start(context, command, pools)
+            if await self._commands.start(context, command, pools):
+                self.history.append(Past(command=command))
+                self._telling.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):
             self._batch.add(_CHANGED, context.clock.now())

@@ -3,7 +3,7 @@
 What was found out of a node is kept as long as its objects, its pods and what the rules say of them stay as they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -53,6 +53,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[Left, ...]
     read_pools: Mapping[str, ReadPool]
     wake_at: datetime | None
+    held: frozenset[str] = frozenset()
 
 
 class BoardMaker:
@@ -74,18 +75,20 @@ class BoardMaker:
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 
-    def picture(self, now: datetime) -> Picture:
-        """Everything as it is now."""
+    def picture(self, now: datetime, taken: Callable[[str], bool] = lambda _: False) -> Picture:
+        """Everything as it is now. `taken`: claims of commands that have been started."""
         places = self._state.places()
         read = self._budgets.pools()
         nodes = self._standing.at(now, {name: pool.record for name, pool in read.items()})
-        spending = self._budgets.spending(nodes, now)
+        spending = self._budgets.spending(nodes, now, taken)
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[Left] = []
         looked = {one.member.name: self._look(one, now) for one in nodes if one.node is not None}
         self._known = looked
         ends: list[datetime] = []
         for name, known in looked.items():
+            if known.standing.claim is None or taken(known.standing.claim.metadata.name):
+                continue
             expecting = self._state.nominated_until(name, now)
             if expecting is not None:  # a pod is on its way there
                 ends.append(expecting)
@@ -236,6 +239,7 @@ class BoardMaker:
             allowances=allowances,
             pools=picture.pools,
             left=picture.left,
+            held=picture.held,
         )
 
 

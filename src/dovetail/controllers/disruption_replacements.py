@@ -15,7 +15,7 @@ from dovetail.controllers.writing import about_claim, tell
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
-from dovetail.planning.disruption.records import REPLACEMENT_OF, Recorded
+from dovetail.planning.disruption.records import Recorded
 from dovetail.planning.provisioning import claim_body, over_limits, static_claim_body, usage_by_pool
 from dovetail.ports import ApiError, Body, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable
 from dovetail.runtime.dry_run import WouldWrite
@@ -65,7 +65,7 @@ class Replacements:
                 body = claim_body(pool, claim, types[claim.pool], name=name, well_known=well_known)
         except (DurationError, RequirementError) as error:
             raise Refused(f"NodePool {claim.pool} cannot be read: {error}") from error
-        body["metadata"]["annotations"][REPLACEMENT_OF] = command.id
+        body["metadata"]["annotations"][names.REPLACEMENT_OF] = command.id
         return Planned(pool, body)
 
     async def create_missing(
@@ -122,7 +122,7 @@ def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: R
 
 
 def is_of(claim: objects.NodeClaim, record: Recorded) -> bool:
-    return claim.metadata.annotations.get(REPLACEMENT_OF) == record.id
+    return claim.metadata.annotations.get(names.REPLACEMENT_OF) == record.id
 
 
 def is_true(claim: objects.NodeClaim, condition: Condition) -> bool:

@@ -1,7 +1,7 @@
 """What do the budgets of our NodePools allow now, given the nodes that use them up (R25–R30)?"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -11,16 +11,19 @@ from dovetail.api.names import Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.standing import Standing
 from dovetail.model.records import PoolRecord, pool_record
+from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import (
     BUDGETED,
     Allowance,
     BudgetRule,
+    Consumer,
     PoolCounts,
     Reading,
     allowance,
     pool_counts,
     read_budgets,
 )
+from dovetail.rules.states import State
 
 
 class ReadPool(msgspec.Struct, frozen=True, eq=False):
@@ -59,17 +62,29 @@ class PoolBudgets:
         self._known = found
         return found
 
-    def spending(self, nodes: Iterable[Standing], now: datetime) -> dict[str, Spending]:
-        """Of each pool that `pools` has told last."""
+    def spending(
+        self, nodes: Iterable[Standing], now: datetime, taken: Callable[[str], bool] = lambda _: False
+    ) -> dict[str, Spending]:
+        """Of each pool that `pools` has told last. `taken`: claims of commands that do not show yet."""
         members = defaultdict(list)
         for one in nodes:
             members[one.member.pool].append(one.member)
         found = {}
         for name, pool in self._known.items():
-            counts = pool_counts(members[name])
+            counts = _with(pool_counts(members[name]), members[name], taken)
             allowances = {
                 reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
                 for reason in BUDGETED
             }
             found[name] = Spending(counts, allowances)
         return found
+
+
+def _with(counts: PoolCounts, members: Iterable[ClusterNode], taken: Callable[[str], bool]) -> PoolCounts:
+    counted = {consumer.node for consumer in counts.consumers}
+    more = tuple(
+        Consumer(node=member.name, state=State.DISRUPTING, unhealthy=False)
+        for member in members
+        if member.claim is not None and member.name not in counted and taken(member.claim.name)
+    )
+    return msgspec.structs.replace(counts, consumers=(*counts.consumers, *more)) if more else counts

@@ -25,6 +25,7 @@ from dovetail.model.records import PodRecord
 from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.batching import Batch
+from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning import (
     NO_POOLS,
     Plan,
@@ -225,11 +226,22 @@ class Provisioner:
         )
 
     def _has_one_coming(self, pod: Pod) -> bool:
-        """A launch that takes so long that others no longer wait for it is still for the pods it was begun for."""
-        kept = self._cluster.claims.get(("", self.decisions.target(pod.uid)))
-        if kept is None or kept.value.status.provider_id:
-            return False
-        return kept.value.metadata.deletion_timestamp is None
+        """A launch that takes so long that others no longer wait for it is still for its pods; so is a replacement."""
+        return any(map(self._is_launching, (self.decisions.target(pod.uid), *self._replacements_for(pod))))
+
+    def _is_launching(self, claim: str) -> bool:
+        kept = self._cluster.claims.get(("", claim))
+        return kept is not None and not kept.value.status.provider_id and kept.value.metadata.deletion_timestamp is None
+
+    def _replacements_for(self, pod: Pod) -> tuple[str, ...]:
+        """Those of the command that is going to take its node."""
+        if pod.origin is not Origin.DELETING:
+            return ()
+        bound = self._cluster.pods.get((pod.namespace, pod.name))
+        node = None if bound is None else self._cluster.nodes.get(("", bound.value.node_name))
+        claim = None if node is None else self._cluster.claim_of(node.value)
+        record = None if claim is None or claim.metadata.deletion_timestamp is not None else record_on(claim)
+        return () if record is None else record.replacements
 
     async def _planned(self, context: Context, problem: Problem) -> Plan:
         if not problem.pods:

@@ -63,7 +63,10 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway."""
+    """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway.
+
+    `held`: pools whose last replacements did not come up, so that for a while none is tried (R23).
+    """
 
     at: datetime
     world: World
@@ -72,6 +75,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     allowances: Mapping[tuple[str, Reason], Allowance] = {}
     pools: Mapping[str, PoolFacts] = {}
     left: tuple[Left, ...] = ()
+    held: frozenset[str] = frozenset()
 
     def of(self, reason: Reason) -> tuple[Candidate, ...]:
         return self.candidates.get(reason, ())
@@ -82,13 +86,20 @@ class Budgets:
 
     def __init__(self, board: Board, reason: Reason) -> None:
         self._left = {pool: each.allowed for (pool, named), each in board.allowances.items() if named is reason}
+        self._static = {name for name, pool in board.pools.items() if pool.replicas is not None}
+        self._held = board.held
 
     def left(self, pool: str) -> int:
         return self._left.get(pool, 0)
 
+    def allow(self, candidate: Candidate) -> bool:
+        """Whether one more of its pool may go, and this one; one that needs no replacement waits for no other (R23)."""
+        replaced = bool(candidate.pods) or candidate.pool in self._static
+        return self.left(candidate.pool) > 0 and not (replaced and candidate.pool in self._held)
+
     def take(self, candidate: Candidate) -> bool:
-        """Whether one more of its pool may go; then there is one less."""
-        if self.left(candidate.pool) <= 0:
+        """Whether it may go; then there is one less."""
+        if not self.allow(candidate):
             return False
         self._left[candidate.pool] -= 1
         return True
@@ -98,7 +109,7 @@ class Budgets:
         wanted: dict[str, int] = {}
         for each in candidates:
             wanted[each.pool] = wanted.get(each.pool, 0) + 1
-        return all(number <= self.left(pool) for pool, number in wanted.items())
+        return all(map(self.allow, candidates)) and all(number <= self.left(pool) for pool, number in wanted.items())
 
 
 class Method(StrEnum):

@@ -137,7 +137,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
         return Decision(commands=commands, standing=nodes, held_back=len(bare) < len(order))
     held_back = False
     for each in order:
-        if budgets.left(each.pool) <= 0:
+        if not budgets.allow(each):
             held_back = True
             continue
         if not this.go_on():

@@ -1,7 +1,7 @@
 """How is a command written down on its NodeClaims, so that a new leader carries it on (R24)?"""
 
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
@@ -10,9 +10,6 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.provisioning import claim_name
-
-# On replacements, with the id of their command: whoever finds one of the name it chose knows that it is its own (R24).
-REPLACEMENT_OF: Final = "karpenter.sh/disruption-replacement-of"
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

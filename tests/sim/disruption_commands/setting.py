@@ -1,0 +1,205 @@
+"""Commands that take nodes, in the simulated cluster with all controllers running but the one that decides.
+
+async def scenario(setting: Setting) -> None:
+    await setting.stand("a")
+    assert await setting.start(setting.command("a", replacements=1))
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"))
+
+play(scenario)
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from prometheus_client import CollectorRegistry
+
+from dovetail.api import names, objects
+from dovetail.api.names import REPLACEMENT_OF, Condition
+from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.claim_creation import ClaimCreation
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption_commands import DisruptionCommands
+from dovetail.controllers.disruption_strays import DisruptionStrays
+from dovetail.controllers.placing_state import PlacingState
+from dovetail.controllers.provisioner import Provisioner, Provisioning
+from dovetail.observe.disruption_metrics import DisruptionMetrics
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.board import Candidate, Method
+from dovetail.planning.disruption.commands import Command, command_id
+from dovetail.planning.disruption.records import Recorded, read_record
+from dovetail.planning.timings import Timings
+from dovetail.ports import NODECLAIMS, NODES, CloudProvider
+from dovetail.runtime.manager import Context, Controller
+from dovetail.scheduling.problem import NewClaim, Pod, read_pool
+from dovetail.scheduling.resources import NOTHING
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.actors.wire import Raw
+from dovetail.sim.cloud import SimCloud
+from dovetail.sim.virtual_loop import InlineCompute
+from tests.sim.provisioning import setting as provisioning
+from tests.sim.provisioning.setting import OF_FOUR
+from tests.sim.termination.setting import annotation, is_deleting
+from tests.unit.controllers.running import Program, run_controllers
+
+DECIDES = "disruption"
+TAINT = (names.DISRUPTED_TAINT, "NoSchedule")
+OWN = (names.NODEPOOL_LABEL, names.KWOK_NODECLASS_LABEL)
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What a process runs, and what tests ask of it."""
+
+    controllers: list[Controller]
+    commands: DisruptionCommands
+    state: PlacingState
+    counts: DisruptionMetrics
+
+
+def parts(
+    cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings, gates: Gates | None = None
+) -> Parts:
+    """All controllers, but nobody who decides anything: that is the tests' part."""
+    made = all_controllers(
+        cluster, provider, metrics, timings, gates or Gates(), provisioning=Provisioning(compute=InlineCompute())
+    )
+    (provisioner,) = (each for each in made if isinstance(each, Provisioner))
+    others = [each for each in made if not each.name.startswith(DECIDES)]
+    counts = DisruptionMetrics(CollectorRegistry())
+    commands = DisruptionCommands(
+        cluster, provisioner.state, ClaimCreation(cluster, metrics), metrics, timings, counts=counts
+    )
+    controllers = [*others, commands, DisruptionStrays(cluster, provisioner.state)]
+    return Parts(controllers, commands, provisioner.state, counts)
+
+
+class Setting(provisioning.Setting):
+    """With what tests of commands ask again and again."""
+
+    parts: Parts  # of the process that runs now
+
+    @property
+    def commands(self) -> DisruptionCommands:
+        return self.parts.commands
+
+    async def stand(self, *claims: str, **options: Any) -> list[str]:
+        """Have nodes of 4 cpus, initialized, about which nobody has anything left to write; their names."""
+        if not self.sim.objects(NODECLAIMS):
+            await self.begin()
+        nodes = [await self.launch(name, **{"requirements": [OF_FOUR], **options}) for name in claims]
+        await self.sim.run_for("5s")
+        return nodes
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def command(
+        self,
+        *claims: str,
+        replacements: int = 0,
+        method: Method = Method.DRIFT,
+        pool: str = "default",
+        pods: Sequence[Pod] = (),
+    ) -> Command:
+        """Of claims that are there; of several replacements the first is for the pods."""
+        candidates = [self.candidate(name, pods if name == claims[0] else ()) for name in claims]
+        uids = tuple(pod.uid for pod in pods)
+        return Command(
+            id=command_id(self.now(), method, candidates),
+            at=self.now(),
+            method=method,
+            candidates=tuple(candidates),
+            replacements=tuple(self.new_claim(pool, uids if number == 0 else ()) for number in range(replacements)),
+        )
+
+    def candidate(self, name: str, pods: Sequence[Pod] = ()) -> Candidate:
+        claim = self.claim(name)
+        assert claim is not None
+        meta = claim["metadata"]
+        pool = meta["labels"][names.NODEPOOL_LABEL]
+        node = claim["status"]["nodeName"]
+        return Candidate(node=node, claim=name, claim_uid=meta["uid"], pool=pool, pods=tuple(pods))
+
+    def new_claim(self, pool: str, pods: tuple[str, ...] = ()) -> NewClaim:
+        requirements = read_pool(self.pools()[pool]).requirements.without(*OWN)
+        types = ("s-4x-amd64-linux",)
+        return NewClaim(pool=pool, pods=pods, requirements=requirements, types=types, requests=NOTHING)
+
+    def pools(self) -> dict[str, objects.NodePool]:
+        return {pool.metadata.name: pool for pool in self.program.cluster.pools.values()}
+
+    async def start(self, command: Command) -> bool:
+        await self.parts.state.refresh()
+        return await self.commands.start(self.context(), command, self.pools())
+
+    def context(self) -> Context:
+        api, recorder = self.program.api, self.program.recorder
+        return Context(api=api, clock=self.sim.clock, recorder=recorder, stopping=asyncio.Event())
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def record(self, claim: str) -> Recorded | None:
+        text = annotation(self.claim(claim), names.DISRUPTION_COMMAND)
+        return None if text is None else read_record(text)
+
+    def replacements(self) -> list[Raw]:
+        return [each for each in self.claims() if annotation(each, REPLACEMENT_OF) is not None]
+
+    def is_disrupting(self, claim: str) -> bool:
+        """S3, with all its marks."""
+        found = self.claim(claim)
+        if found is None or is_deleting(found) or self.record(claim) is None:
+            return False
+        reason = self.condition(Condition.DISRUPTION_REASON, claim).get("status") == "True"
+        return reason and TAINT in self.taints(found["status"]["nodeName"])
+
+    def is_untouched(self, claim: str) -> bool:
+        """None of the marks of a command."""
+        found = self.claim(claim)
+        if found is None or is_deleting(found) or annotation(found, names.DISRUPTION_COMMAND) is not None:
+            return False
+        reason = self.condition(Condition.DISRUPTION_REASON, claim)
+        return not reason and TAINT not in self.taints(found["status"]["nodeName"])
+
+    def held_for(self, pool: str = "default") -> timedelta | None:
+        until = self.commands.held_back(pool, self.now())
+        return None if until is None else until - self.now()
+
+    async def untaint(self, node: str) -> None:
+        await self.sim.api.patch(NODES, node, {"spec": {"taints": []}})
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
+
+
+def play(
+    scenario: Scenario,
+    *,
+    timings: Timings | None = None,
+    latency_seconds: float = 0.0,
+    seed: int = 0,
+    shuffle: bool = False,
+) -> None:
+    """Run the scenario beside the controllers, in virtual time; the machines are the simulator's cloud's."""
+    settings: list[Setting] = []
+
+    def controllers_of(program: Program) -> Sequence[Controller]:
+        setting = settings[0]
+        setting.metrics = Metrics(CollectorRegistry())
+        setting.parts = parts(program.cluster, setting.cloud, setting.metrics, timings or Timings())
+        return setting.parts.controllers
+
+    async def within(sim: SimCluster, program: Program) -> None:
+        setting = Setting(sim, program)
+        settings.append(setting)
+        async with AsyncExitStack() as stack:
+            setting.cloud = await stack.enter_async_context(SimCloud(sim, seed=seed))
+            await program.start()
+            await scenario(setting)
+            await program.stop()
+
+    run_controllers(within, controllers_of, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds, started=False)
