@@ -1,9 +1,10 @@
 """How is a cluster cleaned of what only we put on its objects (R38)? Each object by itself, whatever becomes of others."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import StrEnum
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +24,8 @@ from dovetail.ports import (
     Resource,
 )
 from dovetail.runtime.lease import Sighting, sighted
+
+T = TypeVar("T")
 
 AT_ONCE: Final = 20  # objects
 TRIES: Final = 10  # a kubelet writes to its Node every few seconds, and does not ask us
@@ -62,7 +65,9 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
     seen: dict[str, Sighting] = {}
     live: dict[str, Lease] = {}
     while True:
-        leases = [each for each in await _all(api, LEASES, fields=f"metadata.name={name}") if each.metadata.name == name]
+        leases = [
+            each for each in await _all(api, LEASES, fields=f"metadata.name={name}") if each.metadata.name == name
+        ]
         now = clock.monotonic()
         for lease in leases:
             uid, before = lease.metadata.uid, seen.get(lease.metadata.uid)
@@ -79,29 +84,28 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
 
 
 class _Task(msgspec.Struct, frozen=True, eq=False):
-    """One object, as it was read, and what is to be removed from it as it then is."""
+    """One object as it was read, and how to tell what is to be removed from it."""
 
     kind: Resource[dict[str, Any]]
     thing: Raw
     plan: Callable[[Raw], Cleaning]
+    after: str = ""  # an object that could not be cleaned, and that this one must not be cleaned before
 
     @property
-    def name(self) -> str:
-        return str(self.thing["metadata"]["name"])
+    def object(self) -> str:
+        return f"{self.kind.kind}/{self.thing['metadata']['name']}"
 
-    @property
-    def label(self) -> str:
-        return f"{self.kind.kind}/{self.name}"
+    def with_fate(self, fate: Fate, cleaning: Cleaning, error: str | None = None) -> Cleaned:
+        return Cleaned(self.object, fate, cleaning.changes, error)
 
 
-_Act = Callable[[_Task], Awaitable[Cleaned | None]]
+_Act = Callable[[_Task, Cleaning], Awaitable[Cleaned | None]]
 
 
 async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[Cleaned, ...]:
     """Remove what is ours; what there was to remove, by object. Raises ApiError if the cluster cannot be read.
 
-    Nodes come first: a NodeClaim that bears no mark of ours any more would not tell that its Node still does. So that
-    of a Node that cannot be cleaned has to wait for the next time.
+    Nodes come first: a NodeClaim that bears no mark of ours any more would not tell that its Node still does.
     """
     nodes, claims, pools = [await _all(api, kind) for kind in (_NODES, _CLAIMS, _POOLS)]
     claim_of = {_machine(claim): claim for claim in claims}
@@ -117,12 +121,11 @@ async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[Cleaned, ...]:
 
 
 def _machine(thing: Raw) -> str:
-    """What a NodeClaim and its Node have in common; one that has none yet is only like itself."""
-    where, metadata = "status" if "status" in thing else "spec", thing["metadata"]
+    """What a Node and its NodeClaim have in common; one without is like no other."""
     for part in ("spec", "status"):
         if machine := (thing.get(part) or {}).get("providerID"):
             return str(machine)
-    return f"{where}/{metadata['uid']}"
+    return f"{thing['metadata']['uid']} has none"
 
 
 def _node_task(node: Raw, claim: Raw | None) -> _Task:
@@ -130,7 +133,74 @@ def _node_task(node: Raw, claim: Raw | None) -> _Task:
 
 
 def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str]) -> _Task:
-    for node in nodes:
-        if (name := f"{_NODES.kind}/{node['metadata']['name']}") in failed:
-            raise NotImplementedError(name)
-    return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes))
+    names = [f"{_NODES.kind}/{node['metadata']['name']}" for node in nodes]
+    after = next((name for name in names if name in failed), "")
+    return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes), after)
+
+
+async def _each(act: _Act, tasks: Iterable[_Task]) -> list[Cleaned]:
+    """What became of those that there is something to remove from, in their order."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(task: _Task, cleaning: Cleaning) -> Cleaned | None:
+        async with slots:
+            return await act(task, cleaning)
+
+    planned = [(task, cleaning) for task in tasks if (cleaning := task.plan(task.thing)).patches]
+    fates = await asyncio.gather(*(one(task, cleaning) for task, cleaning in planned))
+    return [fate for fate in fates if fate is not None]
+
+
+async def _would_clean(task: _Task, cleaning: Cleaning) -> Cleaned:
+    return task.with_fate(Fate.WOULD_CLEAN, cleaning)
+
+
+async def _clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> Cleaned | None:
+    """None: the object is gone."""
+    if task.after:
+        return task.with_fate(Fate.FAILED, cleaning, f"left until {task.after} can be cleaned")
+    try:
+        await _until_clean(api, task, cleaning)
+    except NotFound:
+        return None
+    except ApiError as error:
+        return task.with_fate(Fate.FAILED, cleaning, str(error))
+    return task.with_fate(Fate.CLEANED, cleaning)
+
+
+async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
+    """What has changed meanwhile, perhaps by us, is looked at anew."""
+    thing = task.thing
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return await _send(api, task, thing, cleaning)
+        except (Conflict, OutcomeUnknown):
+            if not tries_left:
+                raise
+        thing = await api.get(task.kind, task.thing["metadata"]["name"])
+        if thing["metadata"]["uid"] != task.thing["metadata"]["uid"]:
+            raise NotFound(f"{task.object} is another one now")
+        cleaning = task.plan(thing)
+
+
+async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> None:
+    """Only if it is still as it was read."""
+    for patch in cleaning.patches:
+        lock = {"uid": thing["metadata"]["uid"], "resourceVersion": thing["metadata"]["resourceVersion"]}
+        body = {**patch.body, "metadata": {**patch.body.get("metadata", {}), **lock}}
+        thing = await api.patch(task.kind, thing["metadata"]["name"], body, subresource=patch.subresource)
+
+
+async def _all(api: KubeApi, kind: Resource[T], *, fields: str = "") -> list[T]:
+    """None if the cluster does not know the kind. Raises ApiError."""
+    found: list[T] = []
+    continue_ = ""
+    while True:
+        try:
+            page = await api.list(kind, fields=fields, continue_=continue_)
+        except NotFound:
+            return []
+        found += page.items
+        continue_ = page.continue_
+        if not continue_:
+            return found

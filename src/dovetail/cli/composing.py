@@ -1,6 +1,7 @@
 """How is the controller put together from its parts, and how does it start and stop (04 §6)?"""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -80,8 +81,20 @@ async def run(options: RunOptions) -> None:
         stop = asyncio.Event()
         _stop_on_signals(stop)
         log.info("starting", extra={"version": __version__, "dry-run": options.dry_run})
-        await made.manager.run(stop)
+        settling = asyncio.create_task(_settle(made.cluster), name="settle")
+        try:
+            await made.manager.run(stop)
+        finally:
+            settling.cancel()
         log.info("stopped")
+
+
+async def _settle(cluster: Cluster) -> None:
+    """What was read at the start stays: the garbage collector need not look through it again and again (08 §10.5)."""
+    for reflector in cluster.reflectors:
+        await reflector.wait_synced()
+    gc.collect()
+    gc.freeze()
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ _COMMANDS = {
     "lint": "Find what is wrong or surprising in manifests before they are applied.",
     "run": "Run the controller: launch, drain and remove nodes.",
     "manifests": "Print what installs the controller into a cluster.",
+    "cleanup": "Remove what only Dovetail puts on objects, for the way back to Karpenter.",
 }
 
 
@@ -41,7 +42,7 @@ class _LazyGroup(click.Group):
 def program() -> None:
     """Node disruptions that fit around your workloads.
 
-    Only `run` writes to a cluster; the others read what `kubectl get … -o yaml` prints.
+    Only `run` and `cleanup` write to a cluster; the others read what `kubectl get … -o yaml` prints.
     Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input, 3 the cluster
     cannot be reached.
     """

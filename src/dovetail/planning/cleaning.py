@@ -75,7 +75,9 @@ def is_ours(claim: Raw) -> bool:
     """Whether we have acted on it: another program's commands are none of our business (EC2 nodes beside kwok's)."""
     conditions = _list(claim.get("status"), "conditions")
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
-    return any(entry.get("type") in CONDITIONS for entry in conditions) or any(key in annotations for key in ANNOTATIONS)
+    return any(entry.get("type") in CONDITIONS for entry in conditions) or any(
+        key in annotations for key in ANNOTATIONS
+    )
 
 
 def is_going(thing: Raw) -> bool:
