@@ -437,20 +437,26 @@ def queue(problem: Problem) -> list[Pod]:
     carried = (rule for node in problem.nodes for pod in node.pods if pod.counts for rule in pod.apart)
     read = labels_read((*(rule for pod in problem.pods for rule in pod.all_rules), *carried))
     shapes = [(*needs(pod), labels_of(pod, read)) for pod in problem.pods]
-    return [pod for pod, _ in in_order(problem.pods, shapes)]
+    return [pod for pod, _ in in_order(problem.pods, shapes, map(rank, problem.pods))]
 
 
-def in_order(pods: Sequence[Pod], shapes: Sequence[S]) -> list[tuple[Pod, S]]:
+Rank = tuple[int, int, datetime, str]
+
+
+def rank(pod: Pod) -> Rank:
+    """The largest first, then the oldest."""
+    return (-pod.request[CPU], -pod.request[MEMORY], pod.created or _LONG_AGO, pod.uid)
+
+
+def in_order(pods: Sequence[Pod], shapes: Sequence[S], ranks: Iterable[Rank]) -> list[tuple[Pod, S]]:
     """The same, once it is known which are alike."""
-    oldest: dict[S, tuple[datetime, str]] = {}
-    keys = []
-    for pod, shape in zip(pods, shapes, strict=True):
-        age = (pod.created or _LONG_AGO, pod.uid)
-        if shape not in oldest or age < oldest[shape]:
-            oldest[shape] = age
-        keys.append((-pod.request[CPU], -pod.request[MEMORY], age))
-    order = sorted(range(len(pods)), key=lambda index: (*keys[index][:2], oldest[shapes[index]], keys[index][2]))
-    return [(pods[index], shapes[index]) for index in order]
+    ordered = sorted(zip(ranks, range(len(pods)), strict=True))
+    first: dict[S, int] = {}
+    for place, (_, index) in enumerate(ordered):
+        first.setdefault(shapes[index], place)
+    # Alike pods are of one size, so to put each after the oldest of its kind keeps the sizes in order.
+    ordered.sort(key=lambda each: first[shapes[each[1]]])
+    return [(pods[index], shapes[index]) for _, index in ordered]
 
 
 def labels_read(rules: Iterable[Rule]) -> frozenset[str]:

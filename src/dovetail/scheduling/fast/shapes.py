@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling.fast.rows import Asked
-from dovetail.scheduling.problem import Pod, Shape, labels_of, labels_read, needs
+from dovetail.scheduling.problem import Pod, Shape, in_order, labels_of, labels_read, needs, rank
 from dovetail.scheduling.reference import Wish, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
@@ -59,42 +59,59 @@ class _Needs:
         self.of_labels: dict[tuple[tuple[str, str], ...], PodShape] = {}
 
 
+class _Known:
+    """A pod that was met; its shape as of the labels that were read then."""
+
+    __slots__ = ("needs", "pod", "rank", "read", "shape")
+
+    def __init__(self, pod: Pod, needs_: _Needs) -> None:
+        self.pod = pod
+        self.needs = needs_
+        self.rank = rank(pod)
+        self.read: frozenset[str] | None = None
+        self.shape: PodShape | None = None
+
+
 class Shapes:
     """All that were met."""
 
     def __init__(self, *, respect_preferences: bool) -> None:
         self._respect_preferences = respect_preferences
-        self._pods: dict[str, tuple[Pod, _Needs]] = {}
+        self._pods: dict[str, _Known] = {}
         self._needs: dict[Shape, _Needs] = {}
+        self._reads: dict[frozenset[str], frozenset[str]] = {}  # each set of labels is one object
+
+    def in_order(self, pods: Sequence[Pod], read: frozenset[str]) -> list[tuple[Pod, PodShape]]:
+        """As they are to be placed. `read`: the labels that rules of bound pods ask for."""
+        found = [self._known(pod) for pod in pods]
+        return in_order(pods, self._shapes(found, read), [each.rank for each in found])
 
     def of(self, pods: Sequence[Pod], read: frozenset[str]) -> list[PodShape]:
-        """`read`: the labels that rules of bound pods ask for."""
-        found = [self._needs_of(pod) for pod in pods]
-        read = read.union(*{each.read for each in found})
-        return [self._shape(pod, each, read) for pod, each in zip(pods, found, strict=True)]
+        """Of each its shape."""
+        return self._shapes([self._known(pod) for pod in pods], read)
 
-    def _needs_of(self, pod: Pod) -> _Needs:
+    def _shapes(self, pods: Sequence[_Known], read: frozenset[str]) -> list[PodShape]:
+        read = read.union(*{each.needs.read for each in pods})
+        read = self._reads.setdefault(read, read)
+        return [each.shape if each.read is read and each.shape else self._shape(each, read) for each in pods]
+
+    def _known(self, pod: Pod) -> _Known:
         known = self._pods.get(pod.uid)
-        if known is not None and known[0] is pod:
-            return known[1]
+        if known is not None and known.pod is pod:
+            return known
         key = needs(pod)
         found = self._needs.get(key)
         if found is None:
             found = self._needs[key] = _Needs(pod)
-        self._pods[pod.uid] = (pod, found)
-        return found
+        known = self._pods[pod.uid] = _Known(pod, found)
+        return known
 
-    def _shape(self, pod: Pod, needs_: _Needs, read: frozenset[str]) -> PodShape:
-        labels = labels_of(pod, read)
-        found = needs_.of_labels.get(labels)
+    def _shape(self, known: _Known, read: frozenset[str]) -> PodShape:
+        labels = labels_of(known.pod, read)
+        found = known.needs.of_labels.get(labels)
         if found is None:
-            alike = msgspec.structs.replace(pod, labels=dict(labels))
-            found = needs_.of_labels[labels] = PodShape(alike, respect_preferences=self._respect_preferences)
+            alike = msgspec.structs.replace(known.pod, labels=dict(labels))
+            found = PodShape(alike, respect_preferences=self._respect_preferences)
+            known.needs.of_labels[labels] = found
+        known.read, known.shape = read, found
         return found
-
-    def forget(self, alive: Iterable[str]) -> None:
-        """All but these pods, by UID."""
-        kept = set(alive)
-        self._pods = {uid: known for uid, known in self._pods.items() if uid in kept}
-        used = {id(known[1]) for known in self._pods.values()}
-        self._needs = {key: each for key, each in self._needs.items() if id(each) in used}

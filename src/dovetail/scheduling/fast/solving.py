@@ -24,7 +24,6 @@ from dovetail.scheduling.problem import (
     Pod,
     PodError,
     Solution,
-    in_order,
 )
 from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error
 from dovetail.scheduling.requirements import of_labels
@@ -89,7 +88,7 @@ class Solve:
         self._ledger = Ledger()
         self._carriers: list[Counted] = []  # which have one less
         self._searches: dict[Level, Search] = {}
-        self._order = in_order(pods, world.shapes.of(pods, world.labels_read))
+        self._order = world.shapes.in_order(pods, world.labels_read)
         self._shapes = list(dict.fromkeys(shape for _, shape in self._order))
         self._groups = {
             rule: world.groups.of(rule) for shape in self._shapes for level in shape.levels for rule, _ in level.rules
