@@ -10,31 +10,19 @@ from datetime import datetime
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
-import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dovetail.api import objects
-from dovetail.api.names import Reason
 from dovetail.controllers.alike_pods import AlikePods, Effect
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.node_gauges import NodeGauges, amounts
 from dovetail.controllers.pod_times import PodTimes
+from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Prices
 from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.controllers.status_metrics import StatusMetrics
-from dovetail.model.records import PoolRecord, pool_record
 from dovetail.ports import Clock
-from dovetail.rules.budgets import (
-    BUDGETED,
-    UNLIMITED,
-    Allowance,
-    BudgetRule,
-    Reading,
-    allowance,
-    pool_counts,
-    read_budgets,
-)
+from dovetail.rules.budgets import UNLIMITED, Reading
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Rule
 
@@ -47,21 +35,6 @@ PROTECTIONS: Final = {
 
 L = TypeVar("L", bound=tuple[str, ...])
 Blocked: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
-
-
-class _Pool(msgspec.Struct, frozen=True, eq=False):
-    """A pool of ours, its budgets read."""
-
-    pool: objects.NodePool
-    record: PoolRecord
-    budgets: tuple[BudgetRule, ...]
-
-
-class _Spending(msgspec.Struct, frozen=True, eq=False):
-    """What a pool's budgets allow for each reason, and how many nodes use them up."""
-
-    consumers: int
-    allowances: Mapping[Reason, Allowance]
 
 
 class ClusterMetrics(Collector):
@@ -80,11 +53,11 @@ class ClusterMetrics(Collector):
         self._cluster = cluster
         self._clock = clock
         self._leads = leads
-        self._reading = reading
         self._objects_too = objects_too  # gauges of each single node and pool
         self._pods = AlikePods(cluster)
         self._standing = StandingNodes(cluster, self._pods)
-        self._pools: dict[str, _Pool] = {}
+        self._budgets_of = PoolBudgets(cluster, reading)
+        self._pools: Mapping[str, ReadPool] = {}
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
         if objects_too:
@@ -108,13 +81,13 @@ class ClusterMetrics(Collector):
             yield from self._told(self._clock.now())
 
     def _told(self, now: datetime) -> Iterator[Metric]:
-        self._read_pools()
+        self._pools = self._budgets_of.pools()
         nodes = self._standing.at(now, {name: pool.record for name, pool in self._pools.items()})
         count = len(self._cluster.nodes.snapshot().items) + sum(one.node is None for one in nodes)
         yield _gauge("karpenter_cluster_state_node_count", "Nodes, and NodeClaims without one.", {(): count})
         yield self._states(nodes)
         yield self._protected(now)
-        spending = self._spending(nodes, now)
+        spending = self._budgets_of.spending(nodes, now)
         yield from self._blocking(nodes, spending, now)
         yield from self._pod_times.collect()
         if self._objects_too:
@@ -122,17 +95,6 @@ class ClusterMetrics(Collector):
             yield from self._resources()
             yield from self._nodes.collect(now)
             yield from self._statuses.collect(now)
-
-    def _read_pools(self) -> None:
-        found: dict[str, _Pool] = {}
-        for pool in self._cluster.pools.values():
-            if self._cluster.manages(pool.spec.template.spec.node_class_ref):
-                known = self._pools.get(pool.metadata.name)
-                if known is None or known.pool is not pool:
-                    record = pool_record(pool)
-                    known = _Pool(pool, record, read_budgets(record.budgets))
-                found[pool.metadata.name] = known
-        self._pools = found
 
     # -- protections and states (R40) -----------------------------------------------------------------------------
 
@@ -149,9 +111,7 @@ class ClusterMetrics(Collector):
 
     # -- what does not happen (R40) -------------------------------------------------------------------------------
 
-    def _blocking(
-        self, nodes: Sequence[Standing], spending: Mapping[str, _Spending], now: datetime
-    ) -> Iterator[Metric]:
+    def _blocking(self, nodes: Sequence[Standing], spending: Mapping[str, Spending], now: datetime) -> Iterator[Metric]:
         """A node counts under every rule that blocks it. The seconds are as exact as scrapes are frequent: what is
         blocked at one of them counts until the next."""
         blocked: Counter[Blocked] = Counter()
@@ -186,28 +146,14 @@ class ClusterMetrics(Collector):
             "nodepool",
         )
 
-    def _spending(self, nodes: Sequence[Standing], now: datetime) -> dict[str, _Spending]:
-        members = defaultdict(list)
-        for one in nodes:
-            members[one.member.pool].append(one.member)
-        found = {}
-        for name, pool in self._pools.items():
-            counts = pool_counts(members[name])
-            allowances = {
-                reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
-                for reason in BUDGETED
-            }
-            found[name] = _Spending(len(counts.consumers), allowances)
-        return found
-
     # -- each pool (04 §3.3) --------------------------------------------------------------------------------------
 
-    def _budgets(self, spending: Mapping[str, _Spending]) -> Iterator[Metric]:
+    def _budgets(self, spending: Mapping[str, Spending]) -> Iterator[Metric]:
         limits, consumers = {}, {}
         for pool, spent in spending.items():
             for reason, allowed in spent.allowances.items():
                 limits[pool, reason.value] = UNLIMITED if allowed.binding is None else allowed.limit
-                consumers[pool, reason.value] = spent.consumers
+                consumers[pool, reason.value] = len(spent.counts.consumers)
         labels = ("nodepool", "reason")
         yield _gauge(
             "karpenter_nodepools_allowed_disruptions",

@@ -146,7 +146,7 @@ class BoardMaker:
         member, read = one.member, pools.get(one.member.pool)
         if member.claim is None or read is None or one.state in IN_DISRUPTION:
             return
-        if member.pool not in places.types:
+        if read.record.replicas is None and member.pool not in places.types:  # static pools are never among those
             return
         reasons = list(_reasons(known, read))
         if not reasons:
@@ -166,7 +166,7 @@ class BoardMaker:
         labels = node.metadata.labels
         type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
         capacity_type = labels.get(names.CAPACITY_TYPE_LABEL, "")
-        prices = self._prices_of(member.pool, places.types.get(member.pool, ()))
+        price = self._prices_of(member.pool, places.types.get(member.pool, ())).get((type_, zone, capacity_type))
         assert member.claim is not None
         condition = Condition.EXPIRED if reason is Reason.EXPIRED else Condition.DRIFTED
         return Candidate(
@@ -177,12 +177,22 @@ class BoardMaker:
             type=type_,
             zone=zone,
             capacity_type=capacity_type,
-            price=prices.get((type_, zone, capacity_type)),
+            price=price,
             cost=known.cost,
             pods=known.pods,
-            unmovable=known.unmovable if reason is Reason.UNDERUTILIZED else (),
+            unmovable=self._why_not(known, (type_, zone, capacity_type), price)
+            if reason is Reason.UNDERUTILIZED
+            else (),
             since=member.claim.true_since(condition),
         )
+
+    @staticmethod
+    def _why_not(known: Looked, bought_as: Offered, price: int | None) -> tuple[str, ...]:
+        """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
+        if price is None:
+            type_, zone, capacity_type = (part or "?" for part in bought_as)
+            return (f"instance type {type_} in {zone} as {capacity_type} is not offered, so its price is not known",)
+        return known.unmovable
 
     def _prices_of(self, pool: str, types: tuple[MachineType, ...]) -> dict[Offered, int]:
         """Whether it can be had now does not matter: it has been bought."""
