@@ -1,4 +1,4 @@
-"""How is a cluster cleaned of what only we put on its objects (R38)? Each object by itself, whatever becomes of others."""
+"""How is a cluster cleaned of what only we put on its objects (R38)? Each by itself, whatever becomes of the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -170,8 +170,9 @@ async def _clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> Cleaned | Non
 
 async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
     """What has changed meanwhile, perhaps by us, is looked at anew."""
-    thing = task.thing
-    for tries_left in reversed(range(TRIES)):
+    thing, tries_left = task.thing, TRIES
+    while cleaning.patches:
+        tries_left -= 1
         try:
             return await _send(api, task, thing, cleaning)
         except (Conflict, OutcomeUnknown):
@@ -181,6 +182,7 @@ async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
         if thing["metadata"]["uid"] != task.thing["metadata"]["uid"]:
             raise NotFound(f"{task.object} is another one now")
         cleaning = task.plan(thing)
+    return None
 
 
 async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> None:

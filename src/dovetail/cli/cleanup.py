@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 import msgspec
@@ -76,7 +76,8 @@ def command(**given: object) -> None:
     options = msgspec.convert(given, CleanupOptions)
     report = _run(options)
     if options.output == "table":
-        _print_table(report, options)
+        if lines := lines_of(report, quiet=options.quiet):
+            print_lines(lines)
     else:
         print_data(report, options.output)
     sys.exit(1 if any(each.error is not None for each in report.objects) else 0)
@@ -91,8 +92,18 @@ def _run(options: CleanupOptions) -> Report:
             return asyncio.run(_cleaned(options))
     except KubeConfigError as error:
         fail(str(error))
+    except _Refused as refusal:
+        fail(str(refusal), code=1)
     except ApiError as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
+
+
+class _Refused(Exception):
+    """What is removed now would be back in a moment."""
+
+    def __init__(self, live: Sequence[Lease]) -> None:
+        held = (f"{each.metadata.namespace}/{each.metadata.name} by {each.spec.holder_identity}" for each in live)
+        super().__init__(f"a controller is running (Lease held: {', '.join(held)}): stop it first, or say --force")
 
 
 async def _cleaned(options: CleanupOptions) -> Report:
@@ -102,25 +113,16 @@ async def _cleaned(options: CleanupOptions) -> Report:
         if not (options.dry_run or options.force):
             live = await live_leases(api, SystemClock(), options.leader_election_name)
             if live:
-                _refuse(live)
+                raise _Refused(live)
         return Report(options.dry_run, await clean(api, dry_run=options.dry_run))
 
 
-def _refuse(live: Sequence[Lease]) -> NoReturn:
-    """What is removed now would be back in a moment."""
-    held = ", ".join(f"{each.metadata.namespace}/{each.metadata.name} by {each.spec.holder_identity}" for each in live)
-    fail(f"a controller is running (Lease held: {held}): stop it first, or say --force", code=1)
-
-
-def _print_table(report: Report, options: CleanupOptions) -> None:
-    failed = [each for each in report.objects if each.error is not None]
-    lines = [] if options.quiet else _table([each for each in report.objects if each.error is None])
-    for each in failed:
-        lines.append(f"{click.style('failed', fg='red')}  {plain(each.object)}: {plain(each.error or '')}")
-    if not options.quiet:
-        lines += [*([""] if lines else []), _summary(report)]
-    if lines:
-        print_lines(lines)
+def lines_of(report: Report, *, quiet: bool = False) -> list[str]:
+    """For people: what goes from which object, and what could not be done."""
+    lines = [] if quiet else _table([each for each in report.objects if each.error is None])
+    failed = ((each.object, each.error) for each in report.objects if each.error is not None)
+    lines += [f"{click.style('failed', fg='red')}  {plain(name)}: {plain(error)}" for name, error in failed]
+    return lines if quiet else [*lines, *([""] if lines else []), _summary(report)]
 
 
 def _table(rows: Sequence[Cleaned]) -> list[str]:

@@ -5,18 +5,17 @@ not model must not be lost. What upstream writes too is left as it is, but for a
 whoever comes next does not know of it, so its nodes take pods again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import Condition, Effect
-from dovetail.planning.disruption.records import REPLACEMENT_OF
 
-Raw = Mapping[str, Any]
+Raw = dict[str, Any]
 
-ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, REPLACEMENT_OF)  # on NodeClaims; Nodes are made with those of theirs
+ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes are made with their NodeClaim's
 CONDITIONS: Final = (Condition.DISRUPTION_STATE, Condition.EXPIRED)
 _CANDIDATE: Final = (names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
 _DISRUPTED: Final = (names.DISRUPTED_TAINT, Effect.NO_SCHEDULE)

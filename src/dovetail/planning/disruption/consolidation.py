@@ -23,8 +23,10 @@ GoOn = Callable[[], bool]
 
 # As many nodes as upstream looks at together: what it finds is found here, too (R36).
 _PREFIX: Final = 100
-# How many pods all sets that are tried have together. It bounds the work, so that the same board has the same answer.
-_MOST_PODS: Final = 120_000
+# How many pods all sets that are tried have together: so many times those that there are, at least and at most this.
+# It bounds the work as time would, but the same board has the same answer.
+_TIMES: Final = 10
+_FEWEST_PODS, _MOST_PODS = 5_000, 80_000
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,14 +112,16 @@ def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
 def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None) -> Move | None:
     """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found."""
     alone = single(board, rules, go_on) if alone is None else alone
-    search = _Search(board, rules, go_on)
-    found = [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
     spare, dear = [move.candidates[0] for move in alone.moves], list(alone.dear)
-    found.append(search.walk(spare, dear, _MOST_PODS // 2))
+    search = _Search(board, rules, go_on)
+    work = sum(len(each.pods) for each in (*spare, *dear)) * _TIMES
+    most = max(_FEWEST_PODS, min(work, _MOST_PODS))
+    found = [search.longest_prefix(_within_budgets(board)[:_PREFIX]), search.walk(spare, dear, most * 3 // 4)]
     pools = sorted({each.pool for each in (*spare, *dear)})
-    for pool in pools if len(pools) > 1 else ():
-        most = _MOST_PODS // 2 // len(pools)
-        found.append(search.walk(_of_pool(spare, pool), _of_pool(dear, pool), most))
+    found += [
+        search.walk(_of_pool(spare, pool), _of_pool(dear, pool), most // 4 // len(pools))
+        for pool in (pools if len(pools) > 1 else ())
+    ]
     sets = [move for move in found if move is not None and len(move.candidates) > 1]
     return max(sets, key=_gain, default=None)
 
@@ -173,10 +177,10 @@ class _Search:
         return self._together(self._grown(spare, end), dear[:_PREFIX], end)
 
     def _grown(self, order: Sequence[Candidate], end: int) -> Move | None:
-        """Take what can be taken with what is taken already; in growing steps, until one node does not fit."""
+        """Take what can be taken with what is taken already: half of what sums allow, then more or less at a time."""
         taken: list[Candidate] = []
         best: Move | None = None
-        place, step = 0, 1
+        place, step = 0, max(1, len(self._room.next_of(order, 0, len(order), taken)[0]) // 2)
         while self._spent < end and self._go_on():
             more, after = self._room.next_of(order, place, step, taken)
             if not more:

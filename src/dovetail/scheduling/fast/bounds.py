@@ -19,7 +19,6 @@ from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.fast.world import World
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.problem import Kind, Origin, Pod, price_text
-from dovetail.scheduling.reference import cheapest
 from dovetail.scheduling.resources import Resources, amount_text
 from dovetail.scheduling.taints import untolerated
 
@@ -80,8 +79,8 @@ def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: in
         return None
     first = shortages[-1]  # places say more to people than sums do
     left_over, shapes = need.left_over(shortages), need.shapes_left(shortages)
-    options = [each for table in world.tables for each in _takers(table, left_over, shapes)]
-    best = min(options, default=None)
+    found = (_taker(table, left_over, shapes) for table in world.tables)
+    best = min((each for each in found if each is not None), default=None)
     if best is not None and best[0] < price:
         return Witness(shortage=first)
     dearer = Dearer(limit=price) if best is None else Dearer(type=best[1], price=best[0], limit=price)
@@ -194,13 +193,12 @@ class _Need:
         return [*own, *inverse]
 
 
-def _takers(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape]) -> list[tuple[int, str]]:
-    """The types of a pool, with their lowest price, that could take what is left over."""
+def _taker(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape]) -> tuple[int, str] | None:
+    """The cheapest type of a pool, at its lowest price, that could take what is left over."""
     types = table.fitting(left_over)
     for shape in shapes:
         types &= _open_to(table, shape)
-    priced = ((_lowest_price(table, number), number) for number in members(types))
-    return [(price, table.types[number][1].name) for price, number in priced if price is not None]
+    return table.cheapest_of(types)
 
 
 def _open_to(table: Table, shape: PodShape) -> Bits:
@@ -213,13 +211,3 @@ def _open_to(table: Table, shape: PodShape) -> Bits:
         if state is not None:
             found |= table.suitable(state)
     return found
-
-
-def _lowest_price(table: Table, number: int) -> int | None:
-    """The lowest price of a type, in a reservation or out of it."""
-    type_ = table.types[number][1]
-    prices = (
-        cheapest(type_, table.pool.requirements, frozenset((offer.reservation,)) if offer.reservation else frozenset())
-        for offer in type_.offers
-    )
-    return min((price for price in prices if price is not None), default=None)

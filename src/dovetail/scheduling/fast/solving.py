@@ -8,27 +8,22 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
 from dovetail.api import names
 from dovetail.scheduling import reference
-from dovetail.scheduling.fast.bits import Bits, bits_where
+from dovetail.scheduling.fast.bits import Bits
+from dovetail.scheduling.fast.drafting import Drafting, take
 from dovetail.scheduling.fast.groups import Counted, Ledger
-from dovetail.scheduling.fast.searching import Consulted, Draft, Search, pop
+from dovetail.scheduling.fast.searching import Consulted, Draft, Search
 from dovetail.scheduling.fast.shapes import Level, PodShape
-from dovetail.scheduling.fast.tables import State
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.problem import (
-    NewClaim,
     Origin,
     Pod,
     PodError,
     Solution,
 )
 from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error
-from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import Resources
-from dovetail.scheduling.taints import untolerated
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit
 
@@ -81,10 +76,7 @@ class Solve:
             self._shown &= ~(1 << row)
         self._touched: dict[int, Touched] = {}
         self.steps: list[Step] = []
-        self._drafts: list[Draft] = []
-        self._version = 0  # of drafts: each placement on one is a new one
-        self._reservations = world.reservations.copy()
-        self._left = {table: dict(left) for table, left in world.left.items()}
+        self._drafting = Drafting(world.tables, world.left, world.reservations, world.options)
         self._ledger = Ledger()
         self._carriers: list[Counted] = []  # which have one less
         self._searches: dict[Level, Search] = {}
@@ -139,9 +131,9 @@ class Solve:
                 domain = None if group.of_hosts else group.domain(row)
                 if domain is not None:
                     self._ledger.hide(group, domain)
-            for table, left in self._left.items():
+            for table, left in self._drafting.left.items():
                 if table.pool.name == node.pool:
-                    _take(left, node.capacity, -1)
+                    take(left, node.capacity, -1)
 
     def undo(self) -> None:
         self._ledger.undo()
@@ -187,7 +179,7 @@ class Solve:
             if self._inverse[run.shape] or any(level.rules for level in run.shape.levels):
                 break
             if row is None:
-                if any(self._left.values()):  # nodes that go leave more of a limit
+                if any(self._drafting.left.values()):  # nodes that go leave more of a limit
                     break
                 run.length_when_pushed = length
                 runs.rotate(-1)
@@ -224,7 +216,7 @@ class Solve:
             if search is None:
                 search = self._searches[level] = Search(shape, level, self._consulted(shape, level))
             try:
-                if self._on_a_node(search, pod) or self._with_others(search, pod) or self._alone(search, pod):
+                if self._on_a_node(search, pod) or self._on_a_new_node(search, pod):
                     return True
             except Waiting:
                 return False  # relaxing does not help
@@ -323,156 +315,20 @@ class Solve:
 
     # -- nodes to be made ----------------------------------------------------------------------------------------------
 
-    def _with_others(self, search: Search, pod: Pod) -> bool:
-        """On the one with the fewest pods that takes it."""
-        if not self._drafts:
+    def _on_a_new_node(self, search: Search, pod: Pod) -> bool:
+        """Raises Waiting."""
+        draft = self._drafting.join(search, pod) or self._drafting.open(search, pod)
+        if draft is None:
             return False
-        joining = search.joining
-        joining.refresh(self._drafts, self._version)
-        then = {state: self._then(search, state) for state in joining.heaps}
-        aside: list[tuple[int, int]] = []
-        dead: set[int] = set()
-        taken: Draft | None = None
-        while taken is None:
-            tops = [(heap[0], state) for state, heap in joining.heaps.items() if heap and then[state]]
-            if not tops:
-                break
-            _, state = min(tops, key=lambda top: top[0])
-            draft = self._drafts[pop(joining.heaps[state])]
-            try:
-                joined = self._joined(search, draft, then[state])
-            except Waiting:
-                joined = True
-            if isinstance(joined, Draft):
-                self._settle(search.shape, draft, joined, pod)
-                taken = draft
-            elif joined:
-                aside.append((len(draft.pods), draft.index))
-            else:
-                dead.add(draft.index)
-        joining.dropped(dead)
-        for _, index in aside:
-            joining.moved(self._drafts[index], self._version)
-        if taken is not None:
-            joining.moved(taken, self._version)
-        return taken is not None
-
-    def _then(self, search: Search, state: State) -> list[State]:
-        """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
-        known = search.joining.then.get(state)
-        if known is None:
-            known = search.joining.then[state] = self._before_others(search, state)
-        return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
-
-    def _before_others(self, search: Search, state: State) -> list[State]:
-        """The same, other pods aside."""
-        table, level = state.table, search.level
-        if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
-            return []
-        with_pod = table.narrowed(state, level.on_new)
-        if with_pod is None:
-            return []
-        found = (table.narrowed(with_pod, place) for place in level.places)
-        return [each for each in found if each is not None]
-
-    def _joined(self, search: Search, draft: Draft, then: list[State]) -> "Draft | bool":
-        """The draft with the pod, or whether it may take it later."""
-        for counts, most in search.limits:
-            if counts.get(draft.host, 0) > most:
-                return False
-        ports = search.shape.pod.ports
-        if ports and conflict(ports, draft.ports):
-            return False
-        table = draft.state.table
-        needed = dict(draft.needed)
-        for name, amount in search.shape.request:
-            needed[name] = needed.get(name, 0) + amount
-        fitting = table.fitting(needed) & draft.types & table.without_ports(ports)
-        if not fitting:
-            return False
-        if not all(each.group.lets_onto(draft.host, each.pod_allows, each.selects_itself) for each in search.together):
-            return True
-        if not any(fitting & table.suitable(each) for each in search.joining.then[draft.state]):
-            return False
-        for state in then:
-            types = fitting & table.suitable(state)
-            if types:
-                joined = Draft(draft.index, state, types)
-                joined.needed = needed
-                joined.ports = draft.ports | ports
-                joined.relaxed = draft.relaxed
-                if not (state.asks_for_values or self._world.reservations):
-                    return joined
-                try:
-                    return self._as_the_reference(search, draft, joined)
-                except Refusal:
-                    continue
-        return True
-
-    def _as_the_reference(self, search: Search, draft: Draft, joined: Draft) -> Draft:
-        """Raises Refusal and Waiting."""
-        engine = reference.Engine(self._options, Topology({}, {}), (), (), self._reservations)
-        pods = (*draft.pods, search.shape.pod)
-        asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
-        found = engine.flexible(engine.reserved(engine.flexible(asked), draft.held))
-        table = draft.state.table
-        joined.state = table.state(found.requirements.without(names.HOSTNAME_LABEL))
-        kept = {type_.name for type_ in found.types}
-        joined.types &= bits_where(type_.name in kept for _, type_ in table.types)
-        joined.held, joined.relaxed = found.held, found.min_values_relaxed
-        return joined
-
-    def _as_drafted(self, draft: Draft) -> reference.Draft:
-        table = draft.state.table
-        return reference.Draft(
-            pool=table.pool,
-            requirements=draft.state.requirements & of_labels({names.HOSTNAME_LABEL: draft.host}),
-            options=table.as_options(draft.types),
-            pods=tuple(draft.pods),
-            requested=Resources(draft.needed),
-            ports=draft.ports,
-            held=draft.held,
-            min_values_relaxed=draft.relaxed,
-        )
-
-    def _alone(self, search: Search, pod: Pod) -> bool:
-        """On a new node of its own. Raises Waiting."""
-        for table in self._world.tables:
-            if table in search.joining.hopeless:
-                continue
-            left = self._left[table]
-            types = table.affordable(left) if left.get(names.NODES_RESOURCE, 1) > 0 else 0
-            empty = Draft(len(self._drafts), table.start, types)
-            joined = self._joined_waiting(search, empty)
-            if isinstance(joined, Draft):
-                self._drafts.append(empty)
-                self._settle(search.shape, empty, joined, pod)
-                if left:
-                    _take(left, Resources(table.largest(empty.types)), 1)
-                search.joining.opened(empty, self._version)
-                return True
-            if not (search.elsewhere or search.together or self._world.reservations):
-                search.joining.hopeless.add(table)
-        return False
-
-    def _joined_waiting(self, search: Search, empty: Draft) -> "Draft | bool":
-        then = self._then(search, empty.state) if empty.types else []
-        return self._joined(search, empty, then) if then else False
-
-    def _settle(self, shape: PodShape, draft: Draft, joined: Draft, pod: Pod) -> None:
-        self._reservations.exchange(draft.held, joined.held)
-        draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
-        draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
-        draft.pods.append(pod)
         self.steps.append(Step(pod, None, new=True))
         if pod.origin is Origin.CANDIDATE:
             self._for_candidates.add(draft.index)
-        self._version += 1
-        for group in self._selected[shape]:
+        for group in self._selected[search.shape]:
             if draft.state.table.passes(draft.state, group.rule.nodes, draft.host):
                 self._record(group, draft)
-        for rule in shape.apart:
+        for rule in search.shape.apart:
             self._record(self._own_inverse[rule], draft)
+        return True
 
     def _record(self, group: Counted, draft: Draft) -> None:
         if group.of_hosts:
@@ -489,7 +345,7 @@ class Solve:
         engine = self._reference() if explain and any(run.length_when_pushed >= 0 for run in runs) else None
         if self._too_many_new:
             why = Refusal(f"the pods would need more new nodes than {self._most_new}")
-            new = (pod for index in self._for_candidates for pod in self._drafts[index].pods)
+            new = (pod for index in self._for_candidates for pod in self._drafting.drafts[index].pods)
             left = (pod for run in runs for pod in run.pods)
             errors.update((pod.uid, pod_error(pod, why)) for pod in (*new, *left))
             return
@@ -516,9 +372,9 @@ class Solve:
             sites.append(site)
         inverse = {group.rule: group for groups in self._inverse.values() for group in groups}
         ordered = {rule: inverse[rule] for rule in sorted(inverse, key=lambda rule: rule.key)}
-        supplies = [Supply(table.pool, table.options, self._left[table]) for table in world.tables]
-        topology, made = Topology(self._groups, ordered), len(self._drafts)
-        return reference.Engine(self._options, topology, sites, supplies, self._reservations, made=made)
+        supplies = [Supply(table.pool, table.options, self._drafting.left[table]) for table in world.tables]
+        topology, made = Topology(self._groups, ordered), len(self._drafting.drafts)
+        return reference.Engine(self._options, topology, sites, supplies, self._drafting.reservations, made=made)
 
     def _answer(self, errors: dict[str, PodError]) -> Solution:
         existing = {}
@@ -530,41 +386,13 @@ class Solve:
             if kept := tuple(pod.uid for pod in placed if pod.uid not in errors):
                 existing[node.name] = kept
         claims = []
-        for draft in self._drafts:
+        for draft in self._drafting.drafts:
             try:
-                claims.append(self._finished(draft))
+                claims.append(self._drafting.finished(draft))
             except Refusal as refusal:
                 errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
         in_order_ = {pod.uid: errors[pod.uid] for pod in self._pods if pod.uid in errors}
         return Solution(existing=existing, new_claims=tuple(claims), errors=in_order_)
-
-    def _finished(self, draft: Draft) -> NewClaim:
-        """Raises Refusal."""
-        state, table = draft.state, draft.state.table
-        if self._world.reservations or state.asks_for_values:
-            return reference.finished(self._as_drafted(draft), self._options)
-        types, bits = table.bought(state, draft.types, self._options.max_types)
-        if not types:
-            raise Refusal("of its instance types, none can be bought as all its pods need it")
-        return NewClaim(
-            pool=table.pool.name,
-            pods=tuple(pod.uid for pod in draft.pods),
-            requirements=state.requirements,
-            types=types,
-            requests=Resources(draft.needed) + table.overhead(bits),
-            min_values_relaxed=draft.relaxed,
-        )
-
-
-def _pinned(search: Search, state: State) -> State | None:
-    """Where other pods leave it to be."""
-    for each in search.elsewhere:
-        domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
-        found = state.table.pinned(state, each.key, domains)
-        if found is None:
-            return None
-        state = found
-    return state
 
 
 def _refusal(engine: reference.Engine, pod: Pod) -> Refusal | Waiting:
@@ -573,9 +401,3 @@ def _refusal(engine: reference.Engine, pod: Pod) -> Refusal | Waiting:
     except (Refusal, Waiting) as refusal:
         return refusal
     raise AssertionError(f"{pod} has a place that was not found")
-
-
-def _take(left: dict[str, int], capacity: Resources, times: int) -> None:
-    """One more node of a pool with limits, or one less."""
-    for name in left:
-        left[name] -= times * (1 if name == names.NODES_RESOURCE else capacity[name])

@@ -69,6 +69,7 @@ class Table:
         }
         self._capacity = {name: Thresholds([type_.capacity[name] for _, type_ in self.types]) for name in pool.limits}
         self._of_option = [(option, bits_where(of is option for of, _ in self.types)) for option in options]
+        self._lowest: list[tuple[int, str, Bits]] | None = None
         self._without_ports: dict[HostPorts, Bits] = {}
         self.start = self.state(pool.requirements)
 
@@ -191,6 +192,18 @@ class Table:
             ]
             state.by_price = [(name, bit) for _, name, bit in sorted(priced)]
         return state.by_price
+
+    def cheapest_of(self, types: Bits) -> tuple[int, str] | None:
+        """At the lowest price that a node of the pool could have, in a reservation or out of it."""
+        if self._lowest is None:
+            wanted = self.pool.requirements
+            prices = [min((offer.price for offer in offers(type_, wanted)), default=None) for _, type_ in self.types]
+            self._lowest = sorted(
+                (price, self.types[number][1].name, 1 << number)
+                for number, price in enumerate(prices)
+                if price is not None
+            )
+        return next(((price, name) for price, name, bit in self._lowest if bit & types), None)
 
     def overhead(self, types: Bits) -> Resources:
         """What daemons take at least."""

@@ -1,0 +1,214 @@
+"""Of what are new nodes made, as pods are put on them one by one (05 §9, 08 §6.5)?"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.scheduling import reference
+from dovetail.scheduling.fast.bits import bits_where
+from dovetail.scheduling.fast.searching import Draft, Search, pop
+from dovetail.scheduling.fast.tables import State, Table
+from dovetail.scheduling.host_ports import conflict
+from dovetail.scheduling.problem import NewClaim, Options, Pod
+from dovetail.scheduling.reference import Refusal, Reservations, Waiting
+from dovetail.scheduling.requirements import of_labels
+from dovetail.scheduling.resources import Resources
+from dovetail.scheduling.taints import untolerated
+from dovetail.scheduling.topology import Topology
+
+
+class Drafting:
+    """All nodes that are to be made in one solve. `left` of each pool's limits."""
+
+    def __init__(
+        self,
+        tables: Sequence[Table],
+        left: Mapping[Table, Mapping[str, int]],
+        reservations: Reservations,
+        options: Options,
+    ) -> None:
+        self._tables = tables
+        self._options = options
+        self.left = {table: dict(each) for table, each in left.items()}
+        self._reserving = bool(reservations)
+        self.reservations = reservations.copy()
+        self.drafts: list[Draft] = []
+        self._version = 0  # each pod on a draft is a new one
+
+    def join(self, search: Search, pod: Pod) -> Draft | None:
+        """The one with the fewest pods that takes it."""
+        if not self.drafts:
+            return None
+        joining = search.joining
+        joining.refresh(self.drafts, self._version)
+        then = {state: self._then(search, state) for state in joining.heaps}
+        aside: list[tuple[int, int]] = []
+        dead: set[int] = set()
+        taken: Draft | None = None
+        while taken is None:
+            tops = [(heap[0], state) for state, heap in joining.heaps.items() if heap and then[state]]
+            if not tops:
+                break
+            _, state = min(tops, key=lambda top: top[0])
+            draft = self.drafts[pop(joining.heaps[state])]
+            try:
+                joined = self._joined(search, draft, then[state])
+            except Waiting:
+                joined = True
+            if isinstance(joined, Draft):
+                self._settle(draft, joined, pod)
+                taken = draft
+            elif joined:
+                aside.append((len(draft.pods), draft.index))
+            else:
+                dead.add(draft.index)
+        joining.dropped(dead)
+        for _, index in aside:
+            joining.moved(self.drafts[index], self._version)
+        if taken is not None:
+            joining.moved(taken, self._version)
+        return taken
+
+    def _then(self, search: Search, state: State) -> list[State]:
+        """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
+        known = search.joining.then.get(state)
+        if known is None:
+            known = search.joining.then[state] = self._before_others(search, state)
+        return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
+
+    def _before_others(self, search: Search, state: State) -> list[State]:
+        """The same, other pods aside."""
+        table, level = state.table, search.level
+        if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
+            return []
+        with_pod = table.narrowed(state, level.on_new)
+        if with_pod is None:
+            return []
+        found = (table.narrowed(with_pod, place) for place in level.places)
+        return [each for each in found if each is not None]
+
+    def _joined(self, search: Search, draft: Draft, then: list[State]) -> Draft | bool:
+        """The draft with the pod, or whether it may take it later."""
+        for counts, most in search.limits:
+            if counts.get(draft.host, 0) > most:
+                return False
+        ports = search.shape.pod.ports
+        if ports and conflict(ports, draft.ports):
+            return False
+        table = draft.state.table
+        needed = dict(draft.needed)
+        for name, amount in search.shape.request:
+            needed[name] = needed.get(name, 0) + amount
+        fitting = table.fitting(needed) & draft.types & table.without_ports(ports)
+        if not fitting:
+            return False
+        if not all(each.group.lets_onto(draft.host, each.pod_allows, each.selects_itself) for each in search.together):
+            return True
+        if not any(fitting & table.suitable(each) for each in search.joining.then[draft.state]):
+            return False
+        for state in then:
+            types = fitting & table.suitable(state)
+            if types:
+                joined = Draft(draft.index, state, types)
+                joined.needed = needed
+                joined.ports = draft.ports | ports
+                joined.relaxed = draft.relaxed
+                if not (state.asks_for_values or self._reserving):
+                    return joined
+                try:
+                    return self._as_the_reference(search, draft, joined)
+                except Refusal:
+                    continue
+        return True
+
+    def _as_the_reference(self, search: Search, draft: Draft, joined: Draft) -> Draft:
+        """Raises Refusal and Waiting."""
+        engine = reference.Engine(self._options, Topology({}, {}), (), (), self.reservations)
+        pods = (*draft.pods, search.shape.pod)
+        asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
+        found = engine.flexible(engine.reserved(engine.flexible(asked), draft.held))
+        table = draft.state.table
+        joined.state = table.state(found.requirements.without(names.HOSTNAME_LABEL))
+        kept = {type_.name for type_ in found.types}
+        joined.types &= bits_where(type_.name in kept for _, type_ in table.types)
+        joined.held, joined.relaxed = found.held, found.min_values_relaxed
+        return joined
+
+    def _as_drafted(self, draft: Draft) -> reference.Draft:
+        table = draft.state.table
+        return reference.Draft(
+            pool=table.pool,
+            requirements=draft.state.requirements & of_labels({names.HOSTNAME_LABEL: draft.host}),
+            options=table.as_options(draft.types),
+            pods=tuple(draft.pods),
+            requested=Resources(draft.needed),
+            ports=draft.ports,
+            held=draft.held,
+            min_values_relaxed=draft.relaxed,
+        )
+
+    def open(self, search: Search, pod: Pod) -> Draft | None:
+        """A new one of its own. Raises Waiting."""
+        for table in self._tables:
+            if table in search.joining.hopeless:
+                continue
+            left = self.left[table]
+            types = table.affordable(left) if left.get(names.NODES_RESOURCE, 1) > 0 else 0
+            empty = Draft(len(self.drafts), table.start, types)
+            joined = self._joined_waiting(search, empty)
+            if isinstance(joined, Draft):
+                self.drafts.append(empty)
+                self._settle(empty, joined, pod)
+                if left:
+                    take(left, Resources(table.largest(empty.types)), 1)
+                search.joining.opened(empty, self._version)
+                return empty
+            if not (search.elsewhere or search.together or self._reserving):
+                search.joining.hopeless.add(table)
+        return None
+
+    def _joined_waiting(self, search: Search, empty: Draft) -> Draft | bool:
+        then = self._then(search, empty.state) if empty.types else []
+        return self._joined(search, empty, then) if then else False
+
+    def _settle(self, draft: Draft, joined: Draft, pod: Pod) -> None:
+        self.reservations.exchange(draft.held, joined.held)
+        draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
+        draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
+        draft.pods.append(pod)
+        self._version += 1
+
+    def finished(self, draft: Draft) -> NewClaim:
+        """Raises Refusal."""
+        state, table = draft.state, draft.state.table
+        if self._reserving or state.asks_for_values:
+            return reference.finished(self._as_drafted(draft), self._options)
+        types, bits = table.bought(state, draft.types, self._options.max_types)
+        if not types:
+            raise Refusal("of its instance types, none can be bought as all its pods need it")
+        return NewClaim(
+            pool=table.pool.name,
+            pods=tuple(pod.uid for pod in draft.pods),
+            requirements=state.requirements,
+            types=types,
+            requests=Resources(draft.needed) + table.overhead(bits),
+            min_values_relaxed=draft.relaxed,
+        )
+
+
+def _pinned(search: Search, state: State) -> State | None:
+    """Where other pods leave it to be."""
+    for each in search.elsewhere:
+        domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
+        found = state.table.pinned(state, each.key, domains)
+        if found is None:
+            return None
+        state = found
+    return state
+
+
+def take(left: dict[str, int], capacity: Resources, times: int) -> None:
+    """One more node of a pool with limits, or one less."""
+    for name in left:
+        left[name] -= times * (1 if name == names.NODES_RESOURCE else capacity[name])

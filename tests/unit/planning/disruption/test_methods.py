@@ -1,0 +1,390 @@
+"""What does a pass decide (02 §2, §7)? Numbers are those of 02 §14."""
+
+from datetime import timedelta
+
+import pytest
+
+from dovetail.api import objects
+from dovetail.api.names import Reason
+from dovetail.planning.disruption.board import REASONS, Board, Budgets, Method, PoolFacts
+from dovetail.planning.disruption.methods import Decision, decide_pass
+from dovetail.planning.disruption.replacing import Rules
+from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
+from dovetail.scheduling.problem import Origin
+from tests.unit.planning.disruption.boards import (
+    AT,
+    DRIFTED,
+    EMPTY,
+    EXPIRED,
+    UNDERUTILIZED,
+    board,
+    later,
+    pod,
+    room,
+    used,
+)
+from tests.unit.scheduling.problems import machine, pool
+
+
+def passed(on: Board, *skipped: Method) -> Decision:
+    return decide_pass(on, Rules(), skip=lambda method: method in skipped)
+
+
+def nodes(decision: Decision) -> list[list[str]]:
+    return [command.nodes for command in decision.commands]
+
+
+def methods(decision: Decision) -> set[Method]:
+    return {command.method for command in decision.commands}
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------------
+
+
+def test_case_16_what_is_used_up_twice_over_leaves_nothing_and_not_less() -> None:
+    on = board(allowed={"default": 0})
+    left = Budgets(on, EMPTY)
+    one = used("a").candidate
+    assert not left.take(one)
+    assert left.left("default") == 0
+
+
+def test_a_pool_that_nobody_has_spoken_of_allows_nothing() -> None:
+    assert Budgets(board(), EMPTY).left("unheard of") == 0
+    assert not Budgets(board(), EMPTY).take(used("a", pool="unheard of").candidate)
+
+
+@pytest.mark.parametrize(("budget", "gone"), [("0", 0), ("1", 1), ("50%", 2), ("34%", 2), ("100%", 3)])
+def test_case_17_so_many_of_three_empty_nodes_go(budget: str, gone: int) -> None:
+    """R27: percentages round up."""
+    three = [used(name, pool="default") for name in "abc"]
+    rules = read_budgets(one_budget(budget))
+    allowed = allowance(rules, reason=EMPTY, now=AT, counts=PoolCounts(nodes=3))
+    on = later(board(*three, reasons={EMPTY: three}), allowances={("default", EMPTY): allowed})
+    decision = passed(on)
+    assert sum(map(len, nodes(decision))) == gone
+    assert decision.held_back == (gone < 3)
+    assert decision.standing == frozenset("abc")
+
+
+def one_budget(nodes_: str) -> list[objects.Budget]:
+    return [objects.Budget(nodes=nodes_)]
+
+
+def test_budgets_of_one_reason_say_nothing_about_another() -> None:
+    """R25, as far as it is used here."""
+    going = used("a", cpu=4)
+    on = board(going, reasons={EMPTY: [going], DRIFTED: [going]})
+    none = {key: each for key, each in on.allowances.items() if key != ("default", EMPTY)}
+    decision = passed(later(on, allowances=none))
+    assert methods(decision) == {Method.DRIFT}
+
+
+def test_a_pool_whose_replacements_failed_gives_only_nodes_that_need_none() -> None:
+    """R23."""
+    bare, full = used("a"), used("b", pod("p"))
+    on = later(board(bare, full, room("z", 4), reasons={DRIFTED: [bare, full]}), held=frozenset(("default",)))
+    assert nodes(passed(on)) == [["a"]]
+    waiting = passed(later(on, candidates={DRIFTED: (full.candidate,), UNDERUTILIZED: (full.candidate,)}))
+    assert waiting.commands == ()
+    assert waiting.held_back
+
+
+def test_a_command_says_what_it_takes_of_which_budget() -> None:
+    some = [used("a", pool="x"), used("b", pool="x"), used("c", pool="y")]
+    on = board(*some, reasons={EMPTY: some}, allowed={"x": 2, "y": 5}, pools=[pool("x"), pool("y")])
+    used_up = passed(on).commands[0].budgets
+    assert {name: (each.limit, each.allowed, each.takes) for name, each in used_up.items()} == {
+        "x": (2, 2, 2),
+        "y": (5, 5, 1),
+    }
+
+
+# -- §7.2: emptiness ---------------------------------------------------------------------------------------------------
+
+
+def test_case_21_one_command_for_all_empty_nodes_within_the_budget_of_each_pool() -> None:
+    some = [used(f"{name}{number}", pool=name, cpu=number) for name in "xyz" for number in (1, 2, 3)]
+    pools = [pool(name) for name in "xyz"]
+    on = board(*some, reasons={EMPTY: some}, allowed={"x": 2, "y": 0, "z": 50}, pools=pools)
+    decision = passed(on)
+    assert nodes(decision) == [["x3", "z3", "x2", "z2", "z1"]]  # what saves most first
+    assert decision.commands[0].reason is EMPTY
+    assert decision.commands[0].decision == "delete"
+    assert decision.commands[0].savings == 3 + 3 + 2 + 2 + 1
+    assert decision.validated_first
+    assert decision.standing == frozenset(each.node.name for each in some)
+    assert decision.held_back
+
+
+def test_what_is_saved_is_not_known_where_a_price_is_not() -> None:
+    some = [used("a"), used("b", price=None)]
+    assert passed(board(*some, reasons={EMPTY: some})).commands[0].savings is None
+
+
+def test_case_28_an_empty_node_that_has_drifted_goes_as_empty_and_else_as_drifted() -> None:
+    going = used("a")
+    both = passed(board(going, reasons={EMPTY: [going], DRIFTED: [going]}))
+    assert [command.reason for command in both.commands] == [EMPTY]
+    never = passed(board(going, reasons={DRIFTED: [going]}))
+    assert [command.reason for command in never.commands] == [DRIFTED]
+    assert never.commands[0].decision == "delete"
+
+
+def test_case_54_a_node_whose_pods_cost_nothing_to_move_is_empty_and_under_that_budget() -> None:
+    """No place is looked for them, as upstream does not."""
+    free = used("a", pod("p1", "3"), cost=1.0)
+    assert free.candidate.empty
+    on = board(free, reasons={EMPTY: [free]})
+    assert methods(passed(on)) == {Method.EMPTINESS}
+
+
+def test_pods_that_wait_do_not_stop_emptiness() -> None:
+    going = used("a", cpu=64)
+    on = board(going, reasons={EMPTY: [going]}, owed=[pod("huge", "32", origin=Origin.PENDING)])
+    assert nodes(passed(on)) == [["a"]]
+
+
+# -- §7.3: static drift ------------------------------------------------------------------------------------------------
+
+
+def static(name: str = "fixed", **fields: int | None) -> PoolFacts:
+    return PoolFacts(name=name, **{"replicas": 3, "claims": 3, **fields})  # type: ignore[arg-type]
+
+
+def fixed_board(facts: PoolFacts, allowed: int = 100, count: int = 3) -> Board:
+    some = [used(f"n{number}", pod(f"p{number}", "2"), pool="fixed") for number in range(count)]
+    return board(*some, reasons={DRIFTED: some}, facts=[facts], pools=[pool("fixed")], allowed={"fixed": allowed})
+
+
+def test_each_drifted_node_of_a_static_pool_has_a_command_of_its_own_with_one_from_the_template() -> None:
+    decision = passed(fixed_board(static()))
+    assert nodes(decision) == [["n0"], ["n1"], ["n2"]]
+    assert methods(decision) == {Method.STATIC_DRIFT}
+    for command in decision.commands:
+        assert [(claim.pool, claim.pods, claim.types) for claim in command.replacements] == [("fixed", (), ())]
+    assert not decision.validated_first
+    assert decision.standing == frozenset()  # all of them are started
+
+
+@pytest.mark.parametrize(
+    ("facts", "allowed", "gone"),
+    [
+        (static(), 0, 0),
+        (static(), 1, 1),
+        (static(claims=4), 100, 0),  # scaling down comes first
+        (static(claims=2), 100, 3),
+        (static(free_claims=0), 100, 0),
+        (static(free_claims=2), 100, 2),
+        (static(free_claims=2), 1, 1),
+        (static(free_claims=-1), 100, 0),
+    ],
+)
+def test_static_drift_is_bound_by_budget_number_and_limit(facts: PoolFacts, allowed: int, gone: int) -> None:
+    decision = passed(fixed_board(facts, allowed))
+    assert len(decision.commands) == gone
+    assert decision.held_back == (gone < 3)
+    assert len(decision.standing) == 3 - gone
+
+
+def test_what_the_limit_leaves_is_not_taken_off_the_budget() -> None:
+    """Two static pools: what one cannot use for its limit does not change what the other may."""
+    x, y = used("x", pool="x"), used("y", pool="y")
+    facts = [static("x", free_claims=0), static("y")]
+    on = board(x, y, reasons={DRIFTED: [x, y]}, facts=facts, allowed={"x": 1, "y": 1}, pools=[pool("x"), pool("y")])
+    assert nodes(passed(on)) == [["y"]]
+
+
+def test_case_29_a_static_node_is_only_replaced_never_by_the_general_method() -> None:
+    decision = passed(fixed_board(static(claims=4)))  # static drift must wait
+    assert decision.commands == ()
+    later_methods = passed(fixed_board(static()), Method.STATIC_DRIFT)
+    assert later_methods.commands == ()
+
+
+# -- §7.4: drift, and what expires gracefully --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", [DRIFTED, EXPIRED])
+def test_case_24_nodes_without_pods_first_then_those_that_drifted_first(reason: Reason) -> None:
+    late, early = (
+        used("late", pod("p1"), since=AT),
+        used("early", pod("p2"), since=AT - timedelta(hours=1)),
+    )
+    bare = [used("bare1", since=AT + timedelta(hours=1)), used("bare2", since=AT)]
+    on = board(late, early, *bare, room("b", 8), reasons={reason: [late, early, *bare]})
+    decision = passed(on)
+    assert nodes(decision) == [["bare2"], ["bare1"]]  # they need no place, so one need not wait for the other
+    assert {command.reason for command in decision.commands} == {reason}
+    assert not decision.validated_first
+    assert decision.standing == frozenset(("late", "early"))
+    assert decision.held_back
+    rest = passed(board(late, early, room("b", 8), reasons={reason: [late, early]}))
+    assert nodes(rest) == [["early"]]
+
+
+def test_equals_go_by_name_and_what_has_no_time_goes_last() -> None:
+    some = [used(name, pod(name), since=since) for name, since in (("c", AT), ("b", AT), ("a", None))]
+    assert nodes(passed(board(*some, room("z", 8), reasons={DRIFTED: some}))) == [["b"]]
+
+
+def test_case_25_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_waiting() -> None:
+    stuck = used("stuck", pod("p1", "4"), since=AT - timedelta(days=1))
+    fine = used("fine", pod("p2", "1"), since=AT)
+    decision = passed(board(stuck, fine, room("b", 2), reasons={DRIFTED: [stuck, fine]}))
+    assert nodes(decision) == [["fine"]]
+    assert list(decision.refused) == ["stuck"]  # somebody has to be told
+    assert "shop/p1" in decision.refused["stuck"]
+    assert decision.standing == frozenset()
+
+
+def test_case_25_where_nobody_has_a_place_everybody_is_told() -> None:
+    some = [used(name, pod(name, "3"), cpu=3) for name in "ab"]
+    decision = passed(board(*some, reasons={DRIFTED: some}))
+    assert decision.commands == ()
+    assert sorted(decision.refused) == ["a", "b"]
+    assert decision.standing == frozenset()
+    assert not decision.held_back
+
+
+def test_case_26_drift_may_need_several_new_nodes_and_asks_for_no_price() -> None:
+    going = used("a", pod("p1", "2"), pod("p2", "2"), price=0)
+    decision = passed(board(going, types=[machine("two", 2, price=100)], reasons={DRIFTED: [going]}))
+    (command,) = decision.commands
+    assert command.decision == "replace"
+    assert len(command.replacements) == 2
+    assert sorted(command.landing.items()) == [("p1", "replacement 1"), ("p2", "replacement 2")]
+    assert command.savings is None
+
+
+def test_a_drifted_node_without_budget_waits_and_one_of_another_pool_goes() -> None:
+    first, second = used("a", pod("p1"), pool="x", since=AT), used("b", pod("p2"), pool="y")
+    on = board(
+        first,
+        second,
+        room("z", 4),
+        reasons={DRIFTED: [first, second]},
+        allowed={"x": 0, "y": 1},
+        pools=[pool("x"), pool("y")],
+    )
+    decision = passed(on)
+    assert nodes(decision) == [["b"]]
+    assert decision.standing == frozenset("a")
+    assert decision.held_back
+
+
+def test_a_bare_node_without_budget_does_not_keep_another_with_pods_waiting() -> None:
+    bare, full = used("a", pool="x"), used("b", pod("p2"), pool="y")
+    on = board(
+        bare,
+        full,
+        room("z", 4),
+        reasons={DRIFTED: [bare, full]},
+        allowed={"x": 0, "y": 1},
+        pools=[pool("x"), pool("y")],
+    )
+    assert nodes(passed(on)) == [["b"]]
+
+
+def test_a_node_with_pods_that_can_be_placed_nowhere_is_not_bare() -> None:
+    odd = used("a", unmovable=("shop/odd: its request cannot be read",), since=AT - timedelta(days=1))
+    fine = used("b", pod("p1"), since=AT)
+    decision = passed(board(odd, fine, room("z", 4), reasons={DRIFTED: [odd, fine]}))
+    assert nodes(decision) == [["b"]]
+    assert decision.refused == {"a": "shop/odd: its request cannot be read"}
+
+
+def test_time_that_runs_out_is_told() -> None:
+    some = [used(name, pod(name)) for name in "ab"]
+    on = board(*some, room("z", 4), reasons={DRIFTED: some})
+    decision = decide_pass(on, Rules(), go_on=lambda: False)
+    assert decision.commands == ()
+    assert not decision.complete
+
+
+# -- the order of methods ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_method_that_has_something_to_do_decides() -> None:
+    empty, drifted, spare = used("e"), used("d", pod("p1")), used("s", pod("p2"))
+    on = board(
+        empty,
+        drifted,
+        spare,
+        room("z", 8),
+        reasons={EMPTY: [empty], DRIFTED: [drifted], EXPIRED: [drifted], UNDERUTILIZED: [drifted, spare]},
+    )
+    order = [Method.EMPTINESS, Method.DRIFT, Method.EXPIRATION, Method.MULTI_NODE, Method.SINGLE_NODE]
+    for number, wanted in enumerate(order):
+        assert methods(passed(on, *order[:number])) == {wanted}
+    assert passed(on, *order).commands == ()
+    assert {REASONS[method] for method in order} == {EMPTY, DRIFTED, EXPIRED, UNDERUTILIZED}
+
+
+def test_case_47_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes() -> None:
+    spare = [used(name, pod(name)) for name in "ab"]
+    on = board(*spare, room("z", 8))
+    assert nodes(passed(on)) == [["a", "b"]]
+    alone = passed(on, Method.EMPTINESS, Method.STATIC_DRIFT, Method.DRIFT, Method.EXPIRATION, Method.MULTI_NODE)
+    assert nodes(alone) == [["a"]]
+    assert methods(alone) == {Method.SINGLE_NODE}
+
+
+def test_case_22_what_only_a_budget_has_kept_is_tried_again() -> None:
+    one = used("a", pod("p1"))
+    assert passed(board(one, room("z", 8), allowed=0)).held_back
+    assert passed(board(one, room("z", 8), allowed=0)).standing == frozenset("a")
+    assert not passed(board(one, used("b", pod("p2", "4")), reasons={UNDERUTILIZED: []})).held_back
+
+
+def test_case_22_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() -> None:
+    """Neither of the two can go alone; together, they could."""
+    pair = [used(name, pod(name, "2"), cpu=2, type_="two") for name in "ab"]
+    types = [machine("four", 4, price=3)]
+    assert nodes(passed(board(*pair, types=types))) == [["a", "b"]]
+    kept = passed(board(*pair, types=types, allowed=1))
+    assert kept.commands == ()
+    assert kept.held_back
+
+
+def test_a_search_for_sets_that_was_cut_short_is_told() -> None:
+    pair = [used(name, pod(name, "2"), cpu=2) for name in "ab"]
+    assert not decide_pass(board(*pair), Rules(), go_on=lambda: False).complete
+    assert passed(board(*pair)).complete
+
+
+def test_what_waits_to_be_validated_is_standing_and_what_is_started_is_not() -> None:
+    spare, stuck = [used(name, pod(name)) for name in "ab"], used("c", pod("p3", "64"), cpu=64)
+    decision = passed(board(*spare, stuck, room("z", 2)))
+    assert decision.validated_first
+    assert decision.standing == frozenset("ab")
+    assert set(decision.refused) == {"c"}
+
+
+def test_the_best_single_node_within_budgets_is_taken() -> None:
+    best, next_ = used("a", pod("p1"), cpu=16, pool="x"), used("b", pod("p2", "3"), cpu=8, pool="y")
+    pools = [pool("x"), pool("y")]
+    on = board(best, next_, room("z", 3), allowed={"x": 0, "y": 1}, pools=pools)
+    decision = passed(on, Method.MULTI_NODE)
+    assert nodes(decision) == [["b"]]
+    assert decision.standing == frozenset("ab")
+    assert not decision.held_back
+
+
+def test_the_same_decision_has_the_same_name() -> None:
+    spare = [used(name, pod(name)) for name in "ab"]
+    first, again = (passed(board(*spare, room("z", 8))).commands[0].id for _ in range(2))
+    assert first == again
+    assert passed(board(*spare, room("z", 8)), Method.MULTI_NODE).commands[0].id != first
+    assert passed(later(board(*spare, room("z", 8)), at=AT + timedelta(seconds=1))).commands[0].id != first
+
+
+def test_pods_are_said_to_land_on_the_replacement_that_the_command_has() -> None:
+    """A new node for pods that wait comes first in the solution, and is not one of them."""
+    waiting = pod("waits", "8", origin=Origin.PENDING)
+    going = used("a", pod("p1", "2"), pod("p2", "1"), cpu=12)
+    types = [machine("eight", 8), machine("two", 2)]
+    on = board(going, room("b", 1), owed=[waiting], types=types, reasons={DRIFTED: [going]})
+    (command,) = passed(on).commands
+    assert len(command.replacements) == 1
+    assert command.landing == {"p1": "replacement 1", "p2": "node/b"}
