@@ -81,6 +81,8 @@ async def run(options: RunOptions) -> None:
         stop = asyncio.Event()
         _stop_on_signals(stop)
         log.info("starting", extra={"version": __version__, "dry-run": options.dry_run})
+        if options.scheduler_config.pod_topology_spread.default_constraints:
+            log.warning("--scheduler-config is read, but its default constraints are not applied to pods yet")
         settling = asyncio.create_task(_settle(made.cluster), name="settle")
         try:
             await made.manager.run(stop)

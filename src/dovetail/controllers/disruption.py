@@ -139,6 +139,8 @@ class Disruption:
         self._batch.close()
         picture = self._with_held_back(self._maker.picture(now, self._commands.holds), now)
         self._wake_at = picture.wake_at
+        if picture.places.left_out:  # that the provider has an answer again nobody tells
+            self._look_again(now, self._timings.instance_types_seconds)
         if self._waiting is not None:
             commands, self._waiting = self._waiting[1], None
             await self._validate(context, picture, commands)
@@ -172,7 +174,7 @@ class Disruption:
         self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
         if not decision.commands:
             if not decision.complete:
-                self._look_again(clock.now())
+                self._look_again(clock.now(), self._timings.disruption_longest_seconds)
             return
         if decision.validated_first:
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
@@ -183,9 +185,9 @@ class Disruption:
     def _decided(self, picture: Picture, go_on: Any) -> Decision:
         return decide_pass(self._maker.board(picture), self._rules, go_on=go_on)
 
-    def _look_again(self, now: datetime) -> None:
-        """Time was short. Whoever waits for a budget needs no such look: a change or a known instant opens it (R1)."""
-        again = now + timedelta(seconds=self._timings.disruption_longest_seconds)
+    def _look_again(self, now: datetime, seconds: float) -> None:
+        """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""
+        again = now + timedelta(seconds=seconds)
         self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
 
     async def _validate(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:

@@ -16,12 +16,13 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_state import Places, PlacingState
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.standing import Standing, StandingNodes
-from dovetail.model.records import Owner
+from dovetail.model.records import Owner, PodRecord
+from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.rules.budgets import Reading
 from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_verdicts
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.rules.verdict import Rule
+from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import MachineType, Options, Pod
 from dovetail.values.instants import ALWAYS, NEVER
@@ -36,6 +37,7 @@ class Looked(msgspec.Struct, frozen=True, eq=False):
     place: object
     groups: tuple[Alike, ...]
     judged: tuple[Judgement, ...]
+    blockers: tuple[Verdict, ...]
     pods: tuple[Pod, ...]
     unmovable: tuple[str, ...]
     cost: float
@@ -121,16 +123,27 @@ class BoardMaker:
             if all(map(_is, judged, known.judged)):
                 return known
         groups = self._pods.groups_of(one.member.pods)
+        judged = tuple(group.judged(now) for group in groups)
         moving = self._state.moving(one.member.pods)
         costs = (pod.eviction_cost for pod in one.member.pods if pod.reschedulable)
         return Looked(
             standing=one,
             place=place,
             groups=groups,
-            judged=tuple(group.judged(now) for group in groups),
+            judged=judged,
+            blockers=self._blockers(one.member.pods, now) if any(each.blockers for each in judged) else (),
             pods=moving.pods,
             unmovable=tuple(str(each) for each in moving.refused.values()),
             cost=1.0 + sum(max(0.0, cost) for cost in costs),
+        )
+
+    def _blockers(self, pods: Iterable[PodRecord], now: datetime) -> tuple[Verdict, ...]:
+        """Alike pods share a verdict, which names one of them: here each names the pod of this node."""
+        return tuple(
+            msgspec.structs.replace(verdict, object=pod.object)
+            for pod in pods
+            for group in self._pods.groups_of((pod,))
+            for verdict in group.judged(now).blockers
         )
 
     def _judged(
@@ -144,19 +157,19 @@ class BoardMaker:
         """For each reason that the node has, what the rules say."""
         one = known.standing
         member, read = one.member, pools.get(one.member.pool)
-        if member.claim is None or read is None or one.state in IN_DISRUPTION:
-            return
-        if read.record.replicas is None and member.pool not in places.types:  # static pools are never among those
+        if member.claim is None or one.state in IN_DISRUPTION:
             return
         reasons = list(_reasons(known, read))
         if not reasons:
             return
-        blockers = tuple(verdict for judgement in known.judged for verdict in judgement.blockers)
-        pods = PodsStanding(NEVER if blockers else ALWAYS, blockers, len(member.pods))
-        own = own_verdicts(member, read.record, now)
+        pods = PodsStanding(NEVER if known.blockers else ALWAYS, known.blockers, len(member.pods))
+        record, spent = (None, None) if read is None else (read.record, spending[member.pool])
+        own = own_verdicts(member, record, now)
+        flaw = places.left_out.get(member.pool)
         for reason in reasons:
-            allowed = spending[member.pool].allowances[reason]
-            yield judge_reason(member, read.record, reason, now, pods=pods, allowance=allowed, own=own)
+            allowed = None if spent is None else spent.allowances[reason]
+            verdict = judge_reason(member, record, reason, now, pods=pods, allowance=allowed, own=own)
+            yield verdict if flaw is None else _without_types(verdict, member, flaw)
 
     def _candidate(self, known: Looked, reason: Reason, places: Places) -> Candidate:
         member = known.standing.member
@@ -257,16 +270,22 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def _reasons(known: Looked, pool: ReadPool) -> Iterator[Reason]:
+def _reasons(known: Looked, pool: ReadPool | None) -> Iterator[Reason]:
     """Those that stand, as conditions and pods tell; whether they may be acted on is for the rules to say."""
     claim = known.standing.member.claim
     assert claim is not None
     if claim.is_true(Condition.DRIFTED):
         yield Reason.DRIFTED
-    if claim.is_true(Condition.EXPIRED):
+    if claim.is_true(Condition.EXPIRED) and pool is not None:  # it is the pool that says when (R20)
         yield Reason.EXPIRED
-    if claim.is_true(Condition.CONSOLIDATABLE) and pool.record.replicas is None:
+    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.record.replicas is None):
         yield Reason.EMPTY if known.cost <= 1.0 else Reason.UNDERUTILIZED
+
+
+def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> ReasonVerdict:
+    """02 §3: where nobody can say what machines the pool has, its nodes stay."""
+    blocked = refuse(Rule.NODEPOOL, member.object, f"NodePool {member.pool} is left out: {flaw}")
+    return msgspec.structs.replace(verdict, allowed=False, verdicts=(blocked, *verdict.verdicts))
 
 
 def _blocked_by_budget_alone(verdict: ReasonVerdict) -> bool:

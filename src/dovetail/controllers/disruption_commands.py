@@ -38,7 +38,7 @@ from dovetail.controllers.writing import (
 )
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.disruption.board import Candidate, Method
+from dovetail.planning.disruption.board import STATIC, Candidate, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import Recorded, record_of, record_on, written
 from dovetail.planning.health import snake_case
@@ -223,7 +223,7 @@ class DisruptionCommands(Keyed[str]):
             self._succeeded(record, members)
             return Done()
         _raise_first(await _all([taint(self.api, self._cluster, claim) for claim in members]))
-        if record.method is Method.STATIC_DRIFT:  # else its pool has one too many for a while, and takes the new one
+        if record.method in STATIC:  # else its pool has one too many for a while, and takes the new one
             members = await self._close_all(members, record)
         planned = self._begun[record.id].planned if record.id in self._begun else {}
         await self._replacements.create_missing(self.api, self.recorder, record, found, planned)

@@ -13,7 +13,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import about_claim, tell
 from dovetail.planning.conditions import TRUE
-from dovetail.planning.disruption.board import Method
+from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import Recorded
 from dovetail.planning.provisioning import claim_body, over_limits, static_claim_body, usage_by_pool
@@ -55,7 +55,7 @@ class Replacements:
     def plan(self, command: Command, name: str, claim: NewClaim, pools: Mapping[str, objects.NodePool]) -> Planned:
         """By the pool as it was read for the decision. Raises Refused."""
         pool, types, well_known = pools.get(claim.pool), self._state.places().types, names.WELL_KNOWN_LABELS
-        is_static = command.method is Method.STATIC_DRIFT
+        is_static = command.method in STATIC
         if pool is None or not (is_static or claim.pool in types):
             raise Refused(f"NodePool {claim.pool} cannot be used any more")
         try:

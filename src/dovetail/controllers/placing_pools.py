@@ -6,6 +6,7 @@ The provider is asked only in `refresh`; in between, what it said is kept. What 
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Final
 
 import msgspec
@@ -219,7 +220,7 @@ def _offer(type_: str, offering: Offering) -> Offer:
     reserved = not kinds.complement and kinds.values == {CapacityType.RESERVED}
     return Offer(
         requirements=requirements,
-        price=round(offering.price * BILLION),
+        price=round(offering.price * BILLION) if isfinite(offering.price) else 0,
         available=offering.available,
         reservation=_reservation(type_, requirements) if reserved else "",
         left=offering.reservation_capacity if reserved else 0,

@@ -19,6 +19,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Effect
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.expected_pods import ExpectedPods
 from dovetail.controllers.placing_state import Disrupted, Places, PlacingState, Trigger, Waiting
 from dovetail.controllers.scheduling_decisions import CONTROLLER, Decisions
 from dovetail.model.records import PodRecord
@@ -41,9 +42,9 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, Compute
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
-from dovetail.runtime.reflector import Change, Deleted, Kept
+from dovetail.runtime.reflector import Change, Deleted, Kept, Updated
 from dovetail.runtime.tasks import within
-from dovetail.scheduling.problem import NewClaim, Options, Origin, Pod, PodError, Problem, Solution
+from dovetail.scheduling.problem import NewClaim, Node, Options, Origin, Pod, PodError, Problem, Solution
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
@@ -86,13 +87,15 @@ class Provisioner:
         self._provisioning = provisioning
         self._metrics = metrics
         self._timings = timings
+        self._nominated_for = nomination(provisioning.batch_longest)
         self.decisions = Decisions(
             cluster,
             state,
             metrics,
-            nominated_for=nomination(provisioning.batch_longest),
+            nominated_for=self._nominated_for,
             respect_preferences=provisioning.options.respect_preferences,
         )
+        self._expected = ExpectedPods(cluster, state, target=self.decisions.target, kept_for=self._nominated_for)
         self._batch = Batch(idle=provisioning.batch_idle, longest=provisioning.batch_longest)
         self._claims_for: Counter[str] = Counter()  # by a pod's UID: how many claims were created for it
         self._passes = 0
@@ -117,9 +120,12 @@ class Provisioner:
         self._wake.set()
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
-        if isinstance(change, Deleted):
-            self.decisions.forget(change.old.value.uid)
-            del self._claims_for[change.old.value.uid]
+        match change:
+            case Updated(old=old, new=new) if self._context is not None:
+                self.decisions.follow(old.value, new.value, self._context.clock.now())
+            case Deleted(old=old):
+                self.decisions.forget(old.value.uid)
+                del self._claims_for[old.value.uid]
 
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
         """A pass that claims without a machine have put off is made as soon as there is none any more."""
@@ -193,7 +199,11 @@ class Provisioner:
             self._again_at = None  # nobody waits
         self.decisions.only(pod.uid for pod in asking)
         self.decisions.refused(context, pending.refused.values())
-        problem = self._problem(places, tuple(pod for pod in asking if not self._has_one_coming(pod)))
+        expected = self._expected.of(asking, places.nodes, places.daemons, now)
+        for node in expected.names:
+            self.state.nominate(node, now + self._nominated_for)
+        free = (pod for pod in asking if pod.uid not in expected.pods and not self._has_one_coming(pod))
+        problem = self._problem(places, expected.nodes, tuple(free))
         made = await self._planned(context, problem)
         if context.stopping.is_set():
             return  # what was not reached would be told as if there were no place for it
@@ -215,10 +225,10 @@ class Provisioner:
             log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
         return True
 
-    def _problem(self, places: Places, pods: tuple[Pod, ...]) -> Problem:
+    def _problem(self, places: Places, nodes: tuple[Node, ...], pods: tuple[Pod, ...]) -> Problem:
         return Problem(
             pods=pods,
-            nodes=places.nodes,
+            nodes=nodes,
             pools=places.pools,
             types=places.types,
             daemons=places.daemons,

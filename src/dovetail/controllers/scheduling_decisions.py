@@ -13,6 +13,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_refusals import Refused
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import tell, warn
+from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.provisioning import Plan, failed_note, hinders_consolidation, nominated_note
 from dovetail.runtime.events import Regarding
@@ -33,6 +34,7 @@ class _Known(msgspec.Struct):
 
     seen_at: datetime
     decided: bool = False
+    placed_at: datetime | None = None  # when a place was first found for it; None after an error
     wishes_told_at: datetime | None = None
 
 
@@ -76,7 +78,7 @@ class Decisions:
         """These are not even looked at (06 §2)."""
         self._metrics.scheduling_ignored_pods.set(len(refused))
         for each in refused:
-            self._decided(context, each.uid, target="")
+            self._left_out(context, each.uid)
             if not each.silent:
                 _warn_of(context, Regarding("v1", "Pod", each.name, each.uid, each.namespace), each.reason)
 
@@ -91,7 +93,7 @@ class Decisions:
                 warn(context.recorder, pool, reason, why, dedupe_seconds=STARVED_SECONDS)
         others = [f"NodePool {name} is left out: {why}" for name, why in left_out.items()]
         for uid, error in plan.solution.errors.items():
-            self._decided(context, uid, target="")
+            self._left_out(context, uid)
             if not error.waiting:
                 _warn_of(context, about_pod(pods[uid]), "; ".join((error.reason, *others)))
         until = context.clock.now() + self._nominated_for
@@ -99,29 +101,54 @@ class Decisions:
             self._state.nominate(node, until)
             claim, note = self._destination(node)
             for uid in uids:
-                self._decided(context, uid, target=claim)
+                self._placed(context, pods[uid], target=claim)
                 tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
         self._tell_wishes(context, pods.values())
 
     def created(self, context: Context, claim: NewClaim, made: objects.NodeClaim, pods: Mapping[str, Pod]) -> None:
         note = nominated_note(made.metadata.name)
         for uid in claim.pods:
-            self._decided(context, uid, target=made.metadata.name)
+            self._placed(context, pods[uid], target=made.metadata.name)
             tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
 
     def not_created(self, context: Context, claim: NewClaim, why: str, pods: Mapping[str, Pod]) -> None:
         log.error("no nodeclaim was created: %s", why, extra={"NodePool": claim.pool, "pod-count": len(claim.pods)})
         for uid in claim.pods:
-            self._decided(context, uid, target="")
+            self._left_out(context, uid)
             _warn_of(context, about_pod(pods[uid]), why)
 
-    def _decided(self, context: Context, uid: str, *, target: str) -> None:
+    def _placed(self, context: Context, pod: Pod, *, target: str) -> None:
+        known = self._decided(context, pod.uid, target=target)
+        kept = self._cluster.pods.get((pod.namespace, pod.name))
+        waits = kept is not None and kept.uid == pod.uid and not kept.value.node_name  # planning takes a while
+        if known is not None and known.placed_at is None and waits:
+            known.placed_at = context.clock.now()
+
+    def _left_out(self, context: Context, uid: str) -> None:
+        known = self._decided(context, uid, target="")
+        if known is not None:
+            known.placed_at = None
+
+    def _decided(self, context: Context, uid: str, *, target: str) -> _Known | None:
         self._targets[uid] = target
         known = self._pods.get(uid)
         if known is not None and not known.decided:
             known.decided = True
-            waited = context.clock.now() - known.seen_at
-            self._metrics.pods_decision_seconds.observe(waited.total_seconds())
+            self._metrics.pods_decision_seconds.observe(_seconds(known.seen_at, context.clock.now()))
+        return known
+
+    # -- what became of it ---------------------------------------------------------------------------------------------
+
+    def follow(self, old: PodRecord, new: PodRecord, now: datetime) -> None:
+        """From the first plan for a pod to its node, and to its running (04 §3.5); it need not be the node planned."""
+        known = self._pods.get(new.uid)
+        if known is None or known.placed_at is None:
+            return
+        if new.node_name and not old.node_name:
+            self._metrics.pods_provisioning_bound_seconds.observe(_seconds(known.placed_at, now))
+        if old.phase == "Pending" and new.phase == "Running":
+            self._metrics.pods_provisioning_startup_seconds.observe(_seconds(known.placed_at, now))
+            known.placed_at = None
 
     def _destination(self, node: str) -> tuple[str, str]:
         """The claim of a node, if it has one, and what is said of a pod that goes there."""
@@ -149,6 +176,10 @@ class Decisions:
 
 def about_pod(pod: Pod) -> Regarding:
     return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())
 
 
 def _warn_of(context: Context, pod: Regarding, why: str) -> None:

@@ -226,6 +226,16 @@ class Metrics:
             "From a pod's being seen to the first decision on it.",
             DURATION_BUCKETS,
         )
+        self.pods_provisioning_bound_seconds = histogram(
+            "karpenter_pods_provisioning_bound_duration_seconds",
+            "From the first plan for a pod to its being bound to a node.",
+            DURATION_BUCKETS,
+        )
+        self.pods_provisioning_startup_seconds = histogram(
+            "karpenter_pods_provisioning_startup_duration_seconds",
+            "From the first plan for a pod to its running.",
+            DURATION_BUCKETS,
+        )
 
         # -- the cloud, the controllers and the process (04 §3.6)
         self.cloudprovider_seconds = histogram(

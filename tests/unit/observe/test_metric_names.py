@@ -34,7 +34,8 @@ SERVED = (
     | of(
         "karpenter_pods",
         "disruption_initiated_total drained_total eviction_requests_total startup_duration_seconds "
-        "bound_duration_seconds scheduling_decision_duration_seconds",
+        "bound_duration_seconds scheduling_decision_duration_seconds provisioning_bound_duration_seconds "
+        "provisioning_startup_duration_seconds",
     )
     | of(
         "karpenter_scheduler",
@@ -59,16 +60,12 @@ SERVED = (
     | {"rest_client_requests_total", "leader_election_master_status"}
     | {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 )
-# Decisions of the disruption engine (04 §3.4), and what is counted from the provisioner's first look at a pod (§3.5).
-LATER = (
-    of(
-        "karpenter_voluntary_disruption",
-        "decision_evaluation_duration_seconds decisions_total decisions_by_nodepool_total eligible_nodes "
-        "consolidation_timeouts_total failed_validations_total queue_failures_total",
-    )
-    | of("karpenter_consolidation", "score moves_total")
-    | of("karpenter_pods", "provisioning_bound_duration_seconds provisioning_startup_duration_seconds")
-)
+# Decisions of the disruption engine (04 §3.4).
+LATER = of(
+    "karpenter_voluntary_disruption",
+    "decision_evaluation_duration_seconds decisions_total decisions_by_nodepool_total eligible_nodes "
+    "consolidation_timeouts_total failed_validations_total queue_failures_total",
+) | of("karpenter_consolidation", "score moves_total")
 # They have a series for each pod (R37), or are the same series under a deprecated name.
 LEFT_OUT = of(
     "karpenter_pods",

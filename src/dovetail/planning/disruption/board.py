@@ -117,6 +117,7 @@ class Method(StrEnum):
 
     EMPTINESS = "empty"
     STATIC_DRIFT = "static-drift"
+    STATIC_EXPIRATION = "static-expiration"
     DRIFT = "drift"
     EXPIRATION = "expiration"
     MULTI_NODE = "multi"
@@ -126,8 +127,11 @@ class Method(StrEnum):
 REASONS = {
     Method.EMPTINESS: Reason.EMPTY,
     Method.STATIC_DRIFT: Reason.DRIFTED,
+    Method.STATIC_EXPIRATION: Reason.EXPIRED,
     Method.DRIFT: Reason.DRIFTED,
     Method.EXPIRATION: Reason.EXPIRED,
     Method.MULTI_NODE: Reason.UNDERUTILIZED,
     Method.SINGLE_NODE: Reason.UNDERUTILIZED,
 }
+# Of pools with replicas: each node that goes is replaced by one straight from the template.
+STATIC = frozenset({Method.STATIC_DRIFT, Method.STATIC_EXPIRATION})

@@ -96,22 +96,31 @@ def _emptiness(this: _Pass) -> Decision:
 
 
 def _static_drift(this: _Pass) -> Decision:
+    return _like_for_like(this, Method.STATIC_DRIFT)
+
+
+def _static_expired(this: _Pass) -> Decision:
+    """As drift (R20)."""
+    return _like_for_like(this, Method.STATIC_EXPIRATION)
+
+
+def _like_for_like(this: _Pass, method: Method) -> Decision:
     """One new node from the template for each that goes, as far as budget and the limit of nodes allow (02 §7.3)."""
-    board = this.board
-    budgets = Budgets(board, Reason.DRIFTED)
-    drifted = [each for each in _longest_first(board.of(Reason.DRIFTED)) if _is_static(board, each)]
+    board, reason = this.board, REASONS[method]
+    budgets = Budgets(board, reason)
+    order = [each for each in _longest_first(board.of(reason)) if _is_static(board, each)]
     free = {name: pool.free_claims for name, pool in board.pools.items()}
     commands: list[Command] = []
-    for each in drifted:
+    for each in order:
         pool, left = board.pools[each.pool], free[each.pool]
         if pool.claims > (pool.replicas or 0) or (left is not None and left <= 0):
             continue  # scaling down comes first; and a replacement must be allowed
         if budgets.take(each):
             free[each.pool] = None if left is None else left - 1
             template = NewClaim(pool=each.pool, pods=(), requirements=NO_REQUIREMENTS, types=(), requests=NOTHING)
-            commands.append(make_command(board, Method.STATIC_DRIFT, [each], replacements=[template]))
+            commands.append(make_command(board, method, [each], replacements=[template]))
     taken = {node for command in commands for node in command.nodes}
-    waiting = frozenset(each.node for each in drifted if each.node not in taken)
+    waiting = frozenset(each.node for each in order if each.node not in taken)
     return Decision(commands=tuple(commands), standing=waiting, held_back=bool(waiting))
 
 
@@ -122,7 +131,8 @@ def _drift(this: _Pass) -> Decision:
 
 def _expired(this: _Pass) -> Decision:
     """As drift (R20)."""
-    return _replaced(this, Method.EXPIRATION, this.board.of(Reason.EXPIRED))
+    expired = (each for each in this.board.of(Reason.EXPIRED) if not _is_static(this.board, each))
+    return _replaced(this, Method.EXPIRATION, expired)
 
 
 def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> Decision:
@@ -216,6 +226,7 @@ _METHODS = (
     (Method.EMPTINESS, _emptiness),
     (Method.STATIC_DRIFT, _static_drift),
     (Method.DRIFT, _drift),
+    (Method.STATIC_EXPIRATION, _static_expired),
     (Method.EXPIRATION, _expired),
     (Method.MULTI_NODE, _several),
     (Method.SINGLE_NODE, _one),

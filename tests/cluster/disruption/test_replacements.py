@@ -1,0 +1,101 @@
+"""What becomes of a node in S3 when its replacement does not come (R23), or when the program dies meanwhile (R24)?
+
+On a real control plane; the replacement is launched and has no Node for as long as the test says.
+"""
+
+import asyncio
+from functools import partial
+
+import msgspec
+import pytest
+
+from dovetail.api import names
+from dovetail.api.names import Condition, EventReason
+from dovetail.ports import NODECLAIMS, NODES
+from tests.cluster.disruption.chronicle import is_disrupted
+from tests.cluster.disruption.program import SHORT, acting
+from tests.cluster.disruption.setting import DISRUPTED, EVERYTHING, NOTHING, Setting, taints
+from tests.cluster.plane import ControlPlane
+
+# Long enough for a busy machine to launch a replacement, and to be waited for.
+GIVEN_UP = msgspec.structs.replace(SHORT, replacement_seconds=10.0)
+
+
+async def in_s3(setting: Setting) -> tuple[str, str]:
+    """A drifted claim, and its replacement that is launched and will not register."""
+    await setting.begin(budgets=EVERYTHING)
+    await setting.deploy("web", cpu="1")
+    (old,) = await setting.has_nodes(1)
+    await setting.delay_nodes("1h")
+    await setting.let_drift()
+    await setting.history.until(lambda: setting.ever() != {old}, f"{old} gets a replacement")
+    (new,) = setting.ever() - {old}
+    await setting.history.until(partial(is_waiting, setting, old, new), f"{old} waits for {new}")
+    assert setting.is_tainted(old, DISRUPTED)
+    return old, new
+
+
+def is_waiting(setting: Setting, old: str, new: str) -> bool:
+    going, coming = setting.history.get(NODECLAIMS, old), setting.history.get(NODECLAIMS, new)
+    assert going is not None
+    return coming is not None and is_disrupted(going) and coming.condition(Condition.LAUNCHED) == "True"
+
+
+@pytest.mark.xdist_group("disruption")
+def test_a_node_whose_replacement_never_registers_stays(plane: ControlPlane) -> None:
+    async def main() -> None:
+        async with acting(plane, GIVEN_UP) as stage:
+            setting = Setting(stage, "rollback")
+            old, new = await in_s3(setting)
+            (web,) = setting.pods("web")
+            event = await setting.event(EventReason.DISRUPTION_ROLLED_BACK, old)
+            await setting.allow(NOTHING)  # it would be tried again after a minute
+            assert new in event.note
+            await setting.event(EventReason.DISRUPTION_ROLLED_BACK, setting.node(old))
+            await setting.history.until(lambda: setting.history.gone(NODECLAIMS, new), f"{new} is gone")
+            await setting.history.until(lambda: not setting.disrupted(), f"{old} is left alone")
+            assert not setting.is_tainted(old, DISRUPTED)
+            found = setting.history.get(NODECLAIMS, old)
+            assert found is not None
+            assert names.DISRUPTION_COMMAND not in found.metadata.annotations
+            assert found.condition(Condition.DRIFTED) == "True"  # S2
+            await setting.deploy("more", cpu="1")
+            (more,) = setting.pods("more")
+            assert more.spec["nodeName"] == web.spec["nodeName"] == setting.node(old)
+            assert setting.history.asked(web.metadata.name, setting.name) == []
+            assert not any(old in moment.deleted for moment in setting.chronicle.moments(setting.name))
+            assert setting.ever() == {old, new}
+            await setting.clear()
+
+    asyncio.run(main())
+
+
+@pytest.mark.xdist_group("disruption")
+def test_a_command_is_carried_on_by_the_next_program(plane: ControlPlane) -> None:
+    """The taint is never lifted, and there is no other replacement: nothing is started over."""
+
+    async def main() -> None:
+        async with acting(plane) as stage:
+            setting = Setting(stage, "restart")
+            old, new = await in_s3(setting)
+            for _ in range(2):
+                await stage.program.kill()
+                assert setting.is_tainted(old, DISRUPTED)
+                assert is_waiting(setting, old, new)
+                await stage.program.start()
+                await setting.all_methods_are_tried()
+            assert not any(old in moment.deleted for moment in setting.chronicle.moments(setting.name))
+            await setting.delay_nodes("0s")
+            await setting.history.until(lambda: setting.history.gone(NODECLAIMS, old), f"{old} is gone")
+            assert setting.assert_replaced_first(old) == new
+            await setting.runs_all("web", 1)
+            assert await setting.has_nodes(1) == [new]
+            assert setting.ever() == {old, new}
+            versions = [each.thing for each in setting.history.versions(NODES, setting.node(old)) if each.thing]
+            tainted = [DISRUPTED in taints(each) for each in versions]
+            assert all(tainted[tainted.index(True) :]), tainted
+            marked = [is_disrupted(each.thing) for each in setting.history.versions(NODECLAIMS, old) if each.thing]
+            assert all(marked[marked.index(True) :]), marked
+            await setting.clear()
+
+    asyncio.run(main())
