@@ -19,6 +19,7 @@ from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
+from dovetail.planning.disruption.records import record_on
 from dovetail.rules.budgets import Reading
 from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_verdicts
 from dovetail.rules.states import IN_DISRUPTION
@@ -88,8 +89,10 @@ class BoardMaker:
         looked = {one.member.name: self._look(one, now) for one in nodes if one.node is not None}
         self._known = looked
         ends: list[datetime] = []
+        awaited = self._awaited()
         for name, known in looked.items():
-            if known.standing.claim is None or taken(known.standing.claim.metadata.name):
+            claim = known.standing.claim
+            if claim is None or claim.metadata.name in awaited or taken(claim.metadata.name):
                 continue
             expecting = self._state.nominated_until(name, now)
             if expecting is not None:  # a pod is on its way there
@@ -113,6 +116,13 @@ class BoardMaker:
             read_pools=read,
             wake_at=_next_change(left, spending, ends, now),
         )
+
+    def _awaited(self) -> set[str]:
+        """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
+        records = (
+            record_on(each) for each in self._cluster.claims.values() if each.metadata.deletion_timestamp is None
+        )
+        return {name for record in records if record is not None for name in record.replacements}
 
     def _look(self, one: Standing, now: datetime) -> Looked:
         name = one.member.name

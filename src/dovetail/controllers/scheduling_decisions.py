@@ -18,7 +18,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.provisioning import Plan, failed_note, hinders_consolidation, nominated_note
 from dovetail.runtime.events import Regarding
 from dovetail.runtime.manager import Context
-from dovetail.scheduling.problem import NewClaim, Pod
+from dovetail.scheduling.problem import RESOURCE_CLAIMS, NewClaim, Pod
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +85,8 @@ class Decisions:
     def planned(self, context: Context, plan: Plan, pods: Mapping[str, Pod], left_out: Mapping[str, str]) -> None:
         """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""
         self._measure(plan)
+        unsupported = sum(error.reason == RESOURCE_CLAIMS for error in plan.solution.errors.values())
+        self._metrics.scheduling_unsupported_pods.labels("resource-claims").set(unsupported)
         for name, why in plan.starved.items():
             kept = self._cluster.pools.get(("", name))
             if kept is not None:

@@ -213,6 +213,9 @@ class Metrics:
         self.scheduling_ignored_pods = gauge(
             "karpenter_scheduler_ignored_pods_count", "Pending pods that ask for what no node can be made for."
         )
+        self.scheduling_unsupported_pods = gauge(
+            "dovetail_unsupported_pods", "Pods that ask for what is not understood, and are not placed.", "feature"
+        )
         self.scheduling_unschedulable_pods = gauge(
             "karpenter_scheduler_unschedulable_pods_count", "Pods that no place was found for.", "controller"
         )

@@ -395,6 +395,10 @@ class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
     min_values_relaxed: bool = False
 
 
+# Dynamic resource allocation is not understood, and never guessed at (R39).
+RESOURCE_CLAIMS: Final = "it has resource claims"
+
+
 class PodError(msgspec.Struct, frozen=True):
     """Why a pod has no place. `waiting`: it is not that there is none, but the next run will see (05 §9, Reserved)."""
 

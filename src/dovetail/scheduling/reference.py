@@ -12,6 +12,7 @@ from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead, node_reserve
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
 from dovetail.scheduling.problem import (
+    RESOURCE_CLAIMS,
     MachineType,
     NewClaim,
     Node,
@@ -38,7 +39,7 @@ def solve(problem: Problem, go_on: Callable[[], bool] = lambda: True) -> Solutio
     engine = Engine.of(problem)
     order = queue(problem)
     waiting = deque(pod for pod in order if not pod.resource_claims)
-    errors = {pod.uid: pod_error(pod, Refusal("it has resource claims")) for pod in order if pod.resource_claims}
+    errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in order if pod.resource_claims}
     length_when_pushed: dict[str, int] = {}
     while waiting and length_when_pushed.get(waiting[0].uid) != len(waiting):  # else a whole round was in vain
         if not go_on():

@@ -70,6 +70,9 @@ def test_one_bad_pod_is_told_why_and_another_is_served(case: str) -> None:
         await setting.begin()
         await setting.sim.apply(manifests.pod("bad", **spec), manifests.pod("good"))
         await setting.sim.wait_until(lambda: setting.runs("good"))
+        feature = {"feature": "resource-claims"}
+        unsupported = setting.metrics.registry.get_sample_value("dovetail_unsupported_pods", feature)
+        assert bool(unsupported) == (case == "resource claims")
         (note,) = setting.notes(FAILED, "bad")
         assert note.startswith("Failed to schedule pod, ")
         assert why in note

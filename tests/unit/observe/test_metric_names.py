@@ -76,7 +76,8 @@ LEFT_OUT = of(
 OURS = of(
     "dovetail",
     "protected_pods nodes_blocked blocked_node_seconds_total node_state forced_pods_total invalid_annotations_total "
-    "next_unblock_timestamp_seconds events_total undecodable_objects_total event_loop_late_seconds_max",
+    "next_unblock_timestamp_seconds unsupported_pods events_total undecodable_objects_total "
+    "event_loop_late_seconds_max",
 )
 
 

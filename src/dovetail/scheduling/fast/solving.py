@@ -17,6 +17,7 @@ from dovetail.scheduling.fast.searching import Consulted, Draft, Search
 from dovetail.scheduling.fast.shapes import Level, PodShape
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.problem import (
+    RESOURCE_CLAIMS,
     Origin,
     Pod,
     PodError,
@@ -144,9 +145,7 @@ class Solve:
 
     def solution(self, go_on: Callable[[], bool], *, explain: bool, begun: Sequence[Step] = ()) -> Solution:
         """`begun`: what becomes of the first pods in another solve, which is taken over as far as it holds here."""
-        errors = {
-            pod.uid: pod_error(pod, Refusal("it has resource claims")) for pod in self._pods if pod.resource_claims
-        }
+        errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in self._pods if pod.resource_claims}
         runs = self._runs()
         length = self._taken_over(runs, begun)
         while runs and runs[0].length_when_pushed != length:  # else a whole round was in vain
