@@ -262,6 +262,28 @@ def test_a_node_goes_only_when_all_of_its_replacements_are_initialized() -> None
     play(scenario)
 
 
+def test_a_replacement_that_waits_for_another_is_empty_and_stays() -> None:
+    """Seed 003: "Karpenter waits for necessary capacity": what is there already is part of it, expected pods or not."""
+
+    async def scenario(setting: Setting) -> None:
+        both = {**OF_FOUR, "values": ["s-4x-amd64-linux", "s-8x-amd64-linux"]}
+        await setting.begin(pool(template={"requirements": [both]}, consolidationPolicy="WhenEmpty"))
+        await setting.launch("old", requirements=[{**OF_FOUR, "values": ["s-8x-amd64-linux"]}])
+        await setting.sim.apply(manifests.deployment("web", replicas=2, cpu="3"))
+        await setting.runs_all("web", 2)
+        setting.cloud.next_launches(Launch())
+        setting.cloud.next_launches(Launch(seconds=250))
+        await edit_template(setting, spec={"requirements": [OF_FOUR]})
+        await setting.sim.wait_until(lambda: len(setting.claims()) == 3)
+        new = others(setting, "old")
+        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "old"))
+        assert disrupted(setting, "empty") == 0
+        assert sorted(others(setting)) == sorted(new), "the first ones, and none besides"
+        await setting.runs_all("web", 2)
+
+    play(scenario)
+
+
 def test_never_more_go_at_once_than_the_budget_says() -> None:
     """Seed 003: "All nodes in S3 through S6 are counted against NDBs, limiting the number of nodes that are nominated
     (T2) for disruption"."""
