@@ -3,15 +3,27 @@
 from datetime import datetime
 from typing import Any
 
-from dovetail.api import objects
+from dovetail.api import names, objects
+from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import seconds_until
 from dovetail.controllers.nodepool_counter import pools_of_claim, pools_of_node
 from dovetail.controllers.nodepools import PoolController
+from dovetail.controllers.writing import warn
 from dovetail.model.records import claim_record, node_record, pool_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.timings import Timings
-from dovetail.rules.budgets import BUDGETED, PoolCounts, Reading, allowance, pool_counts, read_budgets
+from dovetail.rules.budgets import (
+    BUDGETED,
+    GROWN,
+    PoolCounts,
+    Reading,
+    allowance,
+    budget_problems,
+    pool_counts,
+    read_budgets,
+)
+from dovetail.runtime.events import Regarding
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
@@ -24,6 +36,7 @@ class NodePoolDisruptions(PoolController):
     def __init__(self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
+        self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
             cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
@@ -31,15 +44,39 @@ class NodePoolDisruptions(PoolController):
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
         now = self.clock.now()
-        found, changes_at = self._allowed(pool, now)
+        counts = self._counts(pool.metadata.name)
+        self._tell_problems(pool, counts, now)
+        found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:
             await self.write_status(pool, {"disruptions": [_body(each) for each in found]})
         return Done(seconds_until(changes_at, now))
 
+    def forget(self, key: str) -> None:
+        self._told.pop(key, None)
+
+    def _tell_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
+        """What its owner must know of its budgets (R25, R28, R29), when it is first seen and when it changes."""
+        meta, record = pool.metadata, pool_record(pool)
+        found = budget_problems(
+            record.object,
+            read_budgets(record.budgets),
+            graceful_expiry=record.graceful_expire_after_ns is not None,
+            now=now,
+            node_counts=[counts.nodes, *GROWN],
+        )
+        said = tuple((problem.rule, problem.field) for problem in found)
+        if self._told.get(meta.name, ()) == (meta.uid, said):
+            return
+        self._told[meta.name] = (meta.uid, said)
+        about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, meta.name, meta.uid)
+        for problem in found:
+            note = f"{problem.field}: {problem.message}; {problem.remedy}"
+            warn(self.recorder, about, EventReason(problem.rule), note, meta.uid, problem.rule, problem.field)
+
     def _allowed(
-        self, pool: objects.NodePool, now: datetime
+        self, pool: objects.NodePool, counts: PoolCounts, now: datetime
     ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
-        counts, budgets = self._counts(pool.metadata.name), read_budgets(pool_record(pool).budgets)
+        budgets = read_budgets(pool_record(pool).budgets)
         allowances = [
             allowance(budgets, reason=reason, now=now, counts=counts, reading=self._reading) for reason in BUDGETED
         ]

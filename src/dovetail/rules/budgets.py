@@ -21,6 +21,8 @@ from dovetail.values.window import Window
 # The reasons a budget can name (R28); the others are forceful and ask no budget.
 BUDGETED = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
 UNLIMITED = 2**31 - 1
+# Pools grow, and what makes no difference with one node will make one then.
+GROWN = (10, 100, 1000)
 _NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
 _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
 # What seed 004 and older documents call the reasons. A budget that uses such a name is refused by the API, but it is

@@ -13,6 +13,7 @@ from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
     BUDGETED,
+    GROWN,
     Allowance,
     BudgetRule,
     PoolCounts,
@@ -39,9 +40,6 @@ from dovetail.rules.verdict import Verdict, together
 from dovetail.values.instants import ALWAYS
 from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
 from dovetail.views.turns import turns
-
-# Pools grow, and what makes no difference with one node will make one then.
-_GROWN = (10, 100, 1000)
 
 
 class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -206,7 +204,7 @@ def explain(
             pool.budgets,
             graceful_expiry=pool.record.graceful_expire_after_ns is not None,
             now=at,
-            node_counts=[pool.counts.nodes, *_GROWN],
+            node_counts=[pool.counts.nodes, *GROWN],
         )
     if snapshot.nodes and not snapshot.pods:
         found.append(NO_PODS)

@@ -4,7 +4,7 @@ from typing import Any
 
 from dovetail.controllers.nodepool_disruptions import NodePoolDisruptions
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODEPOOLS
+from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from tests.unit.controllers.manifests import launched, node, node_claim, node_pool, status_of
@@ -67,5 +67,24 @@ def test_nothing_is_written_while_nothing_changes() -> None:
         before = len(sim.trace)
         await sim.run_for("1h")
         assert [line for line in sim.trace[before:] if "nodepools" in line] == []
+
+    run_controllers(scenario, controllers)
+
+
+def test_the_owner_is_told_once_what_is_wrong_with_the_budgets() -> None:
+    """R25: two readings; R28: a reason without effect; R29: a budget that cannot be read."""
+
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        budgets = [{"nodes": "5", "reasons": ["Drifted"]}, {"nodes": "1"}, {"nodes": "2", "reasons": ["Expired"]}]
+        await sim.apply(node_pool(disruption={"consolidateAfter": "0s", "budgets": budgets}))
+        await grow(sim, 3)
+        await sim.run_for("30m")
+        told = [event for event in sim.objects(EVENTS) if event["regarding"]["kind"] == "NodePool"]
+        assert sorted(event["reason"] for event in told) == ["BudgetReadingDiffers", "BudgetWithoutEffect"]
+        assert all(event["type"] == "Warning" and "series" not in event for event in told)
+        mended = {"budgets": [{"nodes": "5", "schedule": "0 0 * * *", "duration": "1h", "reasons": ["Drifted"]}]}
+        await sim.api.patch(NODEPOOLS, "default", {"spec": {"disruption": mended}})
+        await sim.run_for("30m")
+        assert len([event for event in sim.objects(EVENTS) if event["regarding"]["kind"] == "NodePool"]) == 2
 
     run_controllers(scenario, controllers)
