@@ -33,7 +33,7 @@ from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 _SEEDS = 400
 _AT_ONCE = 40
 _CHUNKS = range(0, _SEEDS, _AT_ONCE)
-_UNASKED = (Method.EMPTINESS, Method.STATIC_DRIFT)  # nobody looks for places then
+_UNASKED = (Method.EMPTINESS, Method.STATIC_DRIFT, Method.STATIC_EXPIRATION)  # nobody looks for places then
 _CONSOLIDATING = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
