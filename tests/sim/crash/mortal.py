@@ -5,6 +5,7 @@ count: they are told once, and losing one loses nothing else.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -48,6 +49,12 @@ class CrashPoint(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{'after' if self.after else 'before'} write {self.write}"
+
+
+def crash_points(writes: int, *, every: int = 1) -> list[CrashPoint]:
+    """Before and after each write; where flows are long, only some of them, and all in the long campaigns."""
+    points = [CrashPoint(write, after) for write in range(1, writes + 1) for after in (False, True)]
+    return points if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else points[::every]
 
 
 class Life:

@@ -6,14 +6,14 @@ import pytest
 
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import FLOWS
-from tests.sim.crash.mortal import CrashPoint, Flow, live_through
+from tests.sim.crash.mortal import Flow, crash_points, live_through
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
 def test_every_crash_point(flow: Flow[object], record_property: Callable[[str, object], None]) -> None:
     undisturbed = live_through(flow, None)
     assert undisturbed.account["most machines of a claim"] <= 1
-    points = [CrashPoint(write, after) for write in range(1, len(undisturbed.writes) + 1) for after in (False, True)]
+    points = crash_points(len(undisturbed.writes))
     different = {}
     for point in points:
         ending = live_through(flow, point)

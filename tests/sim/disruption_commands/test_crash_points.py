@@ -27,7 +27,7 @@ from dovetail.sim.cloud import Launch, SimCloud
 from dovetail.sim.store import Change
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized
-from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud
+from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud, crash_points
 from tests.sim.disruption_commands.setting import OWN, Parts, parts
 from tests.sim.provisioning.setting import BIG, OF_FOUR, pool_of_four
 from tests.unit.controllers.manifests import node_claim, node_class
@@ -231,7 +231,7 @@ def test_every_crash_point(shape: Shape, record_property: Callable[[str, object]
     assert undisturbed.account["running machines"] == shape.replacements
     ends = [f"delete nodeclaims {name}" for name in shape.claims]  # what comes after is the drain's matter
     last = max(number for number, write in enumerate(undisturbed.writes, 1) if write in ends)
-    points = [CrashPoint(write, after) for write in range(1, last + 1) for after in (False, True)]
+    points = crash_points(last, every=3)
     different = {}
     for point in points:
         ending = live_through(shape, point)

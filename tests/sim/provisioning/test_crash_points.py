@@ -13,7 +13,7 @@ from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.virtual_loop import InlineCompute
 from tests.conftest import CRASH_POINTS
-from tests.sim.crash.mortal import CrashPoint, Flow, World, live_through
+from tests.sim.crash.mortal import Flow, World, crash_points, live_through
 from tests.sim.provisioning.setting import BIG, pool_of_four
 from tests.unit.controllers.manifests import node_class
 
@@ -93,7 +93,7 @@ async def replicas_change(world: World) -> Account:
 @pytest.mark.parametrize("flow", [pods_get_nodes, a_node_goes, replicas_change], ids=lambda flow: flow.__name__)
 def test_every_crash_point(flow: Flow[Account], record_property: Callable[[str, object], None]) -> None:
     undisturbed = live_through(flow, None, provisioning=PROVISIONING)
-    points = [CrashPoint(write, after) for write in range(1, len(undisturbed.writes) + 1) for after in (False, True)]
+    points = crash_points(len(undisturbed.writes), every=3)
     assert any(write == "create nodeclaims" for write in undisturbed.writes)
     different = {}
     for point in points:
