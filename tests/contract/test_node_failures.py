@@ -57,16 +57,16 @@ async def test_when_all_of_a_zone_fails_its_pods_go_elsewhere(cluster: Cluster) 
     nodes = await zone(cluster, 1)
     await zone(cluster, 1)
     await fails(cluster, *nodes)
-    await cluster.eventually(lambda: emptied(cluster, nodes), lambda found: found == nodes, timeout=5)
+    await cluster.eventually(lambda: emptied(cluster, nodes), lambda found: found == nodes)
 
 
 async def test_when_no_node_is_ready_nobody_is_driven_off(lone_cluster: Cluster) -> None:
     cluster = lone_cluster
     one, two = await cluster.add_node(), await cluster.add_node()
     await fails(cluster, one)
-    await cluster.eventually(lambda: emptied(cluster, (one, two)), lambda found: found == [one], timeout=5)
+    await cluster.eventually(lambda: emptied(cluster, (one, two)), lambda found: found == [one])
     await fails(cluster, two)
-    await cluster.eventually(lambda: emptied(cluster, (one, two)), lambda found: not found, timeout=5)
+    await cluster.eventually(lambda: emptied(cluster, (one, two)), lambda found: not found)
     await cluster.settle(12)
     assert await emptied(cluster, (one, two)) == []
     await recovers(cluster, two)
