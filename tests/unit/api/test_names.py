@@ -104,7 +104,8 @@ def test_old_labels_lead_to_well_known_ones() -> None:
 # Objects in clusters carry these words: whoever changes one breaks them, and the migration to and from upstream (R37).
 KARPENTER_KEYS = """
     capacity-type candidate disrupted disruption-block-duration disruption-block-schedule disruption-command
-    disruption-replacement-of disruption-schedule disruption-schedule-duration do-not-disrupt do-not-sync-taints initialized
+    disruption-replacement-of disruption-schedule disruption-schedule-duration do-not-disrupt do-not-sync-taints
+    initialized
     nodeclaim-min-values-relaxed nodeclaim-termination-timestamp nodepool nodepool-hash nodepool-hash-version
     registered requested-dra-drivers termination unregistered v1
 """
