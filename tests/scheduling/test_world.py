@@ -114,3 +114,15 @@ def test_pods_that_are_always_asked_about_make_no_difference_to_the_answer() -> 
             assert found is None, f"seed {seed} without {without}: {found}"
         taken_over += bool(owed and others and any(step.row is not None for step in world._begun(owed)[:3]))
     assert taken_over > 10
+
+
+def test_pods_that_are_gone_are_not_remembered_for_ever() -> None:
+    """Pods come and go under new names as long as the program runs."""
+    problem = big_problem(3, nodes=5, pods=2_000)
+    world = world_of(problem, problem.nodes)
+    for life in range(12):
+        pods = tuple(msgspec.structs.replace(pod, uid=f"{pod.uid}-{life}") for pod in problem.pods)
+        world.update(problem.nodes)
+        world.what_if(pods)
+        assert len(world.shapes) <= 10_000 + 2 * len(pods) + 2 * sum(len(node.pods) for node in problem.nodes)
+    assert len(world.shapes) < 12 * len(problem.pods)

@@ -104,23 +104,16 @@ def all_controllers(
             Provisioner(cluster, state, creation, provisioning=provisioning, metrics=metrics, timings=timings)
         )
         if disrupting is not None:
-            rules = Rules(spot_to_spot=gates.spot_to_spot_consolidation)
-            counts = DisruptionMetrics(metrics.registry)
-            maker = BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading)
-            commands = DisruptionCommands(cluster, state, creation, metrics, timings, counts=counts)
-            marks = CandidateMarks(cluster)
-            disruption = Disruption(
+            controllers += _disrupting(
                 cluster,
                 state,
-                maker,
-                commands,
-                marks=marks,
-                telling=DisruptionTelling(cluster, counts),
-                compute=provisioning.compute,
-                rules=rules,
-                timings=timings,
+                creation,
+                metrics,
+                timings,
+                gates=gates,
+                provisioning=provisioning,
+                disrupting=disrupting,
             )
-            controllers += [commands, DisruptionStrays(cluster, state), marks, disruption]
     if gates.static_capacity:
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:
@@ -132,3 +125,31 @@ def all_controllers(
         if isinstance(controller, Keyed):
             controller.measure(metrics)
     return controllers
+
+
+def _disrupting(
+    cluster: Cluster,
+    state: PlacingState,
+    creation: ClaimCreation,
+    metrics: Metrics,
+    timings: Timings,
+    *,
+    gates: Gates,
+    provisioning: Provisioning,
+    disrupting: Disrupting,
+) -> list[Controller]:
+    """Those that choose nodes and have them go."""
+    counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
+    commands = DisruptionCommands(cluster, state, creation, metrics, timings, counts=counts)
+    disruption = Disruption(
+        cluster,
+        state,
+        BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading),
+        commands,
+        marks=marks,
+        telling=DisruptionTelling(cluster, counts),
+        compute=provisioning.compute,
+        rules=Rules(spot_to_spot=gates.spot_to_spot_consolidation),
+        timings=timings,
+    )
+    return [commands, DisruptionStrays(cluster, state), marks, disruption]

@@ -4,10 +4,8 @@ Nothing is polled: a pass is made when something has changed that a decision rea
 rule or a budget says. What was decided is kept for people, and of every node that is left alone, why.
 """
 
-import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,8 +17,8 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
 from dovetail.controllers.disruption_commands import DisruptionCommands
 from dovetail.controllers.disruption_telling import DisruptionTelling, blocked
+from dovetail.controllers.passes import Passes
 from dovetail.controllers.placing_state import PlacingState
-from dovetail.observe.logs import about
 from dovetail.planning.batching import Batch
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.commands import Command
@@ -31,7 +29,6 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
 from dovetail.runtime.reflector import Change, Synced
-from dovetail.runtime.tasks import within
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +43,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     rejected: Rejected | None = None
 
 
-class Disruption:
-    """See the module. One pass at a time."""
+class Disruption(Passes):
+    """See the module."""
 
     name = "disruption"
 
@@ -64,6 +61,7 @@ class Disruption:
         rules: Rules,
         timings: Timings,
     ) -> None:
+        super().__init__()
         self._state = state
         self._maker = maker
         self._commands = commands
@@ -80,55 +78,26 @@ class Disruption:
         )
         self._waiting: tuple[datetime, tuple[Command, ...]] | None = None  # to be validated then
         self._wake_at: datetime | None = None
-        self._wake = asyncio.Event()
-        self._context: Context | None = None
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
             cache.subscribe(self._changed)
 
     def _changed(self, change: Change[Any]) -> None:
-        if self._context is not None and not isinstance(change, Synced):
-            self._batch.add(_CHANGED, self._context.clock.now())
-            self._wake.set()
+        if self.context is not None and not isinstance(change, Synced):
+            self._batch.add(_CHANGED, self.context.clock.now())
+            self.wake()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    async def run(self, context: Context) -> None:
-        """Until told to stop; a pass that is being made is then cut short."""
-        self._context = context
+    def begin(self, context: Context) -> None:
         self._batch.add(_CHANGED, context.clock.now())
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._work(context), name=f"{self.name} work")
-                await context.stopping.wait()
-                self._wake.set()
-        finally:
-            self._context = None
 
-    async def _work(self, context: Context) -> None:
-        while not context.stopping.is_set():
-            self._wake.clear()
-            now = context.clock.now()
-            due = self._due()
-            if due is None or due > now:
-                await self._sleep(context, due, now)
-                continue
-            with about(controller=self.name):
-                await self._turn(context, now)
-
-    def _due(self) -> datetime | None:
+    def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
         """While a command waits to be validated nothing else is decided: it would have to be decided again."""
         if self._waiting is not None:
             return self._waiting[0]
         return min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
 
-    async def _sleep(self, context: Context, due: datetime | None, now: datetime) -> None:
-        if due is None:
-            await self._wake.wait()
-            return
-        with suppress(TimeoutError):
-            await within(context.clock, (due - now).total_seconds(), self._wake.wait())
-
-    async def _turn(self, context: Context, now: datetime) -> None:
+    async def make_pass(self, context: Context, now: datetime) -> None:
         if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
             self._batch.close()
             self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)

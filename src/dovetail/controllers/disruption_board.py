@@ -5,16 +5,18 @@ What was found out of a node is kept as long as its objects, its pods and what t
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
+from operator import is_
 from typing import Any
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import names
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
 from dovetail.controllers.alike_pods import Alike, AlikePods, Judgement
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_state import Places, PlacingState
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
+from dovetail.controllers.prices import Offered, bought_as
 from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.snapshot import ClusterNode
@@ -27,8 +29,6 @@ from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import MachineType, Options, Pod
 from dovetail.values.instants import ALWAYS, NEVER
-
-Offered = tuple[str, str, str]  # instance type, zone, capacity type
 
 
 class Looked(msgspec.Struct, frozen=True, eq=False):
@@ -130,7 +130,7 @@ class BoardMaker:
         place = self._state.place(name)
         if known is not None and known.standing is one and known.place is place:
             judged = tuple(group.judged(now) for group in known.groups)
-            if all(map(_is, judged, known.judged)):
+            if all(map(is_, judged, known.judged)):
                 return known
         groups = self._pods.groups_of(one.member.pods)
         judged = tuple(group.judged(now) for group in groups)
@@ -186,10 +186,8 @@ class BoardMaker:
         claim, node = known.standing.claim, known.standing.node
         assert claim is not None
         assert node is not None
-        labels = node.metadata.labels
-        type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
-        capacity_type = labels.get(names.CAPACITY_TYPE_LABEL, "")
-        price = self._prices_of(member.pool, places.types.get(member.pool, ())).get((type_, zone, capacity_type))
+        type_, zone, capacity_type = offer = bought_as(node.metadata.labels)
+        price = self._prices_of(member.pool, places.types.get(member.pool, ())).get(offer)
         assert member.claim is not None
         condition = Condition.EXPIRED if reason is Reason.EXPIRED else Condition.DRIFTED
         return Candidate(
@@ -203,17 +201,15 @@ class BoardMaker:
             price=price,
             cost=known.cost,
             pods=known.pods,
-            unmovable=self._why_not(known, (type_, zone, capacity_type), price)
-            if reason is Reason.UNDERUTILIZED
-            else (),
+            unmovable=self._why_not(known, offer, price) if reason is Reason.UNDERUTILIZED else (),
             since=member.claim.true_since(condition),
         )
 
     @staticmethod
-    def _why_not(known: Looked, bought_as: Offered, price: int | None) -> tuple[str, ...]:
+    def _why_not(known: Looked, offer: Offered, price: int | None) -> tuple[str, ...]:
         """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
         if price is None:
-            type_, zone, capacity_type = (part or "?" for part in bought_as)
+            type_, zone, capacity_type = (part or "?" for part in offer)
             return (f"instance type {type_} in {zone} as {capacity_type} is not offered, so its price is not known",)
         return known.unmovable
 
@@ -244,7 +240,7 @@ class BoardMaker:
             replicas=record.replicas,
             claims=len(claims),
             free_claims=int(str(limit)) - len(self._cluster.claims_in[name]) if _whole(limit) else None,
-            total_cost=sum(prices.get(_bought_as(claim), 0) for claim in claims),
+            total_cost=sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in claims),
             total_disruption=sum(_disruption(known) for known in of_pool),
         )
 
@@ -254,7 +250,7 @@ class BoardMaker:
         """With the world; what has not changed since the last picture is not read again."""
         places = picture.places
         made_of = (places.pools, places.types, places.daemons)
-        if self._world is None or not all(map(_is, made_of, self._made_of)):
+        if self._world is None or not all(map(is_, made_of, self._made_of)):
             self._world = World(places.nodes, places.pools, places.types, places.daemons, self._options)
             self._made_of = made_of
         else:
@@ -271,13 +267,8 @@ class BoardMaker:
             candidates=picture.candidates,
             allowances=allowances,
             pools=picture.pools,
-            left=picture.left,
             held=picture.held,
         )
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _reasons(known: Looked, pool: ReadPool | None) -> Iterator[Reason]:
@@ -322,15 +313,6 @@ def _next_change(
 def _disruption(known: Looked) -> float:
     pods = known.standing.member.pods
     return 1.0 + sum(max(0.0, pod.eviction_cost) for pod in pods if not pod.owner & Owner.DAEMONSET)
-
-
-def _bought_as(claim: objects.NodeClaim) -> Offered:
-    labels = claim.metadata.labels
-    return (
-        labels.get(names.INSTANCE_TYPE_LABEL, ""),
-        labels.get(names.ZONE_LABEL, ""),
-        labels.get(names.CAPACITY_TYPE_LABEL, ""),
-    )
 
 
 def _whole(limit: object) -> bool:

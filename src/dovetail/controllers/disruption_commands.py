@@ -31,9 +31,9 @@ from dovetail.controllers.writing import (
     about_claim,
     about_node,
     delete_claim,
+    disrupt,
     tell,
     tell_disrupted,
-    termination_mode,
     warn,
 )
 from dovetail.observe.disruption_metrics import DisruptionMetrics
@@ -264,28 +264,19 @@ class DisruptionCommands(Keyed[str]):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     async def _delete(self, claim: objects.NodeClaim, record: Recorded) -> None:
-        """And count it (04 §3.1, §3.5)."""
-        meta = claim.metadata
-        nodes = [node.metadata.name for node in self._cluster.nodes_of(claim)]
-        pods = sum(pod.reschedulable for node in nodes for pod in self._cluster.pods_on[node])
-        await delete_claim(self.api, self._cluster, claim)
-        labels = {
-            "reason": record.reason.lower(),
-            "nodepool": meta.labels.get(names.NODEPOOL_LABEL, ""),
-            "capacity_type": meta.labels.get(names.CAPACITY_TYPE_LABEL, ""),
-            "consolidation_policy": self._policy(claim) if record.method in _CONSOLIDATION else "",
-            "termination_mode": termination_mode(claim),
-        }
-        self._metrics.nodeclaims_disrupted.labels(**labels).inc()
-        self._metrics.pods_disruption_initiated.labels(**labels).inc(pods)
         number = len(record.replacements)
         why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
-        tell_disrupted(self.recorder, self._cluster, claim, record.reason, why)
-        log.info(
-            "deleting nodeclaim: %s",
-            why,
-            extra={"NodeClaim": meta.name, "reason": record.reason, "command-id": record.id, "pod-count": pods},
+        policy = self._policy(claim) if record.method in _CONSOLIDATION else ""
+        await disrupt(
+            self.api,
+            self._cluster,
+            self._metrics,
+            claim,
+            reason=record.reason.lower(),
+            why=why,
+            consolidation_policy=policy,
         )
+        tell_disrupted(self.recorder, self._cluster, claim, record.reason, why)
 
     def _policy(self, claim: objects.NodeClaim) -> str:
         pool = self._cluster.pools.get(("", claim.metadata.labels.get(names.NODEPOOL_LABEL, "")))

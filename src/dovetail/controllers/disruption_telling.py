@@ -1,10 +1,9 @@
 """What do people learn of decisions to disrupt: events, metrics, and one line of the log for each command (04)?"""
 
 import logging
-from collections.abc import Iterator
 from typing import Final
 
-from dovetail.api import names, objects
+from dovetail.api import names
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import Picture
@@ -15,7 +14,7 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
 from dovetail.rules.budgets import BUDGETED
-from dovetail.runtime.events import NORMAL, Event, Regarding
+from dovetail.runtime.events import DEDUPE_SECONDS, Regarding
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
 from dovetail.values.timestamp import format_time
@@ -61,15 +60,10 @@ class DisruptionTelling:
             pool = picture.read_pools[name].pool
             for reason, allowed in spent.allowances.items():
                 if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
-                    event = Event(
-                        regarding=Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, pool.metadata.uid),
-                        reason=EventReason.DISRUPTION_BLOCKED,
-                        note=f"No allowed disruptions for disruption reason {reason.value} due to blocking budget",
-                        type=NORMAL,
-                        dedupe=(pool.metadata.uid, reason),
-                        dedupe_seconds=BUDGET_SECONDS,
-                    )
-                    context.recorder.publish(event)
+                    about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, pool.metadata.uid)
+                    note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
+                    told = EventReason.DISRUPTION_BLOCKED
+                    tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
 
     def rejected(self, context: Context, command: Command, rejected: Rejected) -> None:
         """It was right a while ago."""
@@ -94,33 +88,21 @@ class DisruptionTelling:
                 self._on_node(context, node, EventReason.CONSOLIDATION_CANDIDATE, one_line(command), command.id)
 
     def _on_node(
-        self, context: Context, node: str, reason: EventReason, note: str, *dedupe: str, dedupe_seconds: float = 120.0
+        self,
+        context: Context,
+        node: str,
+        reason: EventReason,
+        note: str,
+        *dedupe: str,
+        dedupe_seconds: float = DEDUPE_SECONDS,
     ) -> None:
         """On the Node and its NodeClaim."""
         kept = self._cluster.nodes.get(("", node))
         if kept is None:
             return
         claim = self._cluster.claim_of(kept.value)
-        for about in self._both(kept.value, claim):
-            if dedupe_seconds == 120.0:
-                tell(context.recorder, about, reason, note, about.uid, *dedupe)
-            else:
-                context.recorder.publish(
-                    Event(
-                        regarding=about,
-                        reason=reason,
-                        note=note,
-                        type=NORMAL,
-                        dedupe=(about.uid, *dedupe),
-                        dedupe_seconds=dedupe_seconds,
-                    )
-                )
-
-    @staticmethod
-    def _both(node: objects.Node, claim: objects.NodeClaim | None) -> Iterator[Regarding]:
-        yield about_node(node)
-        if claim is not None:
-            yield about_claim(claim)
+        for about in (about_node(kept.value), *(() if claim is None else (about_claim(claim),))):
+            tell(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
 
 
 def blocked(left: Left) -> str:

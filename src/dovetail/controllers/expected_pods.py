@@ -17,8 +17,8 @@ from dovetail.controllers.placing_state import PlacingState
 from dovetail.model.records import claim_record
 from dovetail.scheduling.daemons import Daemon, node_reserve
 from dovetail.scheduling.host_ports import NO_PORTS
-from dovetail.scheduling.problem import BoundPod, Kind, Node, Pod
-from dovetail.scheduling.resources import CPU, MEMORY, Resources
+from dovetail.scheduling.problem import BoundPod, Kind, Node, Pod, rank
+from dovetail.scheduling.resources import Resources
 
 
 class Expected(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ def _free(node: Node, daemons: Sequence[Daemon]) -> Resources:
 def _fitting(pods: Iterable[Pod], free: Resources) -> list[Pod]:
     """As many as there is room for, the largest first."""
     found = []
-    for pod in sorted(pods, key=lambda pod: (-pod.request[CPU], -pod.request[MEMORY], pod.uid)):
+    for pod in sorted(pods, key=rank):
         if pod.request.fits(free):
             found.append(pod)
             free -= pod.request

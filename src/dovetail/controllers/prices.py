@@ -39,7 +39,7 @@ class Prices(Keyed[str]):
     def cost(self, pool: str) -> float:
         """By the hour; a machine whose price is not known counts 0 (04 §8.14)."""
         prices = self._prices.get(pool, {})
-        return sum(prices.get(offered(claim), 0.0) for claim in self._cluster.claims_in[pool])
+        return sum(prices.get(bought_as(claim.metadata.labels), 0.0) for claim in self._cluster.claims_in[pool])
 
     async def reconcile(self, key: str) -> Outcome:
         pool = self._cluster.pools.current(key)
@@ -58,9 +58,8 @@ class Prices(Keyed[str]):
             self._prices.pop(change.key[1], None)
 
 
-def offered(claim: objects.NodeClaim) -> Offered:
-    """What the claim's machine was bought as; empty texts before its launch."""
-    labels = claim.metadata.labels
+def bought_as(labels: Mapping[str, str]) -> Offered:
+    """What the machine of a claim or Node with these labels was bought as; empty texts before its launch."""
     type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
     return type_, zone, labels.get(names.CAPACITY_TYPE_LABEL, "")
 

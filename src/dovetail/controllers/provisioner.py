@@ -5,11 +5,9 @@ known of the cluster at that moment. Nodes are read before pods: a pod that is b
 capacity, never to too much, and the next pass heals that.
 """
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -20,10 +18,10 @@ from dovetail.api.names import Effect
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.expected_pods import ExpectedPods
+from dovetail.controllers.passes import Passes
 from dovetail.controllers.placing_state import Disrupted, Places, PlacingState, Trigger, Waiting
 from dovetail.controllers.scheduling_decisions import CONTROLLER, Decisions
 from dovetail.model.records import PodRecord
-from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.batching import Batch
 from dovetail.planning.disruption.records import record_on
@@ -43,7 +41,6 @@ from dovetail.ports import AlreadyExists, Compute
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.runtime.reflector import Change, Deleted, Kept, Updated
-from dovetail.runtime.tasks import within
 from dovetail.scheduling.problem import NewClaim, Node, Options, Origin, Pod, PodError, Problem, Solution
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.values.duration import DurationError
@@ -66,7 +63,7 @@ class Provisioning(msgspec.Struct, frozen=True, kw_only=True):
     batch_longest: timedelta = timedelta(seconds=10)
 
 
-class Provisioner:
+class Provisioner(Passes):
     """See the module."""
 
     name = CONTROLLER
@@ -81,6 +78,7 @@ class Provisioner:
         metrics: Metrics,
         timings: Timings,
     ) -> None:
+        super().__init__()
         self._cluster = cluster
         self.state = state
         self._creation = creation
@@ -102,8 +100,6 @@ class Provisioner:
         self._again_at: datetime | None = None  # when those ask again that are left without a place
         self._unsynced_since: datetime | None = None
         self._unsynced_told_at: datetime | None = None
-        self._wake = asyncio.Event()
-        self._context: Context | None = None
         self._started = ""
         state.on_change(self._told)
         cluster.pods.subscribe(self._pod_changed)
@@ -112,17 +108,17 @@ class Provisioner:
     # -- what asks for nodes -------------------------------------------------------------------------------------------
 
     def _told(self, trigger: Trigger) -> None:
-        if self._context is None:
+        if self.context is None:
             return  # when it runs it looks by itself
         if isinstance(trigger, Waiting):
-            self.decisions.seen(trigger.uid, self._context.clock.now())
-        self._batch.add(trigger.uid, self._context.clock.now())
-        self._wake.set()
+            self.decisions.seen(trigger.uid, self.context.clock.now())
+        self._batch.add(trigger.uid, self.context.clock.now())
+        self.wake()
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
         match change:
-            case Updated(old=old, new=new) if self._context is not None:
-                self.decisions.follow(old.value, new.value, self._context.clock.now())
+            case Updated(old=old, new=new) if self.context is not None:
+                self.decisions.follow(old.value, new.value, self.context.clock.now())
             case Deleted(old=old):
                 self.decisions.forget(old.value.uid)
                 del self._claims_for[old.value.uid]
@@ -131,61 +127,31 @@ class Provisioner:
         """A pass that claims without a machine have put off is made as soon as there is none any more."""
         del change
         if self._unsynced_since is not None:
-            self._wake.set()
+            self.wake()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
-    async def run(self, context: Context) -> None:
-        """Until told to stop; a plan that is being made is then cut short."""
-        self._context = context
+    def begin(self, context: Context) -> None:
         self._started = context.clock.now().isoformat()
         for pod in self.state.waiting():
             self._told(Waiting(pod))
         for node in self._cluster.nodes.values():
             if is_disrupted(node):
                 self._told(Disrupted(node))
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._work(context), name=f"{self.name} work")
-                await context.stopping.wait()
-                self._wake.set()
-        finally:
-            self._context = None
 
-    async def _work(self, context: Context) -> None:
-        while not context.stopping.is_set():
-            self._wake.clear()
-            now = context.clock.now()
-            if self._again_at is not None and self._again_at <= now:
-                self._again_at = None
-                self._batch.add(_AGAIN, now)
-            if self._is_due(now):
-                with about(controller=self.name):
-                    await self._pass(context)
-            else:
-                await self._sleep(context, now)
-
-    def _is_due(self, now: datetime) -> bool:
-        """Whether the window is over. A pass that was put off is due when nothing stands in its way."""
+    def due(self, now: datetime) -> datetime | None:
+        """When the window is over. A pass that was put off is due when nothing stands in its way."""
         if self._unsynced_since is not None and self.state.unsynced() is None:
-            return True
-        closes_at = self._batch.closes_at
-        return closes_at is not None and closes_at <= now
-
-    async def _sleep(self, context: Context, now: datetime) -> None:
-        """Until the next instant that matters, or until something happens."""
-        instants = [at for at in (self._batch.closes_at, self._again_at) if at is not None]
-        if not instants:
-            await self._wake.wait()
-            return
-        with suppress(TimeoutError):
-            await within(context.clock, (min(instants) - now).total_seconds(), self._wake.wait())
+            return now
+        if self._again_at is not None and self._again_at <= now:
+            self._again_at = None
+            self._batch.add(_AGAIN, now)
+        return min((at for at in (self._batch.closes_at, self._again_at) if at is not None), default=None)
 
     # -- one pass ------------------------------------------------------------------------------------------------------
 
-    async def _pass(self, context: Context) -> None:
+    async def make_pass(self, context: Context, now: datetime) -> None:
         """Plan for everybody, tell what came of it, and create what is needed."""
-        now = context.clock.now()
         self._batch.close()
         self._again_at = now + timedelta(seconds=self._timings.retrigger_seconds)
         if self._is_put_off(now):

@@ -47,9 +47,18 @@ def warn(
     recorder.publish(event)
 
 
-def tell(recorder: EventRecorder, about: Regarding, reason: EventReason, note: str, *dedupe: str) -> None:
+def tell(
+    recorder: EventRecorder,
+    about: Regarding,
+    reason: EventReason,
+    note: str,
+    *dedupe: str,
+    dedupe_seconds: float = DEDUPE_SECONDS,
+) -> None:
     """As `warn`, but nothing is wrong."""
-    recorder.publish(Event(regarding=about, reason=reason, note=note, type=NORMAL, dedupe=dedupe or (about.uid,)))
+    values = dedupe or (about.uid,)
+    event = Event(regarding=about, reason=reason, note=note, type=NORMAL, dedupe=values, dedupe_seconds=dedupe_seconds)
+    recorder.publish(event)
 
 
 def tell_disrupted(
@@ -108,9 +117,16 @@ async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim)
 
 
 async def disrupt(
-    api: KubeApi, cluster: Cluster, metrics: Metrics, claim: objects.NodeClaim, *, reason: str, why: str
+    api: KubeApi,
+    cluster: Cluster,
+    metrics: Metrics,
+    claim: objects.NodeClaim,
+    *,
+    reason: str,
+    why: str,
+    consolidation_policy: str = "",
 ) -> None:
-    """Delete the claim for a reason of ours, and count it; `reason` is in the metrics' words."""
+    """Delete the claim for a reason of ours, and count it (04 §3.1, §3.5); `reason` is in the metrics' words."""
     nodes = cluster.nodes_of(claim)
     pods = [pod for node in nodes for pod in cluster.pods_on[node.metadata.name] if pod.reschedulable]
     await delete_claim(api, cluster, claim)
@@ -118,7 +134,7 @@ async def disrupt(
         "reason": reason,
         "nodepool": claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
         "capacity_type": claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, ""),
-        "consolidation_policy": "",
+        "consolidation_policy": consolidation_policy,
         "termination_mode": termination_mode(claim),
     }
     metrics.nodeclaims_disrupted.labels(**labels).inc()

@@ -11,7 +11,8 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.planning.pool_hash import pool_annotations, pool_hash
 from dovetail.scheduling.fast import solve
-from dovetail.scheduling.problem import MachineType, NewClaim, Node, Offer, Options, Pod, Pool, Problem, Solution
+from dovetail.scheduling.problem import MachineType, NewClaim, Node, Options, Pod, Pool, Problem, Solution
+from dovetail.scheduling.reference import offers
 from dovetail.scheduling.requirements import Requirements, one_of, read_requirements, selecting
 from dovetail.scheduling.resources import CPU, PODS, Resources, offered_amounts, total
 from dovetail.values.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Format, Quantity
@@ -56,7 +57,7 @@ def starved(problem: Problem) -> dict[str, str]:
 
 def _starvation(pool: Pool, types: Sequence[MachineType], options: Options) -> str:
     usable = [type_ for type_ in types if type_.requirements.intersects(pool.requirements)]
-    usable = [type_ for type_ in usable if any(_offers(type_, pool.requirements))]
+    usable = [type_ for type_ in usable if any(offers(type_, pool.requirements))]
     text = "NodePool requirements filtered out all compatible available instance types"
     if not usable:
         return text
@@ -133,7 +134,7 @@ def claim_body(
         value
         for type_ in types
         if type_.name in chosen
-        for offer in _offers(type_, claim.requirements)
+        for offer in offers(type_, claim.requirements)
         for value in offer.requirements.get(names.CAPACITY_TYPE_LABEL).values
     }
     requirements = claim.requirements.add(
@@ -184,10 +185,6 @@ def _body(pool: objects.NodePool, requirements: Requirements, name: str, well_kn
             **{key: msgspec.to_builtins(value) for key, value in copied.items() if value is not None},
         },
     }
-
-
-def _offers(type_: MachineType, requirements: Requirements) -> Iterable[Offer]:
-    return (each for each in type_.offers if each.available and requirements.intersects(each.requirements))
 
 
 def _text(resource: str, amount: int) -> str:

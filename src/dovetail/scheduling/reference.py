@@ -239,7 +239,7 @@ class Supply:
         supply = Supply(pool, options, dict(pool.limits))
         for node in problem.nodes:
             if node.pool == pool.name and node.open:
-                supply._subtract(node.capacity)
+                use_up(supply._left, node.capacity)
         return supply
 
     def draft(self, placeholder: str) -> Draft:
@@ -258,15 +258,16 @@ class Supply:
         largest = NOTHING
         for type_ in draft.types:
             largest |= type_.capacity
-        self._subtract(largest)
-
-    def _subtract(self, capacity: Resources) -> None:
-        """`nodes`, too: it is one more of them (R34)."""
-        for name in self._left:
-            self._left[name] -= 1 if name == names.NODES_RESOURCE else capacity[name]
+        use_up(self._left, largest)
 
     def _affordable(self, type_: MachineType) -> bool:
         return all(type_.capacity[name] <= left for name, left in self._left.items() if name != names.NODES_RESOURCE)
+
+
+def use_up(left: dict[str, int], capacity: Resources, nodes: int = 1) -> None:
+    """So many more nodes of a pool with limits, or less; `nodes` is one of the limits, too (R34)."""
+    for name in left:
+        left[name] -= nodes * (1 if name == names.NODES_RESOURCE else capacity[name])
 
 
 class Reservations:

@@ -74,7 +74,6 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     candidates: Mapping[Reason, tuple[Candidate, ...]] = {}
     allowances: Mapping[tuple[str, Reason], Allowance] = {}
     pools: Mapping[str, PoolFacts] = {}
-    left: tuple[Left, ...] = ()
     held: frozenset[str] = frozenset()
 
     def of(self, reason: Reason) -> tuple[Candidate, ...]:

@@ -8,7 +8,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.planning.disruption.board import Board, Candidate
-from dovetail.scheduling.problem import MachineType, NewClaim, Offer, PodError, Solution, price_text
+from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, PodError, Solution, price_text
 from dovetail.scheduling.reference import too_few
 from dovetail.scheduling.requirements import Requirements, one_of
 
@@ -69,7 +69,7 @@ def simulate(
 
 
 def _why_not(solution: Solution) -> str:
-    blocking = [error for error in solution.errors.values() if error.origin.value != "pending"]
+    blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
     return f"not all pods would have a place: {_shown(blocking[0])}" + (
         f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
     )
@@ -79,12 +79,12 @@ def _shown(error: PodError) -> str:
     return f"{error.pod}: {error.reason}"
 
 
-def decide(board: Board, candidates: Sequence[Candidate], rules: Rules, *, explain: bool = False) -> Move | Refused:
+def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:
     """Whether consolidating them is possible and saves something.
 
     Nodes for pods that wait anyway are not replacements: they are made whatever is decided here.
     """
-    solution = simulate(board, candidates, explain=explain, most_new=1)
+    solution = simulate(board, candidates, most_new=1)
     if isinstance(solution, Refused):
         return solution
     moved = {pod.uid for each in candidates for pod in each.pods}

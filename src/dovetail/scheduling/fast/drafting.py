@@ -11,7 +11,7 @@ from dovetail.scheduling.fast.searching import Draft, Search, pop
 from dovetail.scheduling.fast.tables import State, Table
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.problem import NewClaim, Options, Pod
-from dovetail.scheduling.reference import Refusal, Reservations, Waiting
+from dovetail.scheduling.reference import Refusal, Reservations, Waiting, use_up
 from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import untolerated
@@ -161,7 +161,7 @@ class Drafting:
                 self.drafts.append(empty)
                 self._settle(empty, joined, pod)
                 if left:
-                    take(left, Resources(table.largest(empty.types)), 1)
+                    use_up(left, Resources(table.largest(empty.types)))
                 search.joining.opened(empty, self._version)
                 return empty
             if not (search.elsewhere or search.together or self._reserving):
@@ -206,9 +206,3 @@ def _pinned(search: Search, state: State) -> State | None:
             return None
         state = found
     return state
-
-
-def take(left: dict[str, int], capacity: Resources, times: int) -> None:
-    """One more node of a pool with limits, or one less."""
-    for name in left:
-        left[name] -= times * (1 if name == names.NODES_RESOURCE else capacity[name])

@@ -81,6 +81,10 @@ class Shapes:
         self._needs: dict[Shape, _Needs] = {}
         self._reads: dict[frozenset[str], frozenset[str]] = {}  # each set of labels is one object
 
+    def __len__(self) -> int:
+        """How many pods are remembered."""
+        return len(self._pods)
+
     def in_order(self, pods: Sequence[Pod], read: frozenset[str]) -> list[tuple[Pod, PodShape]]:
         """As they are to be placed. `read`: the labels that rules of bound pods ask for."""
         found = [self._known(pod) for pod in pods]

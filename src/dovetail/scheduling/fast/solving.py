@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.api import names
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast.bits import Bits
-from dovetail.scheduling.fast.drafting import Drafting, take
+from dovetail.scheduling.fast.drafting import Drafting
 from dovetail.scheduling.fast.groups import Counted, Ledger
 from dovetail.scheduling.fast.searching import Consulted, Draft, Search
 from dovetail.scheduling.fast.shapes import Level, PodShape
@@ -23,7 +23,7 @@ from dovetail.scheduling.problem import (
     PodError,
     Solution,
 )
-from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error
+from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error, use_up
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit
@@ -134,7 +134,7 @@ class Solve:
                     self._ledger.hide(group, domain)
             for table, left in self._drafting.left.items():
                 if table.pool.name == node.pool:
-                    take(left, node.capacity, -1)
+                    use_up(left, node.capacity, -1)
 
     def undo(self) -> None:
         self._ledger.undo()

@@ -1,8 +1,8 @@
 """What there is besides the pods that are to be placed: prepared once, asked many times (08 §5, §6)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.fast.groups import Bound, Groups
 from dovetail.scheduling.fast.rows import Rows
@@ -10,8 +10,11 @@ from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import Solve, Step
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
-from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order
+from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order, use_up
 from dovetail.scheduling.topology import Offered, offered_domains
+
+# So many pods that are gone may be remembered besides, before the world is made anew.
+_REMEMBERED: Final = 10_000
 
 
 class World:
@@ -53,6 +56,9 @@ class World:
         Where only pods came and went, the work is in proportion to them; a node that came, went or looks different
         means that the nodes are read anew.
         """
+        if self._outgrown:
+            self.shapes = Shapes(respect_preferences=self.options.respect_preferences)
+            return self._settle(nodes)
         rows = self.rows
         changed = []
         for node in nodes:
@@ -71,6 +77,12 @@ class World:
         rows.replace(changed)
         self.labels_read = labels_read(self.bound.carriers)
         return None
+
+    @property
+    def _outgrown(self) -> bool:
+        """Whether far more pods and kinds of pods are remembered than there are: those that are gone are not told."""
+        there = len(self.bound.of_uid)
+        return max(len(self.shapes), len(self.bound.kinds)) > 2 * there + _REMEMBERED
 
     def what_if(
         self,
@@ -130,8 +142,7 @@ class World:
         left = dict(pool.limits)
         for node in self.rows.nodes if left else ():
             if node.pool == pool.name and node.open:
-                for name in left:
-                    left[name] -= 1 if name == names.NODES_RESOURCE else node.capacity[name]
+                use_up(left, node.capacity)
         return left
 
 
