@@ -11,7 +11,8 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
 from dovetail.planning.disruption.consolidation import Found, GoOn, in_order, multi, single
-from dovetail.planning.disruption.replacing import Move, Refused, Rules, simulate
+from dovetail.planning.disruption.renewal import Renewal
+from dovetail.planning.disruption.replacing import Move, Refused, Rules
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
@@ -136,32 +137,35 @@ def _expired(this: _Pass) -> Decision:
 
 
 def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> Decision:
-    """All that need no place for their pods, or else the first whose pods have one (02 §7.4)."""
+    """All that need no place for their pods, or else all whose pods have one; a command for each (02 §7.4)."""
     board, order = this.board, _longest_first(candidates)
     budgets = Budgets(board, REASONS[method])
-    refused: dict[str, str] = {}
     nodes = frozenset(each.node for each in order)
     bare = [each for each in order if _is_bare(each) and budgets.take(each)]
     if bare:
-        commands = tuple(make_command(board, method, [each], savings=each.price) for each in bare)
-        return Decision(commands=commands, standing=nodes, held_back=len(bare) < len(order))
-    held_back = False
+        commands = [make_command(board, method, [each], savings=each.price) for each in bare]
+        return Decision(commands=tuple(commands), standing=nodes, held_back=len(bare) < len(order))
+    commands, refused, complete = [], dict[str, str](), True
+    renewal = Renewal(board, order)
     for each in order:
-        if not budgets.allow(each):
-            held_back = True
+        if not budgets.allow(each) or renewal.expects(each):
             continue
-        if not this.go_on():
-            return Decision(standing=nodes - refused.keys(), refused=refused, held_back=True, complete=False)
-        solution = simulate(board, [each], explain=True)
+        complete = this.go_on()
+        if not complete:
+            break
+        solution = renewal.place(each)
         if isinstance(solution, Refused):
             refused[each.node] = str(solution)
-            continue
-        moved = {pod.uid for pod in each.pods}
-        new: list[NewClaim] = [claim for claim in solution.new_claims if not moved.isdisjoint(claim.pods)]
-        command = make_command(board, method, [each], solution=solution, replacements=new)
-        standing = nodes - refused.keys()
-        return Decision(commands=(command,), standing=standing, refused=refused, held_back=len(order) > 1)
-    return Decision(standing=nodes - refused.keys(), refused=refused, held_back=held_back)
+        elif budgets.take(each):
+            new = renewal.go(each, solution)
+            commands.append(make_command(board, method, [each], solution=solution, replacements=new))
+    return Decision(
+        commands=tuple(commands),
+        standing=nodes - refused.keys(),
+        refused=refused,
+        held_back=len(commands) + len(refused) < len(order),
+        complete=complete,
+    )
 
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -53,19 +53,19 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     spot_to_spot: bool = False
 
 
-def simulate(
-    board: Board, candidates: Sequence[Candidate], *, explain: bool = False, most_new: int | None = None
-) -> Solution | Refused:
+def simulate(board: Board, candidates: Sequence[Candidate], *, most_new: int | None = None) -> Solution | Refused:
     """Where their pods would go (02 §7.5)."""
     unmovable = next((why for each in candidates for why in each.unmovable), None)
     if unmovable is not None:
         return Refused(unmovable)
     pods = [pod for each in candidates for pod in each.pods]
     without = [each.node for each in candidates]
-    solution = board.world.what_if(pods, without, owed=board.owed, explain=explain, most_new=most_new)
-    if not solution.all_scheduled:
-        return Refused(_why_not(solution))
-    return solution
+    return wholly(board.world.what_if(pods, without, owed=board.owed, most_new=most_new))
+
+
+def wholly(solution: Solution) -> Solution | Refused:
+    """Nothing goes if somebody would be left without a place."""
+    return solution if solution.all_scheduled else Refused(_why_not(solution))
 
 
 def _why_not(solution: Solution) -> str:

@@ -66,14 +66,21 @@ class Touched:
 class Solve:
     """One question. It changes the counts of the world's groups; `undo` puts them back."""
 
-    def __init__(self, world: "World", pods: Sequence[Pod], hidden: Sequence[int], most_new: int | None = None) -> None:
+    def __init__(
+        self,
+        world: "World",
+        pods: Sequence[Pod],
+        hidden: Sequence[int],
+        shut: Sequence[int] = (),
+        most_new: int | None = None,
+    ) -> None:
         self._most_new = most_new
         self._for_candidates: set[int] = set()  # drafts that hold pods of candidates
         self._world = world
         self._rows = world.rows
         self._options = world.options
         self._shown = self._rows.open
-        for row in hidden:
+        for row in (*hidden, *shut):
             self._shown &= ~(1 << row)
         self._touched: dict[int, Touched] = {}
         self.steps: list[Step] = []

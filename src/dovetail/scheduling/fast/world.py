@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.groups import Bound, Groups
 from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.fast.shapes import Shapes
@@ -90,19 +91,22 @@ class World:
         without: Iterable[str] = (),
         go_on: Callable[[], bool] = lambda: True,
         *,
+        shut: Iterable[str] = (),
         owed: tuple[Pod, ...] = (),
         explain: bool = False,
         most_new: int | None = None,
     ) -> Solution:
-        """Where do these pods go if these nodes take none? Nothing is changed by asking.
+        """Where do these pods go without these nodes? Nothing is changed by asking.
 
+        `shut`: nodes that stay, and take none of them.
         `owed`: pods that are to be placed besides, whatever is asked; who asks often gives the same object, so that
         what becomes of them is found out once.
         With `explain` every error has its reason, which is much more work than to find the error. With `most_new` it
         ends as soon as pods of candidates need more new nodes than that: those without a place have that for a reason.
         """
         begun = self._begun(owed) if owed and pods and not self.reservations else ()
-        solve = Solve(self, (*pods, *owed), [self.rows.of_name[name] for name in without], most_new)
+        row = self.rows.of_name
+        solve = Solve(self, (*pods, *owed), [row[name] for name in without], [row[name] for name in shut], most_new)
         try:
             return solve.solution(go_on, explain=explain, begun=begun)
         finally:
@@ -111,13 +115,26 @@ class World:
     def _begun(self, owed: tuple[Pod, ...]) -> Sequence[Step]:
         """What becomes of pods that are always asked about, if nothing else is."""
         if self._owed is None or self._owed[0] is not owed:
-            solve = Solve(self, owed, ())
-            try:
-                solve.solution(lambda: True, explain=False)
-            finally:
-                solve.undo()
-            self._owed = (owed, solve.steps)
+            self._owed = (owed, self._steps(owed))
         return self._owed[1]
+
+    def _steps(self, pods: Sequence[Pod], shut: Sequence[int] = ()) -> Sequence[Step]:
+        solve = Solve(self, pods, (), shut)
+        try:
+            solve.solution(lambda: True, explain=False)
+        finally:
+            solve.undo()
+        return solve.steps
+
+    def coming_up(self, owed: tuple[Pod, ...]) -> tuple[list[str], tuple[Pod, ...]]:
+        """The nodes that are not initialized yet, and of pods that are owed a place those that have none there."""
+        rows = self.rows.open & ~self.rows.initialized
+        coming = [self.rows.nodes[row].name for row in members(rows)]
+        if not (rows and owed):
+            return coming, owed
+        others = list(members(self.rows.open & self.rows.initialized))
+        there = {pod.uid for pod, row, _ in self._steps(owed, others) if row is not None}
+        return coming, tuple(pod for pod in owed if pod.uid not in there)
 
     def fingerprint(self) -> str:
         """Of all that asking could change, and must not."""

@@ -220,12 +220,49 @@ def test_case_24_nodes_without_pods_first_then_those_that_drifted_first(reason: 
     assert decision.standing == frozenset(("late", "early"))
     assert decision.held_back
     rest = passed(board(late, early, room("b", 8), reasons={reason: [late, early]}))
-    assert nodes(rest) == [["early"]]
+    assert nodes(rest) == [["early"], ["late"]]
 
 
 def test_equals_go_by_name_and_what_has_no_time_goes_last() -> None:
     some = [used(name, pod(name), since=since) for name, since in (("c", AT), ("b", AT), ("a", None))]
-    assert nodes(passed(board(*some, room("z", 8), reasons={DRIFTED: some}))) == [["b"]]
+    assert nodes(passed(board(*some, room("z", 8), reasons={DRIFTED: some}))) == [["b"], ["c"], ["a"]]
+
+
+def test_each_is_exchanged_for_its_own_and_pods_are_not_put_where_they_would_have_to_go_again() -> None:
+    some = [used(name, pod(f"p{name}"), since=AT) for name in "abc"]  # each would have room for all
+    types = [machine("two", 2, price=100)]
+    decision = passed(board(*some, types=types, reasons={DRIFTED: some}))
+    assert nodes(decision) == [["a"], ["b"], ["c"]]
+    assert [dict(each.landing) for each in decision.commands] == [{f"p{name}": "replacement 1"} for name in "abc"]
+
+
+def test_where_nothing_new_can_be_had_one_of_them_takes_the_pods_of_the_others() -> None:
+    some = [used(name, pod(f"p{name}"), since=AT) for name in "abc"]
+    decision = passed(board(*some, reasons={DRIFTED: some}))
+    assert [dict(each.landing) for each in decision.commands] == [{"pa": "node/b"}, {"pc": "node/b"}]
+    assert decision.standing == {"b"}
+
+
+def test_a_place_is_given_once() -> None:
+    some = [used(name, pod(f"p{name}", "3"), since=AT) for name in "ab"]
+    decision = passed(board(*some, room("z", 4), types=[machine("four", 4, price=100)], reasons={DRIFTED: some}))
+    assert [dict(each.landing) for each in decision.commands] == [{"pa": "node/z"}, {"pb": "replacement 1"}]
+
+
+def test_whoever_moves_at_the_same_time_is_not_crowded_out() -> None:
+    small, large = used("a", pod("p1", "1"), since=AT - timedelta(hours=1)), used("b", pod("p2", "4"), since=AT)
+    types = [machine("one", 1, price=100)]
+    decision = passed(board(small, large, room("z", 4), types=types, reasons={DRIFTED: [small, large]}))
+    assert nodes(decision) == [["a"]]
+    assert decision.refused == {"b": "shop/p1 moves at the same time, and would lose its place"}
+
+
+def test_a_node_that_is_coming_up_for_others_is_not_waited_for() -> None:
+    owed = pod("owed", "3", origin=Origin.DELETING)
+    going, coming = used("a", pod("p1", "1")), used("new", initialized=False)
+    types = [machine("two", 2, price=100)]
+    decision = passed(board(going, coming, types=types, owed=[owed], reasons={DRIFTED: [going]}))
+    assert [dict(each.landing) for each in decision.commands] == [{"p1": "replacement 1"}]
 
 
 def test_case_25_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_waiting() -> None:
