@@ -7,6 +7,7 @@ rule or a budget says. What was decided is kept for people, and of every node th
 import logging
 from collections import deque
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +17,11 @@ from dovetail.controllers.candidate_marks import CandidateMarks
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
 from dovetail.controllers.disruption_commands import DisruptionCommands
-from dovetail.controllers.disruption_telling import DisruptionTelling, blocked
+from dovetail.controllers.disruption_telling import DisruptionTelling
 from dovetail.controllers.passes import Passes
 from dovetail.controllers.placing_state import PlacingState
+from dovetail.controllers.undone_moves import UndoneMoves
+from dovetail.model.records import PodRecord
 from dovetail.planning.batching import Batch
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.commands import Command
@@ -28,7 +31,8 @@ from dovetail.planning.disruption.validation import Rejected, validated
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
-from dovetail.runtime.reflector import Change, Synced
+from dovetail.runtime.reflector import Added, Change, Synced, Updated
+from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +80,16 @@ class Disruption(Passes):
             idle=timedelta(seconds=timings.disruption_idle_seconds),
             longest=timedelta(seconds=timings.disruption_longest_seconds),
         )
+        self._undone = UndoneMoves()
         self._waiting: tuple[datetime, tuple[Command, ...]] | None = None  # to be validated then
         self._wake_at: datetime | None = None
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
             cache.subscribe(self._changed)
+        cluster.pods.subscribe(self._pod_changed)
+
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
+        if self.context is not None and isinstance(change, Added | Updated):
+            self._undone.saw(change.new.value, self.context.clock.now())
 
     def _changed(self, change: Change[Any]) -> None:
         if self.context is not None and not isinstance(change, Synced):
@@ -106,7 +116,7 @@ class Disruption(Passes):
             return
         await self._state.refresh()
         self._batch.close()
-        picture = self._with_held_back(self._maker.picture(now, self._commands.holds), now)
+        picture = self._with_left_alone(self._with_held_back(self._maker.picture(now, self._commands.holds), now), now)
         self._wake_at = picture.wake_at
         if picture.places.left_out:  # that the provider has an answer again nobody tells
             self._look_again(now, self._timings.instance_types_seconds)
@@ -125,6 +135,23 @@ class Disruption(Passes):
         ends = [*held.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
         return msgspec.structs.replace(picture, held=frozenset(held), wake_at=min(ends))
 
+    def _with_left_alone(self, picture: Picture, now: datetime) -> Picture:
+        """Nodes whose pods have just been moved in vain cannot be consolidated yet."""
+        if not self._undone.any(now):
+            return picture
+        found, ends = [], [] if picture.wake_at is None else [picture.wake_at]
+        for each in picture.candidates.get(Reason.UNDERUTILIZED, ()):
+            pods = [(until, pod) for pod in each.pods if (until := self._undone.until(pod, now)) is not None]
+            if not pods:
+                found.append(each)
+                continue
+            until, pod = max(pods, key=itemgetter(0))
+            ends.append(until)
+            why = f"pods like {pod} were moved in vain, as they needed a new node; again from {format_time(until)}"
+            found.append(msgspec.structs.replace(each, unmovable=(*each.unmovable, why)))
+        candidates = {**picture.candidates, Reason.UNDERUTILIZED: tuple(found)}
+        return msgspec.structs.replace(picture, candidates=candidates, wake_at=min(ends, default=None))
+
     # -- one pass ------------------------------------------------------------------------------------------------------
 
     async def _pass(self, context: Context, picture: Picture) -> None:
@@ -138,7 +165,7 @@ class Disruption(Passes):
         decision = await self._compute.run(self._decided, picture, go_on)
         if stopping.is_set():
             return
-        self.left_alone = {each.node: blocked(each) for each in picture.left} | dict(decision.refused)
+        self.left_alone = {each.node: str(each) for each in picture.left} | dict(decision.refused)
         self._marks.want(decision.standing)
         self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
         if not decision.commands:
@@ -180,6 +207,7 @@ class Disruption(Passes):
         pools = {name: read.pool for name, read in picture.read_pools.items()}
         for command in commands:
             if await self._commands.start(context, command, pools):
+                self._undone.moved(command, context.clock.now())
                 self.history.append(Past(command=command))
                 self._telling.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):

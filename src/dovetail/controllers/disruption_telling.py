@@ -9,7 +9,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import Picture
 from dovetail.controllers.writing import about_claim, about_node, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.board import Left, Method
+from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
@@ -17,7 +17,6 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.runtime.events import DEDUPE_SECONDS, Regarding
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
-from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class DisruptionTelling:
     def _blocked(self, context: Context, picture: Picture) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
         for left in picture.left[:_TOLD_AT_MOST]:
-            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, blocked(left))
+            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left))
 
     def _out_of_budget(self, context: Context, picture: Picture) -> None:
         for name, spent in picture.spending.items():
@@ -103,14 +102,6 @@ class DisruptionTelling:
         claim = self._cluster.claim_of(kept.value)
         for about in (about_node(kept.value), *(() if claim is None else (about_claim(claim),))):
             tell(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
-
-
-def blocked(left: Left) -> str:
-    """What keeps a node that has a reason to go, and until when."""
-    first = next(each for each in left.verdict.verdicts if not each.allowed)
-    first = first.blockers[0] if first.blockers else first
-    until = "" if first.until is None else f", until {format_time(first.until)}"
-    return f"{left.verdict.reason.value}: {first.object}: {first.message}{until}"
 
 
 def one_line(command: Command) -> str:

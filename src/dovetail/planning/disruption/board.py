@@ -11,6 +11,7 @@ from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import ReasonVerdict
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import Pod
+from dovetail.values.timestamp import format_time
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +61,23 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     verdict: ReasonVerdict
+
+    def __str__(self) -> str:
+        """For which reason it would go, what keeps it, and until when."""
+        return f"{self.verdict.reason.value}: {self.blocker}"
+
+    @property
+    def blocker(self) -> str:
+        """Of the rules that keep it the first."""
+        first = next(each for each in self.verdict.verdicts if not each.allowed)
+        first = first.blockers[0] if first.blockers else first
+        return told_until(first.object, first.message, first.until)
+
+
+def told_until(about: str, message: str, until: datetime | None) -> str:
+    """A rule's sentence about its object, and until when it holds, if it does not say that itself."""
+    stamp = "" if until is None else format_time(until)
+    return f"{about}: {message}" + (f", until {stamp}" if stamp not in message else "")
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,73 @@
+"""Which pods were moved to save a node, and then needed a new one after all?
+
+Where an evicted pod goes is the scheduler's choice. It may put a small pod where a large one was planned, which then
+gets a node of its own, and that node is soon spared again: so it would go round, and nothing would be saved. Pods whose
+move came to nothing are therefore left where they are for a while, longer each time, until others have changed the
+picture. Only memory knows: at worst a restart tries once more.
+"""
+
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.model.records import PodRecord
+from dovetail.planning.disruption.commands import Command
+from dovetail.runtime.pace import Backoff
+from dovetail.scheduling.problem import Pod
+
+LEFT_ALONE: Final = Backoff(first_seconds=300.0, cap_seconds=86_400.0)
+# Replacements come up, and pods are evicted and placed, within this.
+WATCHED: Final = timedelta(minutes=15)
+
+# Pods that their owner makes from one template are not told apart: the one that comes back has another name.
+Kind: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+
+
+class LeftAlone(msgspec.Struct, frozen=True):
+    """`again_after` it is forgotten that it was ever undone."""
+
+    times: int
+    until: datetime
+    again_after: datetime
+
+
+def _kind(pod: Pod | PodRecord) -> Kind:
+    return pod.namespace, frozenset(pod.labels.items())
+
+
+class UndoneMoves:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Kind, datetime] = {}  # until when
+        self._left_alone: dict[Kind, LeftAlone] = {}
+
+    def moved(self, command: Command, now: datetime) -> None:
+        """From now on these pods are watched, if it is to save something that they move."""
+        self._watched = {kind: until for kind, until in self._watched.items() if until > now}
+        self._left_alone = {kind: left for kind, left in self._left_alone.items() if left.again_after > now}
+        if command.reason is Reason.UNDERUTILIZED:
+            self._watched |= {_kind(pod): now + WATCHED for each in command.candidates for pod in each.pods}
+
+    def saw(self, pod: PodRecord, now: datetime) -> None:
+        """One that waits for a new node is one too many, if such pods have just been moved."""
+        if not (self._watched and pod.provisionable):
+            return
+        kind = _kind(pod)
+        if self._watched.pop(kind, now) <= now:
+            return
+        before = self._left_alone.get(kind)
+        times = 1 if before is None or before.again_after <= now else before.times + 1
+        pause = timedelta(seconds=LEFT_ALONE.seconds(times, Random(0)))
+        self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause)
+
+    def until(self, pod: Pod, now: datetime) -> datetime | None:
+        """When such pods may be moved again to save something, if not now."""
+        left = self._left_alone.get(_kind(pod)) if self._left_alone else None
+        return None if left is None or left.until <= now else left.until
+
+    def any(self, now: datetime) -> bool:
+        return any(left.until > now for left in self._left_alone.values())
