@@ -1,38 +1,24 @@
-"""Each method of voluntary disruption, and its budgets, with all controllers on a real control plane, the real
-scheduler and kwok; shortened to seconds (R44).
+"""Each method of voluntary disruption with all controllers on a real control plane, the real scheduler and kwok,
+shortened to seconds (R44).
 
-The timelines run beside each other under one program, so that all of them take hardly longer than the longest, and each
-is judged by a test of its own: by the order in which the server told of changes, never by how long something took.
+The timelines of all modules here run beside each other under one program, so that all of them take hardly longer than
+the longest, and each is judged by a test of its own: by the order in which the server told of changes and the instants
+that objects tell, never by how long something took.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Sequence
+from datetime import timedelta
 
-import msgspec
 import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES
-from tests.cluster.disruption.chronicle import is_disrupted
-from tests.cluster.disruption.program import acting
-from tests.cluster.disruption.setting import EVERYTHING, FOUR_CPUS, NOTHING, ONE_CPU, TEAM, Setting
-from tests.cluster.plane import ControlPlane
+from tests.cluster.disruption.chronicle import since
+from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of
+from tests.cluster.disruption.setting import EVERYTHING, FOUR_CPUS, NOTHING, ONE_CPU, TEAM, Setting, half
 from tests.cluster.termination.history import Thing
-
-TIMELINE_SECONDS = 300  # far more than any takes
-MINUTE = timedelta(minutes=1)
-
-Timeline = Callable[[Setting], Coroutine[Any, Any, None]]
-
-
-def half(nodes: int) -> int:
-    """Percentages round up (R27)."""
-    return -(-nodes // 2)
-
 
 # -- one timeline a method ---------------------------------------------------------------------------------------------
 
@@ -100,7 +86,9 @@ async def graceful_expiry(setting: Setting) -> None:
     found = setting.history.get(NODECLAIMS, old)
     assert found is not None
     assert found.metadata.creation_timestamp is not None
-    assert since(found, Condition.EXPIRED) >= found.metadata.creation_timestamp + timedelta(seconds=5)
+    expired_at = since(found, Condition.EXPIRED)
+    assert expired_at is not None
+    assert expired_at >= found.metadata.creation_timestamp + timedelta(seconds=5)
     setting.assert_within(lambda _: 0)
     await setting.allow(EVERYTHING)
     await setting.history.until(lambda: old in setting.disrupted(), f"{old} is going")
@@ -169,79 +157,11 @@ async def one_node_becomes_a_cheaper_one(setting: Setting) -> None:
     assert types == [ONE_CPU]
 
 
-# -- budgets -----------------------------------------------------------------------------------------------------------
-
-
-def budget_of(nodes: str, *, limit: Callable[[int], int]) -> Timeline:
-    """Three empty nodes, and so many may go; those that go keep their slots until their claims are gone (R26)."""
-
-    async def timeline(setting: Setting) -> None:
-        await setting.begin(consolidateAfter="0s", budgets=[{"nodes": nodes}])
-        left = set(await setting.launch_bare("a", "b", "c"))
-        while left:
-            may_go = limit(len(left))
-            await setting.some_go(may_go)
-            await setting.a_pass_is_made()  # with no more of them, for all slots are taken
-            going = setting.disrupted()
-            assert len(going) == may_go
-            setting.assert_within(limit)
-            if not going:
-                await setting.are_candidates(left)
-                break
-            for claim in going:
-                await setting.release(claim)
-            left -= going
-
-    timeline.__name__ = f"a_budget_of_{nodes.replace('%', '_percent')}"
-    return timeline
-
-
-def cron(opens_at: datetime) -> str:
-    return f"{opens_at.minute} {opens_at.hour} * * *"
-
-
-def opens(turn: datetime) -> Sequence[Mapping[str, Any]]:
-    """A window that names the reason has its say alone (R25); outside of it nothing goes."""
-    return [*NOTHING, {"nodes": "100%", "reasons": ["Empty"], "schedule": cron(turn), "duration": "1h"}]
-
-
-def closes(turn: datetime) -> Sequence[Mapping[str, Any]]:
-    """In the window nothing goes."""
-    return [{"nodes": "0", "schedule": cron(turn - 10 * MINUTE), "duration": "10m"}]
-
-
-def window(name: str, budgets: Callable[[datetime], Sequence[Mapping[str, Any]]]) -> Timeline:
-    async def timeline(setting: Setting) -> None:
-        turn = (setting.history.now() + timedelta(seconds=10) + MINUTE).replace(second=0, microsecond=0)
-        await setting.begin(consolidateAfter="0s", budgets=budgets(turn))
-        bare = await setting.launch_bare("a", "b")
-        await setting.history.until(lambda: setting.disrupted() == set(bare), f"{bare} go")
-        for claim in bare:
-            versions = [each.thing for each in setting.history.versions(NODECLAIMS, claim) if each.thing is not None]
-            first = next(each for each in versions if is_disrupted(each))
-            assert since(first, Condition.DISRUPTION_REASON) >= turn
-            ends = [at for each in versions if (at := each.metadata.deletion_timestamp) is not None]
-            assert min(ends, default=turn) >= turn
-
-    timeline.__name__ = name
-    return timeline
-
-
-def since(claim: Thing, type_: str) -> datetime:
-    """When the condition turned to what it is."""
-    (found,) = (each for each in claim.status["conditions"] if each["type"] == type_)
-    return msgspec.convert(found["lastTransitionTime"], datetime)
-
-
 def names_of(claims: Sequence[Thing]) -> set[str]:
     return {claim.metadata.name for claim in claims}
 
 
-# -- all of them -------------------------------------------------------------------------------------------------------
-
 TIMELINES: Sequence[Timeline] = (
-    window("a_window_opens", opens),
-    window("a_window_closes", closes),
     emptiness,
     drift_of_a_static_pool,
     drift_of_a_dynamic_pool,
@@ -249,45 +169,10 @@ TIMELINES: Sequence[Timeline] = (
     graceful_expiry_of_a_static_pool,
     several_nodes_become_one,
     one_node_becomes_a_cheaper_one,
-    budget_of("0", limit=lambda _: 0),
-    budget_of("1", limit=lambda _: 1),
-    budget_of("50%", limit=half),
 )
-Endings = dict[str, BaseException | None]
-
-
-def name_of(timeline: Timeline) -> str:
-    return str(getattr(timeline, "__name__", timeline))
-
-
-async def play(plane: ControlPlane, timelines: Sequence[Timeline]) -> Endings:
-    """How each of them ended, all beside each other: None is well."""
-    async with acting(plane) as stage:
-
-        async def one(number: int, timeline: Timeline) -> None:
-            setting = Setting(stage, f"timeline-{number}")
-            try:
-                async with asyncio.timeout(TIMELINE_SECONDS):
-                    await timeline(setting)
-            finally:
-                await setting.clear()
-
-        ended = await asyncio.gather(*map(one, range(len(timelines)), timelines), return_exceptions=True)
-        return {name_of(timeline): error for timeline, error in zip(timelines, ended, strict=True)}
-    raise AssertionError("the program ended before the timelines")
-
-
-@pytest.fixture(scope="module")
-def endings(request: pytest.FixtureRequest, plane: ControlPlane) -> Endings:
-    """Of those that were asked for."""
-    wanted = {item.name for item in request.session.items}
-    timelines = [timeline for timeline in TIMELINES if f"test_timeline[{name_of(timeline)}]" in wanted]
-    return asyncio.run(play(plane, timelines))
 
 
 @pytest.mark.xdist_group("disruption")
-@pytest.mark.parametrize("timeline", [name_of(timeline) for timeline in TIMELINES])
-def test_timeline(timeline: str, endings: Endings) -> None:
-    error = endings[timeline]
-    if error is not None:
-        raise error
+@pytest.mark.parametrize("timeline", TIMELINES, ids=name_of)
+def test_timeline(timeline: Timeline, endings: Endings) -> None:
+    judge(timeline, endings)

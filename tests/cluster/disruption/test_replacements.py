@@ -4,7 +4,6 @@ On a real control plane; the replacement is launched and has no Node for as long
 """
 
 import asyncio
-from functools import partial
 
 import msgspec
 import pytest
@@ -14,31 +13,11 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES
 from tests.cluster.disruption.chronicle import is_disrupted
 from tests.cluster.disruption.program import SHORT, acting
-from tests.cluster.disruption.setting import DISRUPTED, EVERYTHING, NOTHING, Setting, taints
+from tests.cluster.disruption.setting import DISRUPTED, NOTHING, Setting, taints
 from tests.cluster.plane import ControlPlane
 
 # Long enough for a busy machine to launch a replacement, and to be waited for.
 GIVEN_UP = msgspec.structs.replace(SHORT, replacement_seconds=10.0)
-
-
-async def in_s3(setting: Setting) -> tuple[str, str]:
-    """A drifted claim, and its replacement that is launched and will not register."""
-    await setting.begin(budgets=EVERYTHING)
-    await setting.deploy("web", cpu="1")
-    (old,) = await setting.has_nodes(1)
-    await setting.delay_nodes("1h")
-    await setting.let_drift()
-    await setting.history.until(lambda: setting.ever() != {old}, f"{old} gets a replacement")
-    (new,) = setting.ever() - {old}
-    await setting.history.until(partial(is_waiting, setting, old, new), f"{old} waits for {new}")
-    assert setting.is_tainted(old, DISRUPTED)
-    return old, new
-
-
-def is_waiting(setting: Setting, old: str, new: str) -> bool:
-    going, coming = setting.history.get(NODECLAIMS, old), setting.history.get(NODECLAIMS, new)
-    assert going is not None
-    return coming is not None and is_disrupted(going) and coming.condition(Condition.LAUNCHED) == "True"
 
 
 @pytest.mark.xdist_group("disruption")
@@ -46,7 +25,7 @@ def test_a_node_whose_replacement_never_registers_stays(plane: ControlPlane) -> 
     async def main() -> None:
         async with acting(plane, GIVEN_UP) as stage:
             setting = Setting(stage, "rollback")
-            old, new = await in_s3(setting)
+            old, new = await setting.in_s3()
             (web,) = setting.pods("web")
             event = await setting.event(EventReason.DISRUPTION_ROLLED_BACK, old)
             await setting.allow(NOTHING)  # it would be tried again after a minute
@@ -77,11 +56,11 @@ def test_a_command_is_carried_on_by_the_next_program(plane: ControlPlane) -> Non
     async def main() -> None:
         async with acting(plane) as stage:
             setting = Setting(stage, "restart")
-            old, new = await in_s3(setting)
+            old, new = await setting.in_s3()
             for _ in range(2):
                 await stage.program.kill()
                 assert setting.is_tainted(old, DISRUPTED)
-                assert is_waiting(setting, old, new)
+                assert setting.is_waiting(old, new)
                 await stage.program.start()
                 await setting.all_methods_are_tried()
             assert not any(old in moment.deleted for moment in setting.chronicle.moments(setting.name))

@@ -5,16 +5,13 @@ All controllers run in this process. What came of it is read from the API server
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.all import Gates, all_controllers
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.provisioner import Provisioning
 from dovetail.kube.client import connect
@@ -22,17 +19,13 @@ from dovetail.model.records import Owner
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import KubeApi
-from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.runtime.events import EventRecorder
-from dovetail.runtime.manager import Manager
-from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.actors.manifests import Manifest
 from dovetail.values.quantity import parse_quantity
 from tests.cluster.access import Cluster as Server
 from tests.cluster.provisioning.workloads import POOL
+from tests.cluster.termination.program import running
 
 NAMESPACE: Final = "default"
 PATIENCE_SECONDS: Final = 600.0  # far more than it takes; a busy machine is no failure
@@ -125,7 +118,12 @@ def _amount(text: str) -> float:
 
 async def scaled_out(server: Server, workloads: Sequence[Manifest], pool: Sequence[Manifest], pods: int) -> Outcome:
     """Once so many pods run, and those of DaemonSets; raises TimeoutError if they never do."""
-    async with connect(kubeconfig=str(server.kubeconfig), qps=None) as admin, _running(server) as (cluster, metrics):
+    provisioning = Provisioning(compute=ThreadCompute())
+    async with (
+        connect(kubeconfig=str(server.kubeconfig), qps=None) as admin,
+        running(server, timings=Timings(), provisioning=provisioning) as program,
+    ):
+        cluster, metrics = program.cluster, program.metrics
         await _apply(admin, pool)
         await _until(lambda: _pool_is_ready(cluster), "the pool is ready")
         resident: list[float] = []
@@ -152,35 +150,6 @@ async def scaled_out(server: Server, workloads: Sequence[Manifest], pool: Sequen
         sorted(resident)[int(0.95 * (len(resident) - 1))],
     )
     return Outcome(figures, placement, cpu, int(created), int(passes))
-
-
-@asynccontextmanager
-async def _running(server: Server) -> AsyncIterator[tuple[Cluster, Metrics]]:
-    """All controllers, with their caches synced; should they fail, so does the block."""
-    clock, metrics, stop = SystemClock(), Metrics(CollectorRegistry()), asyncio.Event()
-    async with connect(kubeconfig=str(server.kubeconfig)) as api:
-        provider = KwokProvider(api)
-        cluster = Cluster(api, clock, provider.node_classes)
-        provisioning = Provisioning(compute=ThreadCompute())
-        manager = Manager(
-            api,
-            clock,
-            election=None,
-            recorder=EventRecorder(api, clock, instance="scale-out"),
-            reflectors=cluster.reflectors,
-            controllers=all_controllers(cluster, provider, metrics, Timings(), Gates(), provisioning=provisioning),
-        )
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(manager.run(stop), name="manager")
-                for reflector in cluster.reflectors:
-                    await reflector.wait_synced()
-                try:
-                    yield cluster, metrics
-                finally:
-                    stop.set()
-        except BaseExceptionGroup as errors:
-            raise root_cause(errors) from None
 
 
 async def _apply(api: KubeApi, bodies: Sequence[Manifest]) -> None:

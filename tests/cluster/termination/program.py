@@ -4,6 +4,8 @@ async with running(plane) as program:
     ...
     await program.kill()   # as a crash would
     await program.start()  # another one: what was in memory is gone
+
+Nodes are made for pods, and taken gracefully, if `provisioning` and `disrupting` say how.
 """
 
 import asyncio
@@ -14,8 +16,9 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.all import Disrupting, Gates, all_controllers
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.provisioner import Provisioning
 from dovetail.kube.client import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -39,13 +42,21 @@ class Program:
     metrics: Metrics
 
     def __init__(
-        self, server: Server, group: asyncio.TaskGroup, timings: Timings, gates: Gates, reflecting: ReflectorTimings
+        self,
+        server: Server,
+        group: asyncio.TaskGroup,
+        *,
+        timings: Timings,
+        reflecting: ReflectorTimings,
+        provisioning: Provisioning | None,
+        disrupting: Disrupting | None,
     ) -> None:
         self._server = server
         self._group = group
         self._timings = timings
-        self._gates = gates
         self._reflecting = reflecting
+        self._provisioning = provisioning
+        self._disrupting = disrupting
         self._connection = AsyncExitStack()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -59,13 +70,22 @@ class Program:
         self.cluster = Cluster(api, clock, provider.node_classes, timings=self._reflecting)
         self.metrics = Metrics(CollectorRegistry())
         self._stopping = asyncio.Event()
+        controllers = all_controllers(
+            self.cluster,
+            provider,
+            self.metrics,
+            self._timings,
+            Gates(),
+            provisioning=self._provisioning,
+            disrupting=self._disrupting,
+        )
         manager = Manager(
             api,
             clock,
             election=None,
             recorder=EventRecorder(api, clock, instance=f"test-{uuid4()}"),
             reflectors=self.cluster.reflectors,
-            controllers=all_controllers(self.cluster, provider, self.metrics, self._timings, self._gates),
+            controllers=controllers,
         )
         self._task = self._group.create_task(manager.run(self._stopping), name="manager")
         async with asyncio.timeout(SYNC_SECONDS):
@@ -95,13 +115,21 @@ async def running(
     server: Server,
     *,
     timings: Timings = SHORT,
-    gates: Gates = Gates(),  # noqa: B008  frozen
     reflecting: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+    provisioning: Provisioning | None = None,
+    disrupting: Disrupting | None = None,
 ) -> AsyncIterator[Program]:
     """The program, started; should it fail by itself, so does the block, with its error."""
     try:
         async with asyncio.TaskGroup() as group:
-            program = Program(server, group, timings, gates, reflecting)
+            program = Program(
+                server,
+                group,
+                timings=timings,
+                reflecting=reflecting,
+                provisioning=provisioning,
+                disrupting=disrupting,
+            )
             try:
                 await program.start()
                 yield program
