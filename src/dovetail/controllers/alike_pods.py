@@ -6,20 +6,21 @@ sooner again than the verdicts say that time can change them (R1).
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from dovetail.api import names
 from dovetail.controllers.cluster import Cluster
-from dovetail.model.records import Owner, PodRecord
-from dovetail.rules.pdb import PdbIndex
+from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.rules.pdb import PdbIndex, never_allows
 from dovetail.rules.protection import Kind, protection, read_do_not_disrupt, read_schedule
 from dovetail.rules.verdict import Rule, Verdict
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
+from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
 
 
 class Effect(StrEnum):
@@ -33,53 +34,115 @@ class Effect(StrEnum):
 Effects: TypeAlias = tuple[tuple[Rule, Effect], ...]
 
 
-class Judgement(msgspec.Struct, frozen=True, eq=False):
+class Judgement(msgspec.Struct, frozen=True, gc=False):
     """What the rules say of alike pods. The verdicts may name another pod that is alike."""
 
-    effects: Effects
-    blockers: tuple[Verdict, ...]
+    effects: Effects = ()
+    blockers: tuple[Verdict, ...] = ()
+    keeps: bool = False  # where they are, for the time being: no place elsewhere is sought for them (05 §12.2)
     until: datetime | None = None
+
+
+class Alike(msgspec.Struct, eq=False, weakref=True):
+    """Pods that the rules of a kind treat alike: one of them, and what was said last."""
+
+    kind: "_Kind"
+    pod: PodRecord
+    judgement: Judgement | None = None
     by: object = None  # what the rules read besides the pod
 
-
-class Alike(msgspec.Struct, eq=False):
-    """Pods that the rules of a kind treat alike: one of them, how many there are, and what was said last."""
-
-    kind: "_Groups"
-    pod: PodRecord
-    count: int = 0
-    judgement: Judgement | None = None
-
     def judged(self, now: datetime) -> Judgement:
+        """The same object as long as the same is said."""
         known = self.judgement
-        if known is None or not self.kind.holds(known) or (known.until is not None and known.until <= now):
-            known = self.judgement = self.kind.judge(self.pod, now)
+        if known is None or self.by is not self.kind.by or (known.until is not None and known.until <= now):
+            found = self.kind.judge(self.pod, now)
+            known = self.judgement = found if known is None or found != known else known
+            self.by = self.kind.by
         return known
 
 
-class _Groups(ABC):
-    """Active pods by what makes them alike; those without such a key are left out."""
+class _Kind(ABC):
+    """Rules that protect pods."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._groups: dict[Hashable, Alike] = {}
-        cluster.pods.subscribe(self._follow)
+    by: object = None
 
     @abstractmethod
-    def key_of(self, pod: PodRecord) -> Hashable | None: ...
+    def key_of(self, pod: PodRecord) -> Hashable | None:
+        """What makes active pods alike; None for those that the rules leave alone."""
 
     @abstractmethod
     def judge(self, pod: PodRecord, now: datetime) -> Judgement: ...
 
-    @abstractmethod
-    def holds(self, judgement: Judgement) -> bool:
-        """Whether it still stands but for the time."""
 
-    def __iter__(self) -> Iterator[Alike]:
-        return iter(self._groups.values())
+class _Annotated(_Kind):
+    def key_of(self, pod: PodRecord) -> Hashable | None:
+        """Records share equal annotations, so their identity will do; only a span from creation tells pods apart."""
+        if not pod.annotations:
+            return None
+        value = pod.annotations.get(names.DO_NOT_DISRUPT)
+        timed = value is not None and read_do_not_disrupt(value).span_ns is not None
+        return id(pod.annotations), pod.created_at if timed else None
 
-    def of(self, pod: PodRecord) -> Alike | None:
-        key = self.key_of(pod) if pod.active else None
-        return None if key is None else self._groups.get(key)
+    def judge(self, pod: PodRecord, now: datetime) -> Judgement:
+        verdicts = protection(pod, now)
+        faulty = _faulty(pod.annotations)
+        blocking = tuple(verdict for verdict in verdicts if not verdict.allowed)
+        return Judgement(
+            effects=tuple(
+                (verdict.rule, _effect(verdict, faulty=faulty[verdict.rule]))
+                for verdict in verdicts
+                if verdict.rule in faulty
+            ),
+            blockers=blocking,
+            keeps=bool(blocking),
+            until=min((verdict.until for verdict in verdicts if verdict.until), default=None),
+        )
+
+
+class _Selected(_Kind):
+    """By PodDisruptionBudgets."""
+
+    def __init__(self) -> None:
+        self._pdbs = PdbIndex((), ())
+
+    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+        """Without the pods: what a budget allows is in its status, and one without allows nothing yet."""
+        if self.by is not pdbs:
+            self.by = pdbs
+            self._pdbs = PdbIndex((kept.value for kept in pdbs.items.values()), ())
+
+    def key_of(self, pod: PodRecord) -> Hashable:
+        """All that PdbIndex.verdict asks of an active pod."""
+        mirrored = pod.owner is not Owner.NONE and bool(pod.owner & Owner.NODE)  # asking flags is slow
+        return pod.namespace, id(pod.labels), pod.ready is False, pod.tolerates_disrupted or mirrored
+
+    def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
+        matching = self._pdbs.matching(pod)
+        if not matching:
+            return Judgement()
+        verdict, several = self._pdbs.verdict(pod), len(matching) > 1
+        return Judgement(
+            effects=((verdict.rule, _effect(verdict, faulty=several)),),
+            blockers=() if verdict.allowed else (verdict,),
+            keeps=several or any(_fully_blocks(pdb, pod) for pdb in matching),
+        )
+
+
+# By the number of the kind and what makes pods alike: one of them, and how many there are.
+Counted: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
+
+
+class PodCounts:
+    """How many active pods are alike. Make it before the caches run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._kinds = (_Annotated(), _Selected())
+        self._counts: dict[tuple[int, Hashable], tuple[PodRecord, int]] = {}
+        cluster.pods.subscribe(self._follow)
+
+    def counted(self) -> Counted:
+        """As of now; later changes do not touch it."""
+        return self._counts.copy()
 
     def _follow(self, change: Change[PodRecord]) -> None:
         match change:
@@ -92,98 +155,59 @@ class _Groups(ABC):
                 self._count(old.value, -1)
 
     def _count(self, pod: PodRecord, step: int) -> None:
-        key = self.key_of(pod) if pod.active else None
-        if key is None:
-            return
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Alike(self, pod)
-        group.count += step
-        if not group.count:
-            del self._groups[key]
-
-
-class _Annotated(_Groups):
-    def key_of(self, pod: PodRecord) -> Hashable | None:
-        """Records share equal annotations, so their identity will do; only a span from creation tells pods apart."""
-        if not pod.annotations:
-            return None
-        value = pod.annotations.get(names.DO_NOT_DISRUPT)
-        timed = value is not None and read_do_not_disrupt(value).span_ns is not None
-        return id(pod.annotations), pod.created_at if timed else None
-
-    def judge(self, pod: PodRecord, now: datetime) -> Judgement:
-        verdicts = protection(pod, now)
-        faulty = _faulty(pod.annotations)
-        return Judgement(
-            effects=tuple(
-                (verdict.rule, _effect(verdict, faulty=faulty[verdict.rule]))
-                for verdict in verdicts
-                if verdict.rule in faulty
-            ),
-            blockers=tuple(verdict for verdict in verdicts if not verdict.allowed),
-            until=min((verdict.until for verdict in verdicts if verdict.until), default=None),
-        )
-
-    def holds(self, judgement: Judgement) -> bool:  # noqa: ARG002
-        return True
-
-
-class _Selected(_Groups):
-    """By PodDisruptionBudgets."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self._cluster = cluster
-        self._pdbs: PdbIndex | None = None
-        cluster.pdbs.subscribe(self._forget)
-
-    def key_of(self, pod: PodRecord) -> Hashable:
-        """All that PdbIndex.verdict asks of an active pod."""
-        never_evicted = pod.tolerates_disrupted or bool(pod.owner & Owner.NODE)
-        return pod.namespace, id(pod.labels), pod.ready is False, never_evicted
-
-    def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
-        pdbs = self._index()
-        matching = len(pdbs.matching(pod))
-        if not matching:
-            return Judgement((), (), by=pdbs)
-        verdict = pdbs.verdict(pod)
-        effect = _effect(verdict, faulty=matching > 1)
-        return Judgement(((verdict.rule, effect),), () if verdict.allowed else (verdict,), by=pdbs)
-
-    def holds(self, judgement: Judgement) -> bool:
-        return judgement.by is self._pdbs
-
-    def _index(self) -> PdbIndex:
-        """Without the pods: what a budget allows is in its status, and one without allows nothing yet."""
-        if self._pdbs is None:
-            self._pdbs = PdbIndex(self._cluster.pdbs.values(), ())
-        return self._pdbs
-
-    def _forget(self, change: object) -> None:  # noqa: ARG002
-        self._pdbs = None
+        for number, kind in enumerate(self._kinds) if pod.active else ():
+            if (alike := kind.key_of(pod)) is not None:
+                key = (number, alike)
+                first, count = self._counts.get(key, (pod, 0))
+                self._counts[key] = (first, count + step)
+                if not count + step:
+                    del self._counts[key]
 
 
 class AlikePods:
-    """The protections of all active pods of the cluster. Make it before the caches run."""
+    """What protects pods. Asked by one thread at a time; what was said is kept for as long as a group is held."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._kinds = (_Annotated(cluster), _Selected(cluster))
+    def __init__(self) -> None:
+        self._selected = _Selected()
+        self._kinds = (_Annotated(), self._selected)
+        self._groups: WeakValueDictionary[tuple[int, Hashable], Alike] = WeakValueDictionary()
+        self._counted: list[Alike] = []
 
-    def effects(self, now: datetime) -> Counter[tuple[Rule, Effect]]:
+    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+        """These are the budgets from now on."""
+        self._selected.know(pdbs)
+
+    def effects(self, counted: Counted, now: datetime) -> Counter[tuple[Rule, Effect]]:
         """How many pods have which protection, and what it does for them."""
         counts: Counter[tuple[Rule, Effect]] = Counter()
-        for kind in self._kinds:
-            for group in kind:
-                for effect in group.judged(now).effects:
-                    counts[effect] += group.count
+        groups = [self._group(key, pod) for key, (pod, _) in counted.items()]
+        for group, (_, count) in zip(groups, counted.values(), strict=True):
+            for effect in group.judged(now).effects:
+                counts[effect] += count
+        self._counted = groups
         return counts
 
     def groups_of(self, pods: Iterable[PodRecord]) -> tuple[Alike, ...]:
         """What these pods are alike to, as long as none of them changes."""
-        found = (kind.of(pod) for pod in pods for kind in self._kinds)
-        return tuple({id(group): group for group in found if group is not None}.values())
+        found: dict[tuple[int, Hashable], Alike] = {}
+        for pod in pods:
+            for number, kind in enumerate(self._kinds) if pod.active else ():
+                if (alike := kind.key_of(pod)) is not None and (key := (number, alike)) not in found:
+                    found[key] = self._group(key, pod)
+        return tuple(found.values())
+
+    def _group(self, key: tuple[int, Hashable], pod: PodRecord) -> Alike:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Alike(self._kinds[key[0]], pod)
+        return group
+
+    def leaves(self, pod: PodRecord, now: datetime) -> bool:
+        """It needs a place elsewhere, and nothing keeps it where it is for the time being (05 §12.2)."""
+        if not pod.reschedulable:
+            return False
+        # One that is on its way out will return under its name.
+        return not pod.active or not any(group.judged(now).keeps for group in self.groups_of((pod,)))
 
 
 def blockers(groups: Iterable[Alike], now: datetime) -> list[Verdict]:
@@ -205,3 +229,8 @@ def _faulty(annotations: Mapping[str, str]) -> dict[Rule, bool]:
 
 def _effect(verdict: Verdict, *, faulty: bool) -> Effect:
     return Effect.INVALID if faulty else Effect.ELAPSED if verdict.allowed else Effect.ACTIVE
+
+
+def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
+    """Whatever the number of its pods (02 §4.4.6)."""
+    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is False)

@@ -5,26 +5,31 @@ Only the replica that leads tells them; the sum over two replicas would be twice
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from math import inf
 from typing import Final, TypeAlias, TypeVar
 
+import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dovetail.controllers.alike_pods import AlikePods, Effect
+from dovetail.controllers.alike_pods import AlikePods, Counted, Effect, PodCounts
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.node_gauges import NodeGauges, amounts
 from dovetail.controllers.pod_times import PodTimes
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Prices
-from dovetail.controllers.standing import Standing, StandingNodes
+from dovetail.controllers.standing import Member, MemberKey, Members, Standing, StandingNodes
 from dovetail.controllers.status_metrics import StatusMetrics
+from dovetail.model.records import PdbRecord
+from dovetail.observe.metrics import Aside
 from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED, Reading
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Rule
+from dovetail.runtime.reflector import Snapshot
 
 PROTECTIONS: Final = {
     Rule.DO_NOT_DISRUPT: "do-not-disrupt",
@@ -37,8 +42,25 @@ L = TypeVar("L", bound=tuple[str, ...])
 Blocked: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
 
 
+class _Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """All that is told, as it was at one instant: nothing that happens later touches it."""
+
+    now: datetime
+    monotonic: float
+    members: Mapping[MemberKey, Member]
+    node_count: int
+    pools: Mapping[str, ReadPool]
+    pods: Counted
+    pdbs: Snapshot[PdbRecord]
+    pod_times: tuple[Metric, ...]
+    costs: Mapping[tuple[str], float] | None
+
+
 class ClusterMetrics(Collector):
-    """Register it on a registry; make it before the caches run. `leads` says whether this replica tells."""
+    """Register it on a registry; make it before the caches run. `leads` says whether this replica tells.
+
+    What there is is noted at the scrape, on the event loop; what is told of it is worked out as the text is made.
+    """
 
     def __init__(
         self,
@@ -54,10 +76,11 @@ class ClusterMetrics(Collector):
         self._clock = clock
         self._leads = leads
         self._objects_too = objects_too  # gauges of each single node and pool
-        self._pods = AlikePods(cluster)
-        self._standing = StandingNodes(cluster, self._pods)
+        self._members = Members(cluster)
+        self._counts = PodCounts(cluster)
+        self._pods = AlikePods()
+        self._standing = StandingNodes(self._pods)
         self._budgets_of = PoolBudgets(cluster, reading)
-        self._pools: Mapping[str, ReadPool] = {}
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
         if objects_too:
@@ -78,47 +101,58 @@ class ClusterMetrics(Collector):
             {(): unsynced_seconds},
         )
         if synced and self._leads():
-            yield from self._told(self._clock.now())
+            noted = self._noted()
+            yield Aside(partial(self._told, noted))
+            if self._objects_too:
+                yield Aside(partial(self._nodes.collect, self._nodes.noted(), noted.now))
+                yield Aside(partial(self._statuses.collect, self._statuses.noted(), noted.now))
 
-    def _told(self, now: datetime) -> Iterator[Metric]:
-        self._pools = self._budgets_of.pools()
-        nodes = self._standing.at(now, {name: pool.record for name, pool in self._pools.items()})
-        count = len(self._cluster.nodes.snapshot().items) + sum(one.node is None for one in nodes)
+    def _noted(self) -> _Noted:
+        pools = self._budgets_of.pools()
+        return _Noted(
+            now=self._clock.now(),
+            monotonic=self._clock.monotonic(),
+            members=self._members.now(),
+            node_count=len(self._cluster.nodes.snapshot().items),
+            pools=pools,
+            pods=self._counts.counted(),
+            pdbs=self._cluster.pdbs.snapshot(),
+            pod_times=tuple(self._pod_times.collect()),
+            costs=None if self._prices is None else {(name,): self._prices.cost(name) for name in pools},
+        )
+
+    def _told(self, noted: _Noted) -> Iterator[Metric]:
+        self._pods.know(noted.pdbs)
+        nodes = self._standing.at(noted.now, noted.members, {name: pool.record for name, pool in noted.pools.items()})
+        count = noted.node_count + sum(one.node is None for one in nodes)
         yield _gauge("karpenter_cluster_state_node_count", "Nodes, and NodeClaims without one.", {(): count})
-        yield self._states(nodes)
-        yield self._protected(now)
-        spending = self._budgets_of.spending(nodes, now)
-        yield from self._blocking(nodes, spending, now)
-        yield from self._pod_times.collect()
+        yield _states(noted.pools, nodes)
+        yield self._protected(noted)
+        spending = self._budgets_of.spending(noted.pools, nodes, noted.now)
+        yield from self._blocking(nodes, spending, noted)
+        yield from noted.pod_times
         if self._objects_too:
             yield from self._budgets(spending)
-            yield from self._resources()
-            yield from self._nodes.collect(now)
-            yield from self._statuses.collect(now)
+            yield from _resources(noted)
 
     # -- protections and states (R40) -----------------------------------------------------------------------------
 
-    def _states(self, nodes: Sequence[Standing]) -> Metric:
-        counts = Counter({(pool, state.value): 0 for pool in self._pools for state in State})
-        counts.update((one.member.pool, one.state.value) for one in nodes)
-        return _gauge("dovetail_node_state", "NodeClaims in each of the states S1 to S6.", counts, "nodepool", "state")
-
-    def _protected(self, now: datetime) -> Metric:
+    def _protected(self, noted: _Noted) -> Metric:
         """A pod counts once a protection it has: as invalid, or as active, or as elapsed if it protects nothing now."""
-        found = self._pods.effects(now)
+        found = self._pods.effects(noted.pods, noted.now)
         counts = {(name, effect.value): found[rule, effect] for rule, name in PROTECTIONS.items() for effect in Effect}
         return _gauge("dovetail_protected_pods", "Active pods that have a protection.", counts, "protection", "state")
 
     # -- what does not happen (R40) -------------------------------------------------------------------------------
 
-    def _blocking(self, nodes: Sequence[Standing], spending: Mapping[str, Spending], now: datetime) -> Iterator[Metric]:
+    def _blocking(self, nodes: Sequence[Standing], spending: Mapping[str, Spending], noted: _Noted) -> Iterator[Metric]:
         """A node counts under every rule that blocks it. The seconds are as exact as scrapes are frequent: what is
         blocked at one of them counts until the next."""
         blocked: Counter[Blocked] = Counter()
         next_at: dict[tuple[str, ...], float] = {}
         for one in nodes:
             pool = one.member.pool
-            for reason, rules, until in self._standing.held_back(one, now):
+            for reason, rules, until in self._standing.held_back(one, noted.now):
                 spent, ends = spending.get(pool), [until]
                 if spent is not None and not spent.allowances[reason].allowed:
                     rules.add(Rule.BUDGET)
@@ -127,7 +161,7 @@ class ClusterMetrics(Collector):
                 for end in ends:
                     if end is not None:
                         next_at[pool,] = min(end.timestamp(), next_at.get((pool,), inf))
-        at = self._clock.monotonic()
+        at = noted.monotonic
         for key, count in self._blocked.items():
             self._blocked_seconds[key] += count * (at - self._blocked_at)
         self._blocked, self._blocked_at = blocked, at
@@ -165,18 +199,24 @@ class ClusterMetrics(Collector):
             "karpenter_nodepools_nodes_consuming_budgets", "Nodes that use the budgets up.", consumers, *labels
         )
 
-    def _resources(self) -> Iterator[Metric]:
-        limits: dict[tuple[str, ...], float] = {}
-        usage: dict[tuple[str, ...], float] = {}
-        for name, pool in self._pools.items():
-            limits |= {(resource, name): amount for resource, amount in amounts(pool.pool.spec.limits).items()}
-            usage |= {(resource, name): amount for resource, amount in amounts(pool.pool.status.resources).items()}
-        labels = ("resource_type", "nodepool")
-        yield _gauge("karpenter_nodepools_limit", "What the pool may use at most.", limits, *labels)
-        yield _gauge("karpenter_nodepools_usage", "What the pool uses.", usage, *labels)
-        if self._prices is not None:
-            costs = {(name,): self._prices.cost(name) for name in self._pools}
-            yield _gauge("karpenter_nodepools_cost_total", "What the pool costs by the hour.", costs, "nodepool")
+
+def _states(pools: Iterable[str], nodes: Sequence[Standing]) -> Metric:
+    counts = Counter({(pool, state.value): 0 for pool in pools for state in State})
+    counts.update((one.member.pool, one.state.value) for one in nodes)
+    return _gauge("dovetail_node_state", "NodeClaims in each of the states S1 to S6.", counts, "nodepool", "state")
+
+
+def _resources(noted: _Noted) -> Iterator[Metric]:
+    limits: dict[tuple[str, ...], float] = {}
+    usage: dict[tuple[str, ...], float] = {}
+    for name, pool in noted.pools.items():
+        limits |= {(resource, name): amount for resource, amount in amounts(pool.pool.spec.limits).items()}
+        usage |= {(resource, name): amount for resource, amount in amounts(pool.pool.status.resources).items()}
+    labels = ("resource_type", "nodepool")
+    yield _gauge("karpenter_nodepools_limit", "What the pool may use at most.", limits, *labels)
+    yield _gauge("karpenter_nodepools_usage", "What the pool uses.", usage, *labels)
+    if noted.costs is not None:
+        yield _gauge("karpenter_nodepools_cost_total", "What the pool costs by the hour.", noted.costs, "nodepool")
 
 
 def _gauge(name: str, documentation: str, amounts: Mapping[L, float], *labels: str) -> Metric:

@@ -7,7 +7,6 @@ rule or a budget says. What was decided is kept for people, and of every node th
 import logging
 from collections import deque
 from datetime import datetime, timedelta
-from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +31,6 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
 from dovetail.runtime.reflector import Added, Change, Synced, Updated
-from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
@@ -108,15 +106,16 @@ class Disruption(Passes):
         return min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
 
     async def make_pass(self, context: Context, now: datetime) -> None:
+        await self._state.refresh()
+        await self._maker.settle()
         if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
             self._batch.close()
             self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             if self._waiting is not None:
                 self._waiting = (self._wake_at, self._waiting[1])
             return
-        await self._state.refresh()
         self._batch.close()
-        picture = self._with_left_alone(self._with_held_back(self._maker.picture(now, self._commands.holds), now), now)
+        picture = self._with_held_back(await self._maker.pictured(self._compute, self._commands.holds), now)
         self._wake_at = picture.wake_at
         if picture.places.left_out:  # that the provider has an answer again nobody tells
             self._look_again(now, self._timings.instance_types_seconds)
@@ -130,27 +129,9 @@ class Disruption(Passes):
     def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
         """Pools whose last replacements did not come up wait a while (R23); their nodes stay candidates (R22)."""
         held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
-        if not held:
-            return picture
-        ends = [*held.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
-        return msgspec.structs.replace(picture, held=frozenset(held), wake_at=min(ends))
-
-    def _with_left_alone(self, picture: Picture, now: datetime) -> Picture:
-        """Nodes whose pods have just been moved in vain cannot be consolidated yet."""
-        if not self._undone.any(now):
-            return picture
-        found, ends = [], [] if picture.wake_at is None else [picture.wake_at]
-        for each in picture.candidates.get(Reason.UNDERUTILIZED, ()):
-            pods = [(until, pod) for pod in each.pods if (until := self._undone.until(pod, now)) is not None]
-            if not pods:
-                found.append(each)
-                continue
-            until, pod = max(pods, key=itemgetter(0))
-            ends.append(until)
-            why = f"pods like {pod} were moved in vain, as they needed a new node; again from {format_time(until)}"
-            found.append(msgspec.structs.replace(each, unmovable=(*each.unmovable, why)))
-        candidates = {**picture.candidates, Reason.UNDERUTILIZED: tuple(found)}
-        return msgspec.structs.replace(picture, candidates=candidates, wake_at=min(ends, default=None))
+        undone = self._undone.at(now)
+        ends = [*held.values(), *undone.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
+        return msgspec.structs.replace(picture, held=frozenset(held), undone=undone, wake_at=min(ends, default=None))
 
     # -- one pass ------------------------------------------------------------------------------------------------------
 

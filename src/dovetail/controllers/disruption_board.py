@@ -1,47 +1,65 @@
 """Which nodes may be taken now, and for which reason: the picture that a pass of the engine looks at (02 §3)?
 
-What was found out of a node is kept as long as its objects, its pods and what the rules say of them stay as they are.
+What there is is noted in one turn of the event loop; what it means is worked out aside, on what was noted. What was
+found out of a node is kept as long as its objects, its pods and what the rules say of them stay as they are.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import is_
 from typing import Any
 
 import msgspec
 
-from dovetail.api import names
+from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.controllers.alike_pods import Alike, AlikePods, Judgement
+from dovetail.controllers.alike_pods import AlikePods
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.placing_state import Places, PlacingState
+from dovetail.controllers.placing_nodes import AT_ONCE, Place, is_daemon
+from dovetail.controllers.placing_state import Moving, Places, PlacingState, ReadPods, moving
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Offered, bought_as
-from dovetail.controllers.standing import Standing, StandingNodes
-from dovetail.model.records import Owner, PodRecord
+from dovetail.controllers.standing import Member, MemberKey, Members, Standing, StandingNodes
+from dovetail.controllers.undone_moves import Kind, left_alone
+from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.planning.disruption.records import record_on
+from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_verdicts
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
+from dovetail.runtime.reflector import Kept, Snapshot
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import MachineType, Options, Pod
+from dovetail.scheduling.problem import MachineType, Options, Origin, Pod
 from dovetail.values.instants import ALWAYS, NEVER
 
 
-class Looked(msgspec.Struct, frozen=True, eq=False):
+class Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """All that a picture is made of, as it was at one instant: nothing that happens later touches it."""
+
+    at: datetime
+    places: Places
+    members: Mapping[MemberKey, Member]
+    read: Mapping[MemberKey, ReadPods]  # of the members that have a Node
+    claims: Iterable[Kept[objects.NodeClaim]]
+    pdbs: Snapshot[PdbRecord]
+    pools: Mapping[str, ReadPool]
+    taken: frozenset[str]  # claims
+    expecting: Mapping[str, datetime]  # a pod, until then; by claim or node
+    owed: tuple[Pod, ...]
+
+
+class Looked(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is known of a node until something about it changes."""
 
     standing: Standing
-    place: object
-    groups: tuple[Alike, ...]
-    judged: tuple[Judgement, ...]
+    moving: Moving
     blockers: tuple[Verdict, ...]
-    pods: tuple[Pod, ...]
-    unmovable: tuple[str, ...]
     cost: float
+    disruption: float
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +75,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     read_pools: Mapping[str, ReadPool]
     wake_at: datetime | None
     held: frozenset[str] = frozenset()
+    undone: Mapping[Kind, datetime] = {}  # pods that were moved in vain, and until when they are left alone
 
 
 class BoardMaker:
@@ -67,10 +86,12 @@ class BoardMaker:
     ) -> None:
         self._cluster = cluster
         self._state = state
-        self._pods = AlikePods(cluster)
-        self._standing = StandingNodes(cluster, self._pods)
+        self._members = Members(cluster)
+        self._read: dict[MemberKey, ReadPods] = {}
         self._budgets = PoolBudgets(cluster, reading)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
+        self._alike = AlikePods()
+        self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
         self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
         self._world: World | None = None
@@ -78,73 +99,112 @@ class BoardMaker:
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 
+    async def pictured(self, compute: Compute, taken: Callable[[str], bool] = lambda _: False) -> Picture:
+        """Everything as it is now, worked out aside. `taken`: claims of commands that have been started."""
+        return await compute.run(self.pictured_of, self.noted(self._cluster.clock.now(), taken))
+
     def picture(self, now: datetime, taken: Callable[[str], bool] = lambda _: False) -> Picture:
-        """Everything as it is now. `taken`: claims of commands that have been started."""
-        places = self._state.places()
-        read = self._budgets.pools()
-        nodes = self._standing.at(now, {name: pool.record for name, pool in read.items()})
-        spending = self._budgets.spending(nodes, now, taken)
+        """The same at once, which takes long."""
+        return self.pictured_of(self.noted(now, taken))
+
+    async def settle(self) -> None:
+        """Read most of what has to be read anew, in turns that are short, so that little is left to be noted."""
+        await self._members.settle()
+        done, places = 0, self._state.by_node()
+        for key, member in self._members.now().items():
+            if self._known_read(key, member, places) is None and member.node is not None:
+                self._read[key] = self._read_of(member, places)
+                done += 1
+                if done % AT_ONCE == 0:
+                    await self._cluster.clock.sleep(0)
+
+    def noted(self, now: datetime, taken: Callable[[str], bool]) -> Noted:
+        """In one turn, and no longer than it takes to look at what has changed."""
+        places, members, by_node = self._state.places(), self._members.now(), self._state.by_node()
+        self._read = {
+            key: self._known_read(key, member, by_node) or self._read_of(member, by_node)
+            for key, member in members.items()
+            if member.node is not None
+        }
+        claims = (member.claim.metadata.name for member in members.values() if member.claim is not None)
+        return Noted(
+            at=now,
+            places=places,
+            members=members,
+            read=self._read.copy(),
+            claims=self._cluster.claims.snapshot().items.values(),
+            pdbs=self._cluster.pdbs.snapshot(),
+            pools=self._budgets.pools(),
+            taken=frozenset(filter(taken, claims)),
+            expecting=self._state.nominations(now),
+            owed=(*self._state.pending().pods, *self._state.leaving().pods),
+        )
+
+    def _known_read(self, key: MemberKey, member: Member, places: Mapping[str, Place]) -> ReadPods | None:
+        """If nothing about the node has changed since."""
+        known = self._read.get(key)
+        if known is None or known.pods is not member.pods or member.node is None:
+            return None
+        return known if known.place is places.get(member.node.metadata.name) else None
+
+    def _read_of(self, member: Member, places: Mapping[str, Place]) -> ReadPods:
+        assert member.node is not None
+        return self._state.read(places.get(member.node.metadata.name), member.pods, Origin.CANDIDATE)
+
+    # -- aside ---------------------------------------------------------------------------------------------------------
+
+    def pictured_of(self, noted: Noted) -> Picture:
+        now = noted.at
+        self._alike.know(noted.pdbs)
+        nodes = self._standing.at(now, noted.members, {name: pool.record for name, pool in noted.pools.items()})
+        spending = self._budgets.spending(noted.pools, nodes, now, noted.taken.__contains__)
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[Left] = []
-        looked = {one.member.name: self._look(one, now) for one in nodes if one.node is not None}
-        self._known = looked
+        self._known = looked = {
+            one.member.name: self._look(one, read, now)
+            for one, read in zip(nodes, map(noted.read.get, noted.members), strict=True)
+            if read is not None
+        }
         ends: list[datetime] = []
-        awaited = self._awaited()
-        for name, known in looked.items():
+        awaited = _awaited(noted.claims)
+        for name, known in sorted(looked.items()):
             claim = known.standing.claim
-            if claim is None or claim.metadata.name in awaited or taken(claim.metadata.name):
+            if claim is None or claim.metadata.name in awaited or claim.metadata.name in noted.taken:
                 continue
-            expecting = self._state.nominated_until(name, now)
+            expecting = noted.expecting.get(claim.metadata.name) or noted.expecting.get(name)
             if expecting is not None:  # a pod is on its way there
                 ends.append(expecting)
                 continue
-            for verdict in self._judged(known, read, spending, places, now):
+            for verdict in self._judged(known, noted.pools, spending, noted.places, now):
                 if _blocked_by_budget_alone(verdict):
-                    candidate = self._candidate(known, verdict.reason, places)
+                    candidate = self._candidate(known, verdict.reason, noted.places)
                     candidates.setdefault(verdict.reason, []).append(candidate)
                 else:
                     left.append(Left(node=known.standing.member.name, verdict=verdict))
-        owed = (*self._state.pending().pods, *self._state.leaving().pods)
         return Picture(
             at=now,
-            places=places,
-            owed=owed,
+            places=noted.places,
+            owed=noted.owed,
             candidates={reason: tuple(found) for reason, found in candidates.items()},
             spending=spending,
-            pools={name: self._facts(name, pool, looked.values()) for name, pool in read.items()},
+            pools=self._facts(noted, looked.values()),
             left=tuple(left),
-            read_pools=read,
+            read_pools=noted.pools,
             wake_at=_next_change(left, spending, ends, now),
         )
 
-    def _awaited(self) -> set[str]:
-        """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
-        records = (
-            record_on(each) for each in self._cluster.claims.values() if each.metadata.deletion_timestamp is None
-        )
-        return {name for record in records if record is not None for name in record.replacements}
-
-    def _look(self, one: Standing, now: datetime) -> Looked:
-        name = one.member.name
-        known = self._known.get(name)
-        place = self._state.place(name)
-        if known is not None and known.standing is one and known.place is place:
-            judged = tuple(group.judged(now) for group in known.groups)
-            if all(map(is_, judged, known.judged)):
-                return known
-        groups = self._pods.groups_of(one.member.pods)
-        judged = tuple(group.judged(now) for group in groups)
-        moving = self._state.moving(one.member.pods)
-        costs = (pod.eviction_cost for pod in one.member.pods if pod.reschedulable)
+    def _look(self, one: Standing, read: ReadPods, now: datetime) -> Looked:
+        known = self._known.get(one.member.name)
+        if known is not None and known.standing is one and known.moving.of is read and known.moving.holds(now):
+            return known
+        pods, moves = one.member.pods, moving(read, self._alike, now)
+        costs = [(pod, max(0.0, pod.eviction_cost)) for pod in pods]
         return Looked(
             standing=one,
-            place=place,
-            groups=groups,
-            judged=judged,
-            blockers=self._blockers(one.member.pods, now) if any(each.blockers for each in judged) else (),
-            pods=moving.pods,
-            unmovable=tuple(str(each) for each in moving.refused.values()),
-            cost=1.0 + sum(max(0.0, cost) for cost in costs),
+            moving=moves,
+            blockers=self._blockers(pods, now) if any(each.blockers for each in moves.judged) else (),
+            cost=1.0 + sum(cost for pod, cost in costs if pod.reschedulable),
+            disruption=1.0 + sum(cost for pod, cost in costs if not is_daemon(pod)),
         )
 
     def _blockers(self, pods: Iterable[PodRecord], now: datetime) -> tuple[Verdict, ...]:
@@ -152,7 +212,7 @@ class BoardMaker:
         return tuple(
             msgspec.structs.replace(verdict, object=pod.object)
             for pod in pods
-            for group in self._pods.groups_of((pod,))
+            for group in self._alike.groups_of((pod,))
             for verdict in group.judged(now).blockers
         )
 
@@ -187,7 +247,7 @@ class BoardMaker:
         assert claim is not None
         assert node is not None
         type_, zone, capacity_type = offer = bought_as(node.metadata.labels)
-        price = self._prices_of(member.pool, places.types.get(member.pool, ())).get(offer)
+        price = self.prices_of(member.pool, places.types.get(member.pool, ())).get(offer)
         assert member.claim is not None
         condition = Condition.EXPIRED if reason is Reason.EXPIRED else Condition.DRIFTED
         return Candidate(
@@ -200,7 +260,7 @@ class BoardMaker:
             capacity_type=capacity_type,
             price=price,
             cost=known.cost,
-            pods=known.pods,
+            pods=known.moving.found.pods,
             unmovable=self._why_not(known, offer, price) if reason is Reason.UNDERUTILIZED else (),
             since=member.claim.true_since(condition),
         )
@@ -211,9 +271,9 @@ class BoardMaker:
         if price is None:
             type_, zone, capacity_type = (part or "?" for part in offer)
             return (f"instance type {type_} in {zone} as {capacity_type} is not offered, so its price is not known",)
-        return known.unmovable
+        return tuple(str(each) for each in known.moving.found.refused.values())
 
-    def _prices_of(self, pool: str, types: tuple[MachineType, ...]) -> dict[Offered, int]:
+    def prices_of(self, pool: str, types: tuple[MachineType, ...]) -> dict[Offered, int]:
         """Whether it can be had now does not matter: it has been bought."""
         known = self._prices.get(pool)
         if known is None or known[0] is not types:
@@ -227,24 +287,35 @@ class BoardMaker:
             known = self._prices[pool] = (types, found)
         return known[1]
 
-    def _facts(self, name: str, pool: ReadPool, looked: Iterable[Looked]) -> PoolFacts:
-        record, spec = pool.record, pool.pool.spec
-        of_pool = [known for known in looked if known.standing.member.pool == name]
-        claims = [each for each in self._cluster.claims_in[name] if each.metadata.deletion_timestamp is None]
-        types = self._state.places().types.get(name, ())
-        prices = self._prices_of(name, types)
-        limit = spec.limits.get(names.NODES_RESOURCE)
+    def _facts(self, noted: Noted, looked: Iterable[Looked]) -> dict[str, PoolFacts]:
+        """Of each pool."""
+        claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
+        for kept in noted.claims:
+            claims[kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(kept.value)
+        disruption: dict[str, float] = defaultdict(float)
+        for known in looked:
+            disruption[known.standing.member.pool] += known.disruption
+        return {
+            name: self._facts_of(pool, noted.places, claims[name], disruption[name])
+            for name, pool in noted.pools.items()
+        }
+
+    def _facts_of(
+        self, pool: ReadPool, places: Places, claims: Sequence[objects.NodeClaim], disruption: float
+    ) -> PoolFacts:
+        record = pool.record
+        staying = [each for each in claims if each.metadata.deletion_timestamp is None]
+        prices = self.prices_of(record.name, places.types.get(record.name, ()))
+        limit = pool.pool.spec.limits.get(names.NODES_RESOURCE)
         return PoolFacts(
-            name=name,
+            name=record.name,
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
             replicas=record.replicas,
-            claims=len(claims),
-            free_claims=int(str(limit)) - len(self._cluster.claims_in[name]) if _whole(limit) else None,
-            total_cost=sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in claims),
-            total_disruption=sum(_disruption(known) for known in of_pool),
+            claims=len(staying),
+            free_claims=int(str(limit)) - len(claims) if _whole(limit) else None,
+            total_cost=sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in staying),
+            total_disruption=disruption,
         )
-
-    # -- aside ---------------------------------------------------------------------------------------------------------
 
     def board(self, picture: Picture) -> Board:
         """With the world; what has not changed since the last picture is not read again."""
@@ -255,6 +326,10 @@ class BoardMaker:
             self._made_of = made_of
         else:
             self._world.update(places.nodes)
+        candidates = picture.candidates
+        if picture.undone:
+            spared = tuple(left_alone(each, picture.undone) for each in candidates.get(Reason.UNDERUTILIZED, ()))
+            candidates = {**candidates, Reason.UNDERUTILIZED: spared}
         allowances = {
             (pool, reason): allowed
             for pool, spent in picture.spending.items()
@@ -264,7 +339,7 @@ class BoardMaker:
             at=picture.at,
             world=self._world,
             owed=picture.owed,
-            candidates=picture.candidates,
+            candidates=candidates,
             allowances=allowances,
             pools=picture.pools,
             held=picture.held,
@@ -310,9 +385,10 @@ def _next_change(
     return min((at for at in ends if at > now), default=None)
 
 
-def _disruption(known: Looked) -> float:
-    pods = known.standing.member.pods
-    return 1.0 + sum(max(0.0, pod.eviction_cost) for pod in pods if not pod.owner & Owner.DAEMONSET)
+def _awaited(claims: Iterable[Kept[objects.NodeClaim]]) -> set[str]:
+    """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
+    records = (record_on(each.value) for each in claims if each.value.metadata.deletion_timestamp is None)
+    return {name for record in records if record is not None for name in record.replacements}
 
 
 def _whole(limit: object) -> bool:

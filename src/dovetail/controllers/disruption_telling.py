@@ -44,9 +44,9 @@ class DisruptionTelling:
             self._metrics.timeouts.labels(_type(method)).inc()
         self._blocked(context, picture)
         self._out_of_budget(context, picture)
+        drifted = {each.node for each in picture.candidates.get(Reason.DRIFTED, ())}
         for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
-            drifted = any(each.node == node for each in picture.candidates.get(Reason.DRIFTED, ()))
-            told = EventReason.DISRUPTION_BLOCKED if drifted else EventReason.UNCONSOLIDATABLE
+            told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
             self._on_node(context, node, told, why, dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
     def _blocked(self, context: Context, picture: Picture) -> None:

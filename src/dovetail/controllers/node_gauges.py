@@ -7,7 +7,7 @@ made anew for a scrape.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,6 +16,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.pod_sums import NodeSums, PodSums
 from dovetail.observe.metrics import Rendered, decimal, labelled
+from dovetail.runtime.reflector import Snapshot
 from dovetail.scheduling.resources import CPU
 from dovetail.values.quantity import NANO_PER_UNIT, QuantityError, parse_quantity
 
@@ -40,7 +41,7 @@ _MILLI: Final = 1000
 _WELL_KNOWN: Final = [(label.partition("/")[2].replace("-", "_"), label) for label in sorted(names.WELL_KNOWN_LABELS)]
 
 
-class _Lines(msgspec.Struct, frozen=True, eq=False):
+class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of a Node as long as it does not change."""
 
     node: objects.Node
@@ -49,17 +50,23 @@ class _Lines(msgspec.Struct, frozen=True, eq=False):
     texts: Mapping[str, tuple[str, ...]]
 
 
-class _PodLines(msgspec.Struct, frozen=True, eq=False):
+class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of its pods as long as they do not change, nor its labels."""
 
     labels: str
     sums: NodeSums
-    version: int
     texts: Mapping[str, tuple[str, ...]]
 
 
+class NotedNodes(NamedTuple):
+    """What was there at one instant."""
+
+    nodes: Snapshot[objects.Node]
+    sums: Mapping[str, NodeSums]
+
+
 class NodeGauges:
-    """Make it before the caches run."""
+    """Make it before the caches run. What was noted on the event loop is collected by one thread at a time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -67,8 +74,11 @@ class NodeGauges:
         self._lines: dict[str, _Lines] = {}
         self._pod_lines: dict[str, _PodLines] = {}
 
-    def collect(self, now: datetime) -> Iterator[Metric]:
-        self._look()
+    def noted(self) -> NotedNodes:
+        return NotedNodes(self._cluster.nodes.snapshot(), self._sums.now())
+
+    def collect(self, noted: NotedNodes, now: datetime) -> Iterator[Metric]:
+        self._look(noted)
         for name in (ALLOCATABLE, OVERHEAD):
             yield _rendered(name, self._lines.values())
         for name in (POD_REQUESTS, POD_LIMITS, DAEMON_REQUESTS, DAEMON_LIMITS):
@@ -76,23 +86,23 @@ class NodeGauges:
         yield Rendered(LIFETIME, "How old the Node is.", self._ages(now))
         yield self._utilization()
 
-    def _look(self) -> None:
+    def _look(self, noted: NotedNodes) -> None:
         lines: dict[str, _Lines] = {}
         pod_lines: dict[str, _PodLines] = {}
-        for node in self._cluster.nodes.values():
-            name = node.metadata.name
+        for kept in noted.nodes.items.values():
+            node, name = kept.value, kept.value.metadata.name
             known = self._lines.get(name)
             if known is None or known.node is not node:
                 known = _lines_of(node)
             lines[name] = known
-            sums = self._sums.of(name)
+            sums = noted.sums.get(name)
             if sums is not None:
                 pod_lines[name] = self._pod_lines_of(name, known.labels, sums)
         self._lines, self._pod_lines = lines, pod_lines
 
     def _pod_lines_of(self, node: str, labels: str, sums: NodeSums) -> _PodLines:
         known = self._pod_lines.get(node)
-        if known is not None and known.sums is sums and known.version == sums.version and known.labels == labels:
+        if known is not None and known.sums is sums and known.labels == labels:
             return known
         texts = {
             POD_REQUESTS: sums.requests,
@@ -100,9 +110,7 @@ class NodeGauges:
             DAEMON_REQUESTS: sums.daemon_requests,
             DAEMON_LIMITS: sums.daemon_limits,
         }
-        return _PodLines(
-            labels, sums, sums.version, {name: _texts(name, labels, _units(found)) for name, found in texts.items()}
-        )
+        return _PodLines(labels, sums, {name: _texts(name, labels, _units(found)) for name, found in texts.items()})
 
     def _ages(self, now: datetime) -> Iterator[str]:
         for known in self._lines.values():

@@ -6,9 +6,9 @@ marks that place alone; it is made anew when somebody looks, and stays the same 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from dovetail.controllers.cluster import Cluster, by_name
 from dovetail.controllers.placing_pods import PodReadings
 from dovetail.model.records import Owner, PodRecord, claim_record, node_record
 from dovetail.model.snapshot import ClusterNode
+from dovetail.ports import Clock
 from dovetail.rules.states import IN_DISRUPTION, state_of
 from dovetail.runtime.reflector import Added, Change, Deleted, Key, Reflector, Updated
 from dovetail.scheduling.host_ports import NO_PORTS
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 V = TypeVar("V")
 
+AT_ONCE: Final = 50  # places made in one turn of the event loop: some 7 ms
 _NO_ATTACHMENTS: frozenset[Attachment] = frozenset()
 
 
@@ -46,7 +48,7 @@ class _Key(NamedTuple):
     name: str
 
 
-class Place(msgspec.Struct, frozen=True, eq=False):
+class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A node as scheduling sees it, with the objects that it is made of."""
 
     seen: Node
@@ -79,9 +81,11 @@ class PlacingNodes:
         self._dirty: set[_Key] = set()
         self._frames: dict[_Key, _Frame] = {}
         self._places: dict[_Key, Place] = {}
+        self._by_node: dict[str, Place] = {}
         self._shown: dict[str, tuple[int, _Key]] = {}  # by name: where it is among the nodes, and whose it is
         self._nodes: list[Node] = []
         self._told: tuple[Node, ...] = ()
+        self._moved = self._changed = False  # since it was told: which nodes there are, what they are
         self._hidden: set[str] = set()  # names of claims that a Node has
         self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
         _concern(cluster.nodes, self._node_changed)
@@ -166,32 +170,42 @@ class PlacingNodes:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
+    async def settle(self, clock: Clock) -> None:
+        """Make most of what has to be made anew, in turns that are short, so that `nodes` has little left to do."""
+        while len(self._dirty) > AT_ONCE:
+            for _ in range(AT_ONCE):
+                self._make(self._dirty.pop())
+            await clock.sleep(0)
+
     def nodes(self) -> tuple[Node, ...]:
         """By name; the same object, with the same nodes in it, unless something has changed."""
-        if not self._dirty:
-            return self._told
-        dirty, self._dirty = self._dirty, set()
-        moved = changed = False
-        for key in dirty:
-            known, found = self._places.get(key), self._made(key)
-            if found is None:
-                self._frames.pop(key, None)
-                moved = self._places.pop(key, None) is not None or moved
-                continue
-            if known is not None and found.seen == known.seen:
-                self._places[key] = msgspec.structs.replace(found, seen=known.seen)
-                continue
+        while self._dirty:
+            self._make(self._dirty.pop())
+        if self._moved:
+            self._arrange()
+        if self._moved or self._changed:
+            self._told = tuple(self._nodes)
+        self._moved = self._changed = False
+        return self._told
+
+    def _make(self, key: _Key) -> None:
+        known, found = self._places.get(key), self._made(key)
+        if found is None:
+            self._frames.pop(key, None)
+            if key.of is _Of.NODE:
+                self._by_node.pop(key.name, None)
+            self._moved = self._places.pop(key, None) is not None or self._moved
+        elif known is not None and found.seen == known.seen:
+            self._places[key] = msgspec.structs.replace(found, seen=known.seen)
+        else:
             self._places[key] = found
             if known is None or known.seen.name != found.seen.name:
-                moved = True
-            elif (shown := self._shown[found.seen.name])[1] == key:
+                self._moved = True
+            elif (shown := self._shown.get(found.seen.name)) is not None and shown[1] == key:
                 self._nodes[shown[0]] = found.seen
-                changed = True
-        if moved:
-            self._arrange()
-        if moved or changed:
-            self._told = tuple(self._nodes)
-        return self._told
+                self._changed = True
+        if found is not None and key.of is _Of.NODE:
+            self._by_node[key.name] = self._places[key]
 
     def places(self) -> Iterable[Place]:
         """Each node that `nodes` tells, with its objects."""
@@ -203,6 +217,11 @@ class PlacingNodes:
         self.nodes()
         shown = self._shown.get(name)
         return None if shown is None else self._places[shown[1]]
+
+    def by_node(self) -> Mapping[str, Place]:
+        """By name of the Node that stands for it; it changes with the places."""
+        self.nodes()
+        return self._by_node
 
     def _arrange(self) -> None:
         self._nodes, self._shown = [], {}
@@ -230,7 +249,7 @@ class PlacingNodes:
         pods = [pod for pod in self._cluster.pods_on[name] if not pod.terminal]
         readings = [self.readings.of(pod) for pod in pods]
         both = list(zip(pods, readings, strict=True))
-        daemons = [reading for pod, reading in both if _is_daemon(pod)]
+        daemons = [reading for pod, reading in both if is_daemon(pod)]
         seen = Node(
             name=speaks.name,
             labels=speaks.labels,
@@ -323,7 +342,7 @@ def _total(requests: Iterable[Resources]) -> Resources:
     return Resources(amounts)
 
 
-def _is_daemon(pod: PodRecord) -> bool:
+def is_daemon(pod: PodRecord) -> bool:
     return pod.owner is not Owner.NONE and bool(pod.owner & Owner.DAEMONSET)  # asking flags is slow
 
 

@@ -37,7 +37,7 @@ _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 _Key: TypeAlias = tuple[str, tuple[str | None, ...]]
 
 
-class Reading(msgspec.Struct, frozen=True, eq=False):
+class Reading(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What alike pods have in common. `flaw`: why they cannot be placed; a bound one counts all the same (R32)."""
 
     request: Resources
@@ -173,7 +173,7 @@ class PodReadings:
             for group in spec.groups.values() if spec.selects_namespaces else ():
                 if (known := group.reading) is not None:
                     group.reading = self._read(group.pod)
-                    others = others or group.reading.apart != known.apart
+                    others = others or (group.reading.apart, group.reading.pod) != (known.apart, known.pod)
         if others:
             self._reread()
 

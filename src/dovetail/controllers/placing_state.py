@@ -18,21 +18,31 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Effect
+from dovetail.controllers.alike_pods import Alike, AlikePods, Judgement
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_daemons import PlacingDaemons
 from dovetail.controllers.placing_nodes import Place, PlacingNodes
 from dovetail.controllers.placing_pools import PlacingPools
 from dovetail.controllers.placing_refusals import Refused
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.records import PodRecord
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
-from dovetail.rules.pdb import PdbIndex, never_allows
-from dovetail.rules.protection import protection
 from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
 
-__all__ = ["Disrupted", "Places", "PlacingState", "Pods", "Refused", "Trigger", "Waiting"]
+__all__ = [
+    "Disrupted",
+    "Moving",
+    "Places",
+    "PlacingState",
+    "Pods",
+    "ReadPods",
+    "Refused",
+    "Trigger",
+    "Waiting",
+    "moving",
+]
 
 _DISRUPTED: Final = objects.Taint(key=names.DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 _NAMED_AT_MOST: Final = 5
@@ -48,11 +58,51 @@ class Places(msgspec.Struct, frozen=True):
     left_out: Mapping[str, str] = {}
 
 
-class Pods(msgspec.Struct, frozen=True):
+class Pods(msgspec.Struct, frozen=True, gc=False):
     """Pods to be placed, and by UID those that cannot be."""
 
     pods: tuple[Pod, ...] = ()
     refused: Mapping[str, Refused] = {}
+
+
+class ReadPods(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The pods of a node, as they were read when it looked so; None: one that nobody has to place."""
+
+    place: Place | None
+    pods: tuple[PodRecord, ...]
+    read: tuple[Pod | Refused | None, ...]
+
+
+class Moving(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Those of the pods of a node that would have to go, and what was said of all of them."""
+
+    of: ReadPods
+    groups: tuple[Alike, ...]
+    judged: tuple[Judgement, ...]
+    found: Pods
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the rules still say the same."""
+        return all(map(is_, self.judged, [group.judged(now) for group in self.groups]))
+
+
+def moving(read: ReadPods, alike: AlikePods, now: datetime) -> Moving:
+    """What has to go now. On any thread: it reads nothing else."""
+    groups = alike.groups_of(read.pods)
+    both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
+    found = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
+    return Moving(read, groups, tuple(group.judged(now) for group in groups), found)
+
+
+def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Refused]]) -> Pods:
+    found: list[Pod] = []
+    refused: dict[str, Refused] = {}
+    for pod, each in read:
+        if isinstance(each, Refused):
+            refused[pod.uid] = each
+        else:
+            found.append(each)
+    return Pods(tuple(found), refused)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -94,7 +144,8 @@ class PlacingState:
         self._waiting: dict[Key, PodRecord] = {}
         self._unlaunched: dict[str, objects.NodeClaim] = {}
         self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
-        self._pdbs: PdbIndex | None = None
+        self._alike = AlikePods()
+        self._going: dict[str, Moving] = {}  # by node
         self._parts: tuple[object, ...] = (None, None, None)  # what was told last was made of
         self._told = Places()
         self._nodes = PlacingNodes(cluster)
@@ -103,7 +154,6 @@ class PlacingState:
         cluster.pods.subscribe(self._pod_changed)
         cluster.nodes.subscribe(self._node_changed)
         cluster.claims.subscribe(self._claim_changed)
-        cluster.pdbs.subscribe(self._pdb_changed)
 
     # -- whether it can be relied on ----------------------------------------------------------------------------------
 
@@ -129,8 +179,12 @@ class PlacingState:
     # -- where to -----------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Ask the provider for instance types where that is due; to be awaited before `places`."""
+        """Ask the provider for instance types where that is due, and look at most of what has changed, in short turns.
+
+        To be awaited before `places`.
+        """
         await self._pools.refresh()
+        await self._nodes.settle(self._clock)
 
     def places(self) -> Places:
         """The same object unless something has changed; then with everything in it that has not."""
@@ -143,6 +197,10 @@ class PlacingState:
     def place(self, name: str) -> Place | None:
         """The objects behind the node that `places` tells by this name."""
         return self._nodes.place(name)
+
+    def by_node(self) -> Mapping[str, Place]:
+        """What `place` tells, by name of the Node where there is one; it changes with the places."""
+        return self._nodes.by_node()
 
     # -- who -----------------------------------------------------------------------------------------------------------
 
@@ -157,42 +215,27 @@ class PlacingState:
     def leaving(self) -> Pods:
         """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
         now = self._clock.now()
-        going = (place.pods_are_on for place in self._nodes.places() if not place.seen.open)
-        pods = (pod for name in going for pod in self._cluster.pods_on[name])
-        return self._read((pod for pod in pods if self._leaves(pod, now)), Origin.DELETING)
+        self._alike.know(self._cluster.pdbs.snapshot())
+        going: dict[str, Moving] = {}
+        for place in self._nodes.places():
+            if place.seen.open:
+                continue
+            pods, known = tuple(self._cluster.pods_on[place.pods_are_on]), self._going.get(place.seen.name)
+            if known is None or known.of.place is not place or known.of.pods != pods or not known.holds(now):
+                known = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
+            going[place.seen.name] = known
+        self._going = going
+        found = [known.found for known in going.values()]
+        refused = {uid: each for pods in found for uid, each in pods.refused.items()}
+        return Pods(tuple(pod for pods in found for pod in pods.pods), refused)
 
-    def moving(self, pods: Iterable[PodRecord]) -> Pods:
-        """Of the pods of a node that may be taken, those that would have to go (05 §12.2)."""
-        now = self._clock.now()
-        return self._read((pod for pod in pods if self._leaves(pod, now)), Origin.CANDIDATE)
+    def read(self, place: Place | None, pods: tuple[PodRecord, ...], origin: Origin) -> ReadPods:
+        """The pods of a node as they would be placed if they had to go."""
+        to_place = self._nodes.readings.to_place
+        return ReadPods(place, pods, tuple([to_place(pod, origin) if pod.reschedulable else None for pod in pods]))
 
     def _read(self, pods: Iterable[PodRecord], origin: Origin) -> Pods:
-        found: list[Pod] = []
-        refused: dict[str, Refused] = {}
-        for pod in pods:
-            read = self._nodes.readings.to_place(pod, origin)
-            if isinstance(read, Refused):
-                refused[pod.uid] = read
-            else:
-                found.append(read)
-        return Pods(tuple(found), refused)
-
-    def _leaves(self, pod: PodRecord, now: datetime) -> bool:
-        """It needs a place elsewhere, and nothing keeps it where it is for the time being."""
-        if not pod.reschedulable:
-            return False
-        if not pod.active:  # it will return under its name
-            return True
-        if not all(verdict.allowed for verdict in protection(pod, now)):
-            return False
-        matching = self._pdb_index().matching(pod)
-        return len(matching) <= 1 and not any(_fully_blocks(pdb, pod) for pdb in matching)
-
-    def _pdb_index(self) -> PdbIndex:
-        """Without the pods: only what budgets can ever allow is asked."""
-        if self._pdbs is None:
-            self._pdbs = PdbIndex(self._cluster.pdbs.values(), ())
-        return self._pdbs
+        return _sorted_out((pod, self._nodes.readings.to_place(pod, origin)) for pod in pods)
 
     # -- nominations and marks (06 §7.4) ------------------------------------------------------------------------------
 
@@ -208,6 +251,10 @@ class PlacingState:
         """When the last pod that is expected is no longer waited for; None: nobody is."""
         until = self._nominated.get(self._nomination_key(node))
         return until if until is not None and at < until else None
+
+    def nominations(self, at: datetime) -> Mapping[str, datetime]:
+        """By name of the claim, or of the Node where there is none: until when a pod is waited for there."""
+        return {name: until for name, until in self._nominated.items() if at < until}
 
     def _nomination_key(self, node: str) -> str:
         """A nomination outlives the change of names at registration."""
@@ -273,9 +320,6 @@ class PlacingState:
         ours = self._cluster.manages(claim.spec.node_class_ref)
         return ours and not claim.status.provider_id and claim.metadata.deletion_timestamp is None
 
-    def _pdb_changed(self, change: object) -> None:  # noqa: ARG002
-        self._pdbs = None
-
     def _tell(self, trigger: Trigger) -> None:
         for told in self._listeners:
             told(trigger)
@@ -283,11 +327,6 @@ class PlacingState:
 
 def _is_disrupted(node: objects.Node) -> bool:
     return any(taint.matches(_DISRUPTED) for taint in node.spec.taints)
-
-
-def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
-    """Whatever the number of its pods (02 §4.4.6)."""
-    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is False)
 
 
 def _listed(found: list[str]) -> str:

@@ -4,8 +4,8 @@ Pods that are alike share what scheduling reads of them, so each kind of pod is 
 costs a few additions.
 """
 
-from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,48 +24,54 @@ class Amounts(NamedTuple):
     limits: Resources = NOTHING
 
 
-class NodeSums:
-    """Of all pods of a node that have not ended: thousandths of a cpu, bytes, units. Each change is a new version."""
+class NodeSums(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Of all pods of a node that have not ended: thousandths of a cpu, bytes, units. Each change makes another one."""
 
-    def __init__(self) -> None:
-        self.requests: dict[str, int] = {}
-        self.limits: dict[str, int] = {}
-        self.daemon_requests: dict[str, int] = {}
-        self.daemon_limits: dict[str, int] = {}
-        self.pods = 0
-        self.version = 0
+    requests: Mapping[str, int] = {}
+    limits: Mapping[str, int] = {}
+    daemon_requests: Mapping[str, int] = {}
+    daemon_limits: Mapping[str, int] = {}
+    pods: int = 0
 
-    def count(self, amounts: Amounts, step: int, *, daemon: bool) -> None:
-        """Add a pod (1), or take one off (-1)."""
-        self.pods += step
-        self.version += 1
-        _add(self.requests, amounts.requests, step)
-        _add(self.limits, amounts.limits, step)
-        if daemon:
-            _add(self.daemon_requests, amounts.requests, step)
-            _add(self.daemon_limits, amounts.limits, step)
+    def counted(self, amounts: Amounts, step: int, *, daemon: bool) -> "NodeSums":
+        """With a pod more (1), or one less (-1)."""
+        requests, limits = amounts if daemon else Amounts()
+        return NodeSums(
+            _added(self.requests, amounts.requests, step),
+            _added(self.limits, amounts.limits, step),
+            _added(self.daemon_requests, requests, step),
+            _added(self.daemon_limits, limits, step),
+            self.pods + step,
+        )
 
 
-def _add(sums: dict[str, int], amounts: Resources, step: int) -> None:
+def _added(sums: Mapping[str, int], amounts: Resources, step: int) -> Mapping[str, int]:
+    if not amounts:
+        return sums
+    found = dict(sums)
     for name, amount in amounts.items():
-        left = sums.get(name, 0) + step * amount
+        left = found.get(name, 0) + step * amount
         if left:
-            sums[name] = left
+            found[name] = left
         else:
-            sums.pop(name, None)
+            found.pop(name, None)
+    return found
+
+
+_NOTHING: Final = NodeSums()
 
 
 class PodSums:
     """The sums of every node that has pods. Make it before the caches run."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._nodes: defaultdict[str, NodeSums] = defaultdict(NodeSums)
+        self._nodes: dict[str, NodeSums] = {}
         self._known: WeakKeyDictionary[Scheduling, Amounts] = WeakKeyDictionary()
         cluster.pods.subscribe(self._follow)
 
-    def of(self, node: str) -> NodeSums | None:
-        """None if nothing is there."""
-        return self._nodes.get(node)
+    def now(self) -> Mapping[str, NodeSums]:
+        """By node; later changes do not touch it."""
+        return self._nodes.copy()
 
     def _follow(self, change: Change[PodRecord]) -> None:
         match change:
@@ -81,8 +87,8 @@ class PodSums:
     def _count(self, pod: PodRecord, step: int) -> None:
         if not pod.node_name or pod.terminal or pod.scheduling is None:
             return
-        sums = self._nodes[pod.node_name]
-        sums.count(self._amounts(pod.scheduling), step, daemon=bool(pod.owner & Owner.DAEMONSET))
+        before, daemon = self._nodes.get(pod.node_name, _NOTHING), bool(pod.owner & Owner.DAEMONSET)
+        sums = self._nodes[pod.node_name] = before.counted(self._amounts(pod.scheduling), step, daemon=daemon)
         if not sums.pods:
             del self._nodes[pod.node_name]
 

@@ -63,14 +63,18 @@ class PoolBudgets:
         return found
 
     def spending(
-        self, nodes: Iterable[Standing], now: datetime, taken: Callable[[str], bool] = lambda _: False
+        self,
+        pools: Mapping[str, ReadPool],
+        nodes: Iterable[Standing],
+        now: datetime,
+        taken: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, Spending]:
-        """Of each pool that `pools` has told last. `taken`: claims of commands that do not show yet."""
+        """Of each of these pools, on any thread. `taken`: claims of commands that do not show yet."""
         members = defaultdict(list)
         for one in nodes:
             members[one.member.pool].append(one.member)
         found = {}
-        for name, pool in self._known.items():
+        for name, pool in pools.items():
             counts = _with(pool_counts(members[name]), members[name], taken)
             allowances = {
                 reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)

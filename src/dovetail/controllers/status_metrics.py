@@ -8,7 +8,7 @@ names without the kind too, which older dashboards read; the gauges are not, for
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from prometheus_client import Counter, Histogram
@@ -18,7 +18,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cache, Cluster
 from dovetail.observe.metrics import Rendered, labelled
 from dovetail.ports import Clock
-from dovetail.runtime.reflector import Change, Deleted, Updated
+from dovetail.runtime.reflector import Change, Deleted, Snapshot, Updated
 
 Conditioned: TypeAlias = objects.NodeClaim | objects.NodePool | objects.Node
 
@@ -29,7 +29,7 @@ CURRENT: Final = "status_condition_current_status_seconds"
 GOING: Final = "termination_current_time_seconds"
 
 
-class _Lines(msgspec.Struct, frozen=True, eq=False):
+class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of an object as long as it does not change; what has an age lacks only the number."""
 
     of: object
@@ -68,6 +68,13 @@ class _Counts:
             yield from metric.collect()
 
 
+class NotedKind(NamedTuple):
+    """The objects of one kind at one instant, and what had been counted of them."""
+
+    objects: Snapshot[Any]
+    counts: tuple[Metric, ...]
+
+
 class _Kind:
     """The objects of one kind that are ours."""
 
@@ -96,10 +103,13 @@ class _Kind:
 
         self._cache.subscribe(told)
 
-    def look(self) -> Iterable[_Lines]:
-        """All of them as they are now."""
+    def noted(self) -> NotedKind:
+        return NotedKind(self._cache.snapshot(), tuple(self.counts.collect()))
+
+    def look(self, noted: Snapshot[Any]) -> Iterable[_Lines]:
+        """All of them as they were then."""
         found: dict[str, _Lines] = {}
-        for one in self._cache.values():
+        for one in (kept.value for kept in noted.items.values()):
             known = self._lines.get(one.metadata.name)
             if known is None or known.of is not one:
                 if not self._ours(one):
@@ -177,9 +187,15 @@ class StatusMetrics:
         for kind in self._kinds:
             kind.count([self._deprecated] if kind is not nodes else [], clock, leads)
 
-    def collect(self, now: datetime) -> Iterator[Metric]:
-        for kind in self._kinds:
-            lines = kind.look()
+    def noted(self) -> tuple[tuple[NotedKind, ...], tuple[Metric, ...]]:
+        """By kind, and what has been counted under the deprecated names."""
+        return tuple(kind.noted() for kind in self._kinds), tuple(self._deprecated.collect())
+
+    def collect(self, noted: tuple[tuple[NotedKind, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
+        """What was noted on the event loop, by one thread at a time."""
+        kinds, deprecated = noted
+        for kind, then in zip(self._kinds, kinds, strict=True):
+            lines = kind.look(then.objects)
             yield Rendered(
                 f"{kind.name}_{COUNT}",
                 "1 for each condition that an object has.",
@@ -195,8 +211,8 @@ class StatusMetrics:
                 "For how long an object has been going.",
                 _aged((one.goings for one in lines), now),
             )
-            yield from kind.counts.collect()
-        yield from self._deprecated.collect()
+            yield from then.counts
+        yield from deprecated
 
 
 def _aged(lines: Iterable[Iterable[tuple[str, int]]], now: datetime) -> list[str]:

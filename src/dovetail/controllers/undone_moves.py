@@ -6,6 +6,7 @@ move came to nothing are therefore left where they are for a while, longer each 
 picture. Only memory knows: at worst a restart tries once more.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final, TypeAlias
@@ -14,9 +15,11 @@ import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
+from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
 from dovetail.runtime.pace import Backoff
 from dovetail.scheduling.problem import Pod
+from dovetail.values.timestamp import format_time
 
 LEFT_ALONE: Final = Backoff(first_seconds=300.0, cap_seconds=86_400.0)
 # Replacements come up, and pods are evicted and placed, within this.
@@ -64,10 +67,16 @@ class UndoneMoves:
         pause = timedelta(seconds=LEFT_ALONE.seconds(times, Random(0)))
         self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause)
 
-    def until(self, pod: Pod, now: datetime) -> datetime | None:
-        """When such pods may be moved again to save something, if not now."""
-        left = self._left_alone.get(_kind(pod)) if self._left_alone else None
-        return None if left is None or left.until <= now else left.until
+    def at(self, now: datetime) -> dict[Kind, datetime]:
+        """Pods that are not to be moved now to save something, and until when."""
+        return {kind: left.until for kind, left in self._left_alone.items() if left.until > now}
 
-    def any(self, now: datetime) -> bool:
-        return any(left.until > now for left in self._left_alone.values())
+
+def left_alone(candidate: Candidate, undone: Mapping[Kind, datetime]) -> Candidate:
+    """A node with such pods cannot be consolidated yet, and says so."""
+    pods = [(until, str(pod)) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
+    if not pods:
+        return candidate
+    until, pod = max(pods)
+    why = f"pods like {pod} were moved in vain, as they needed a new node; again from {format_time(until)}"
+    return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

@@ -109,6 +109,14 @@ class Rendered(Metric):
         self.lines = lines
 
 
+class Aside(Metric):
+    """Families that are worked out as the text is made, on any thread: of what was noted when they were collected."""
+
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        super().__init__("aside", "", "unknown")
+        self.families = families
+
+
 def labelled(labels: Iterable[tuple[str, str]]) -> str:
     """Labels as they stand in a line, without the braces."""
     return ",".join([f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels])
@@ -312,27 +320,35 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def exposition(registry: CollectorRegistry) -> bytes:
-    """The metrics as Prometheus reads them.
+    """The metrics as Prometheus reads them, at once."""
+    return b"".join(rendered(registry.collect()))
+
+
+def rendered(families: Iterable[Metric]) -> Iterator[bytes]:
+    """The text, in parts; on any thread.
 
     Plain decimals: the library writes large numbers with an exponent, which upstream's test suite cannot read (04 §3).
     Series that only say since when a counter counts are left out.
     """
-    lines: list[str] = []
-    for family in registry.collect():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        lines.append(f"# HELP {name} {family.documentation}")
-        lines.append(f"# TYPE {name} {family.type}")
-        if isinstance(family, Rendered):
-            lines += family.lines
+    for family in families:
+        if isinstance(family, Aside):
+            yield from rendered(family.families())
+        else:
+            yield "\n".join([*_lines(family), ""]).encode()
+
+
+def _lines(family: Metric) -> Iterator[str]:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    yield f"# HELP {name} {family.documentation}"
+    yield f"# TYPE {name} {family.type}"
+    if isinstance(family, Rendered):
+        yield from family.lines
+        return
+    for sample in family.samples:
+        if family.type != "gauge" and sample.name.endswith("_created"):
             continue
-        for sample in family.samples:
-            if family.type != "gauge" and sample.name.endswith("_created"):
-                continue
-            pairs = labelled(
-                (key, decimal(float(text)) if key == "le" else text) for key, text in sample.labels.items()
-            )
-            lines.append(f"{sample.name}{f'{{{pairs}}}' if pairs else ''} {decimal(sample.value)}")
-    return "\n".join([*lines, ""]).encode()
+        pairs = labelled((key, decimal(float(text)) if key == "le" else text) for key, text in sample.labels.items())
+        yield f"{sample.name}{f'{{{pairs}}}' if pairs else ''} {decimal(sample.value)}"
 
 
 def decimal(value: float) -> str:

@@ -4,6 +4,7 @@ Served by every replica, whether it leads or not. Probes answer in the form of K
 address below the probe's, and `?verbose` lists them all.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -11,7 +12,8 @@ from typing import TypeAlias
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from dovetail.observe.metrics import CONTENT_TYPE, exposition
+from dovetail.observe.metrics import CONTENT_TYPE, rendered
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.manager import Health
 
 Checks: TypeAlias = Mapping[str, Callable[[], Health]]
@@ -51,10 +53,17 @@ def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
-    """`/metrics`, as Prometheus reads it."""
+    """`/metrics`, as Prometheus reads it. The text, megabytes in a large cluster, is made aside; one at a time."""
+    compute, one = ThreadCompute(), asyncio.Lock()
 
-    async def metrics(request: web.Request) -> web.Response:  # noqa: ARG001
-        return web.Response(body=exposition(registry), headers={"Content-Type": CONTENT_TYPE})
+    async def metrics(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
+        async with one:
+            parts = await compute.run(lambda families: list(rendered(families)), list(registry.collect()))
+        await response.prepare(request)
+        for part in parts:
+            await response.write(part)
+        return response
 
     return web.get("/metrics", metrics)
 

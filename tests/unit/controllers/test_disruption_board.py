@@ -1,0 +1,169 @@
+"""What a pass notes on the event loop: only what has changed is looked at again, in short turns, and it is one instant.
+
+Work is counted, not timed: what is the same object as before was not made again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from dovetail.api.names import Reason
+from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.controllers.disruption_board import BoardMaker, Noted, Picture
+from dovetail.observe.metrics import exposition, rendered
+from dovetail.planning.disruption.board import Candidate
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
+from dovetail.scheduling.problem import Options
+from dovetail.sim.actors import manifests
+from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, simulate
+from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
+
+NODES_THERE = 60
+UP = ("Registered", "Initialized", "Consolidatable")
+
+
+class Boards(Scene):
+    """With the maker of boards and a scrape."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock)
+        self.maker = BoardMaker(self.cluster, self.state, options=Options())
+        self.registry = CollectorRegistry()
+        self.registry.register(ClusterMetrics(self.cluster, clock, leads=lambda: True))
+
+    async def begin(self, count: int = NODES_THERE) -> None:
+        """Nodes with a pod each, all of which could be consolidated."""
+        await self.put(a_pool(disruption={"consolidateAfter": "0s"}), manifests.pdb("web", maxUnavailable=1))
+        await self.allow(1)
+        for number in range(count):
+            name = f"n-{number}"
+            await self.put(
+                a_node(name),
+                quiet(a_claim(name, of=name, true=UP)),
+                a_pod(f"p-{number}", on=name, labels={"app": "web"}),
+            )
+        await self.state.refresh()
+
+    async def allow(self, evictions: int) -> None:
+        """So many, as the budget's status says."""
+        status = {"disruptionsAllowed": evictions, "expectedPods": 5}
+        await self.change(PDBS, "web", {"status": status}, subresource="status")
+
+    def noted(self) -> Noted:
+        return self.maker.noted(self.clock.now(), lambda _: False)
+
+    def picture(self) -> Picture:
+        return self.maker.picture(self.clock.now())
+
+
+def quiet(claim: Manifest) -> Manifest:
+    """No pod has come to it or left it for long."""
+    claim["status"]["lastPodEventTime"] = "2026-02-01T00:00:00Z"
+    return claim
+
+
+def play(scenario: Callable[[Boards], Coroutine[Any, Any, None]]) -> None:
+    async def main(clock: VirtualClock) -> None:
+        world = Boards(clock)
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(cache.run()) for cache in world.cluster.reflectors]
+            for cache in world.cluster.reflectors:
+                await cache.wait_synced()
+            await scenario(world)
+            for task in running:
+                task.cancel()
+
+    simulate(main, start=START)
+
+
+def made_again(before: Mapping[Any, object], after: Mapping[Any, object]) -> list[str]:
+    """The names of what is another object now."""
+    return sorted(key.name for key, each in after.items() if before.get(key) is not each)
+
+
+def taken(picture: Picture) -> dict[str, Candidate]:
+    return {each.node: each for each in picture.candidates.get(Reason.UNDERUTILIZED, ())}
+
+
+def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
+    async def scenario(world: Boards) -> None:
+        await world.begin()
+        first, whole = world.noted(), world.picture()
+        assert len(taken(whole)) == NODES_THERE
+        assert world.noted().members is first.members
+        await world.change(PODS, "p-7", {"metadata": {"annotations": {"example.com/a": "b"}}})
+        second = world.noted()
+        assert made_again(first.members, second.members) == ["n-7"]
+        assert made_again(first.read, second.read) == ["n-7"]
+        known, again = taken(whole), taken(world.picture())
+        assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
+
+    play(scenario)
+
+
+def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again() -> None:
+    async def scenario(world: Boards) -> None:
+        await world.begin(5)
+        known = taken(world.picture())
+        assert len(known) == 5
+        await world.allow(2)
+        assert all(each.pods is known[name].pods for name, each in taken(world.picture()).items())
+        await world.allow(0)
+        assert taken(world.picture()) == {}
+
+    play(scenario)
+
+
+def test_claims_and_nodes_find_each_other_whoever_comes_first() -> None:
+    async def scenario(world: Boards) -> None:
+        await world.begin(1)
+        await world.put(a_claim("late", of="m"), a_node("m"), a_pod("q", on="m"))
+        (member,) = (each for key, each in world.noted().members.items() if key.name in ("late", "m"))
+        assert member.claim is not None
+        assert member.node is not None
+        assert [pod.name for pod in member.pods] == ["q"]
+        await world.delete(NODECLAIMS, "late")
+        (alone,) = (each for key, each in world.noted().members.items() if key.name in ("late", "m"))
+        assert (alone.claim, alone.node) == (None, member.node)
+        await world.delete(NODES, "m")
+        assert [key.name for key in world.noted().members] == ["n-0"]
+
+    play(scenario)
+
+
+def test_what_happens_later_does_not_touch_what_was_noted() -> None:
+    async def scenario(world: Boards) -> None:
+        await world.begin(3)
+        families = list(world.registry.collect())
+        text, before = exposition(world.registry), world.maker.picture(world.clock.now())
+        noted = world.noted()
+        await world.put(a_pod("more", on="n-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
+        await world.delete(NODECLAIMS, "n-2")
+        assert set(taken(world.picture())) == {"n-0"}
+        again = world.maker.pictured_of(noted)
+        assert (again.at, again.candidates, again.places) == (before.at, before.candidates, before.places)
+        assert b"".join(rendered(families)) == text != exposition(world.registry)
+
+    play(scenario)
+
+
+def test_at_the_start_it_takes_turns() -> None:
+    async def scenario(world: Boards) -> None:
+        await world.begin(120)
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        await world.maker.settle()
+        other.cancel()
+        assert turns >= 120 // 50
+        assert len(taken(await world.maker.pictured(InlineCompute()))) == 120
+
+    play(scenario)
