@@ -166,7 +166,7 @@ class Cluster:
 
 def condition(found: dict[str, Any], kind: str) -> str | None:
     """The status of one of the object's conditions."""
-    conditions = found.get("status", {}).get("conditions", [])
+    conditions = found.get("status", {}).get("conditions") or []
     return next((each["status"] for each in conditions if each["type"] == kind), None)
 
 

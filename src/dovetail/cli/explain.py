@@ -7,10 +7,10 @@ import msgspec
 
 from dovetail.cli.explain_text import explanation_lines
 from dovetail.cli.failing import fail
-from dovetail.cli.files import documents_of, one_line_errors
-from dovetail.cli.options import Common, common_options
+from dovetail.cli.files import one_line_errors
+from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
-from dovetail.model.intake import take_in
+from dovetail.cli.sources import read_cluster
 from dovetail.rules.budgets import Reading
 from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, explain
 
@@ -23,18 +23,12 @@ from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, exp
     quiet="Leave out problems and what is not blocked.",
     verbose="Show every rule that was asked, not only those that block.",
 )
-@click.option(
-    "--budget-reading",
-    type=click.Choice([reading.value for reading in Reading]),
-    default=Reading.SEED.value,
-    show_default=True,
-    help="Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
-)
+@BUDGET_READING
 @without_cycle_search()
 def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) -> None:
     """Say whether pods and nodes may be disrupted now, and if not, which rules block them and until when.
 
-    Reads a dump of the cluster:
+    Reads the live cluster, for which the rights to get and list are enough, or a dump of it:
 
     \b
       kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml > cluster.yaml
@@ -43,12 +37,10 @@ def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) ->
     Name objects to ask about these only (pod/shop/cart-0, node/n1, nodeclaim/default-x1, nodepool/default); then the
     exit code is 1 if one of them is blocked.
     """
-    if not common.paths:
-        fail("no input: give -f FILE, such as what `kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml` prints")
     with one_line_errors(), working("reading and judging …"):
-        snapshot, problems = take_in(documents_of(common.paths))
+        read = read_cluster(common)
         reading = Reading(budget_reading)
-        explanation = explain(snapshot, common.at, end=common.end, reading=reading, problems=problems)
+        explanation = explain(read.snapshot, common.at, end=common.end, reading=reading, problems=read.problems)
     if objects:
         explanation = _select(explanation, objects, common.namespace or "default")
     elif common.namespace is not None:
@@ -73,7 +65,7 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
 
 
 def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) -> Explanation:
-    """Only the named objects, and the problems that name them."""
+    """Only the named objects, and the problems that name them, or a whole kind that is missing."""
     known: dict[str, PodView | NodeView | PoolView] = {
         **{f"pod/{pod.namespace}/{pod.name}": pod for pod in explanation.pods},
         **{f"node/{node.name}": node for node in explanation.nodes},
@@ -97,7 +89,9 @@ def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) 
         pods=pods,
         nodes=nodes,
         nodepools=pools,
-        problems=tuple(problem for problem in explanation.problems if problem.object in named),
+        problems=tuple(
+            problem for problem in explanation.problems if problem.object in named or problem.object.isalpha()
+        ),
     )
 
 

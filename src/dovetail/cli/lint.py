@@ -35,6 +35,7 @@ class Findings(msgspec.Struct, frozen=True, rename="camel"):
     namespace="Only objects of this namespace, and those that belong to none.  [default: all]",
     quiet="Only errors and warnings: leave out what is merely worth knowing, and the count.",
     verbose="Say also which objects were read.",
+    live=False,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @without_cycle_search()

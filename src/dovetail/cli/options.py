@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from dovetail.cli.failing import fail
+from dovetail.rules.budgets import Reading
 from dovetail.values.duration import DAY, DurationError, add, parse_simple, shown
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.values.zone import ZoneError, load_zone
@@ -20,6 +21,21 @@ _LONGEST = 5 * 365 * DAY
 _SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
 
 
+class Source(NamedTuple):
+    """Where a cluster is read from: files, or without files a live one."""
+
+    paths: tuple[str, ...]
+    kubeconfig: str | None = None
+    context: str | None = None
+    namespace: str | None = None
+    """Enough of a live cluster, if the rights do not reach further."""
+
+    def check(self) -> None:
+        """End the program if both are given."""
+        if self.paths and (self.kubeconfig or self.context):
+            fail("give either -f for files, or --kubeconfig and --context for a live cluster, not both")
+
+
 class Common(NamedTuple):
     """What the common options were given as."""
 
@@ -29,9 +45,16 @@ class Common(NamedTuple):
     end: datetime | None
     """Where the span of `--for` ends."""
     zone: tzinfo
-    namespace: str | None
-    quiet: bool
-    verbose: bool
+    namespace: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Where the cluster is read from."""
+        return Source(self.paths, self.kubeconfig, self.context, self.namespace)
 
 
 class _Instant(click.ParamType[datetime]):
@@ -76,17 +99,49 @@ class _Zone(click.ParamType[tzinfo]):
             self.fail(str(error), param, ctx)
 
 
-def common_options(*, ahead: str, namespace: str, quiet: str, verbose: str) -> Callable[[F], F]:
-    """Give a command these options, as `common`. What four of them mean to the command, their help says."""
+FILES = click.option(
+    "-f",
+    "--filename",
+    "paths",
+    multiple=True,
+    metavar="PATH",
+    help="A file, a directory, or - for standard input; YAML or JSON. May be given several times.",
+)
+LIVE = [
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Without -f: where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
+    ),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one."),
+]
+
+
+BUDGET_READING = click.option(
+    "--budget-reading",
+    type=click.Choice([reading.value for reading in Reading]),
+    default=Reading.SEED.value,
+    show_default=True,
+    help="Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
+)
+
+
+def common_options(
+    *,
+    ahead: str | None = None,
+    namespace: str | None = None,
+    quiet: str | None = None,
+    verbose: str | None = None,
+    live: bool = True,
+) -> Callable[[F], F]:
+    """Give a command these options, as `common`. What four of them mean to it, their help says; None: nothing, and the
+    command has no such option.
+
+    `live`: without files the command reads a cluster (`dovetail.cli.sources`), and can be told which.
+    """
+    span = click.option("--for", "span", type=_Span(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h.")
     options = [
-        click.option(
-            "-f",
-            "--filename",
-            "paths",
-            multiple=True,
-            metavar="PATH",
-            help="A file, a directory, or - for standard input; YAML or JSON. May be given several times.",
-        ),
+        FILES,
         click.option(
             "-o",
             "--output",
@@ -96,7 +151,7 @@ def common_options(*, ahead: str, namespace: str, quiet: str, verbose: str) -> C
             help="A table for people, or data for scripts.",
         ),
         click.option("--at", type=_Instant(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
-        click.option("--for", "span", type=_Span(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h."),
+        *([span] if ahead else []),
         click.option(
             "--tz",
             "zone",
@@ -105,17 +160,21 @@ def common_options(*, ahead: str, namespace: str, quiet: str, verbose: str) -> C
             metavar="AREA/CITY",
             help="Show times in this time zone. Data for scripts are always in UTC.",
         ),
-        click.option("-n", "--namespace", metavar="NAMESPACE", help=namespace),
-        click.option("-q", "--quiet", is_flag=True, help=quiet),
-        click.option("-v", "--verbose", is_flag=True, help=verbose),
+        *([click.option("-n", "--namespace", metavar="NAMESPACE", help=namespace)] if namespace else []),
+        *([click.option("-q", "--quiet", is_flag=True, help=quiet)] if quiet else []),
+        *([click.option("-v", "--verbose", is_flag=True, help=verbose)] if verbose else []),
+        *(LIVE if live else ()),
     ]
+    fields = [name for name in Common._fields if name not in ("at", "end")]
 
     def decorate(function: F) -> F:
         @wraps(function)
-        def command(*, at: datetime | None, span: int | None, **given: Any) -> Any:
-            at = _now() if at is None else at
-            common = {field: given.pop(field) for field in ("paths", "output", "zone", "namespace", "quiet", "verbose")}
-            return function(common=Common(at=at, end=_end(at, span), **common), **given)
+        def command(*, at: datetime | None, span: int | None = None, **given: Any) -> Any:
+            at = now() if at is None else at
+            told = {field: given.pop(field) for field in fields if field in given}
+            common = Common(at=at, end=_end(at, span), **told)
+            common.source.check()
+            return function(common=common, **given)
 
         decorated: Any = command
         for option in reversed(options):
@@ -125,7 +184,7 @@ def common_options(*, ahead: str, namespace: str, quiet: str, verbose: str) -> C
     return decorate
 
 
-def _now() -> datetime:
+def now() -> datetime:
     """This and the controller's clock are the only places that look at the time."""
     return datetime.now(UTC).replace(microsecond=0)
 

@@ -10,4 +10,7 @@ from tests.unit.cli.running import Program
 @pytest.fixture
 def dovetail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Program:
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))  # whatever cluster the tests' user has is not ours to read
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
     return Program(monkeypatch, tmp_path)

@@ -285,7 +285,7 @@ def test_a_finished_pod_has_no_problem(dovetail: Program) -> None:
 
 def test_nodes_without_pods_are_told_to_be_half_the_truth(dovetail: Program) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    assert [problem["rule"] for problem in explained(dovetail, node)["problems"]] == ["NoPods"]
+    assert [problem["rule"] for problem in explained(dovetail, node)["problems"]] == ["NoNodePools", "NoPods"]
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

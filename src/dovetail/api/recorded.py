@@ -1,0 +1,165 @@
+"""What a recorded dump holds of each kind, as partial structs: their fields, and nothing else, are what is kept.
+
+Of the kinds that rules and engines read, these are the structs they read them with. What a simulation needs besides, to
+have workloads make their pods anew, is added here.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api import names, objects, pod_specs, storage
+from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Quantities, Wire
+
+
+class RollingUpdate(Wire, frozen=True):
+    max_unavailable: int | str | None = None
+    max_surge: int | str | None = None
+    partition: int | None = None
+
+
+class Strategy(Wire, frozen=True):
+    type: str = ""
+    rolling_update: RollingUpdate | None = None
+
+
+class Ordinals(Wire, frozen=True):
+    start: int = 0
+
+
+class ClaimSpec(storage.VolumeClaimSpec, frozen=True):
+    access_modes: tuple[str, ...] = ()
+    resources: pod_specs.ContainerResources = pod_specs.ContainerResources()
+    volume_mode: str = ""
+
+
+class Claim(storage.VolumeClaim, frozen=True):
+    spec: ClaimSpec = ClaimSpec()
+
+
+class EphemeralVolume(Wire, frozen=True):
+    volume_claim_template: Claim = Claim()
+
+
+class PodTemplate(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: pod_specs.WatchedPodSpec = pod_specs.WatchedPodSpec()
+
+
+class WorkloadSpec(Wire, frozen=True):
+    """Of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs."""
+
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplate = PodTemplate()
+    min_ready_seconds: int | None = None
+    strategy: Strategy | None = None
+    update_strategy: Strategy | None = None
+    revision_history_limit: int | None = None
+    paused: bool | None = None
+    service_name: str | None = None
+    pod_management_policy: str | None = None
+    ordinals: Ordinals | None = None
+    volume_claim_templates: list[Claim] | None = None
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str | None = None
+    backoff_limit: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool | None = None
+
+
+class WorkloadStatus(Wire, frozen=True):
+    replicas: int | None = None
+    observed_generation: int | None = None
+    active: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    start_time: Instant | None = None
+    completion_time: Instant | None = None
+    conditions: tuple[objects.ConditionStatus, ...] = ()
+
+
+class Workload(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ClaimReference(Wire, frozen=True):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeSpec(storage.VolumeSpec, frozen=True):
+    claim_ref: ClaimReference | None = None
+    capacity: Quantities = msgspec.field(default_factory=dict)
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str = ""
+
+
+class Volume(storage.Volume, frozen=True):
+    spec: VolumeSpec = VolumeSpec()
+
+
+class PriorityClass(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool | None = None
+    preemption_policy: str | None = None
+
+
+_CORE: Final = ""
+_APPS: Final = "apps"
+_STORAGE: Final = "storage.k8s.io"
+
+# By API group and kind.
+RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
+    (names.GROUP, names.NODEPOOL_KIND): objects.NodePool,
+    (names.GROUP, names.NODECLAIM_KIND): objects.NodeClaim,
+    (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): objects.KWOKNodeClass,
+    (_CORE, "Node"): objects.Node,
+    (_CORE, "Pod"): pod_specs.WatchedPod,
+    ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
+    (_CORE, "Namespace"): objects.Namespace,
+    (_CORE, "PersistentVolumeClaim"): Claim,
+    (_CORE, "PersistentVolume"): Volume,
+    (_STORAGE, "StorageClass"): storage.StorageClass,
+    (_STORAGE, "CSINode"): storage.CSINode,
+    (_APPS, "Deployment"): Workload,
+    (_APPS, "ReplicaSet"): Workload,
+    (_APPS, "StatefulSet"): Workload,
+    (_APPS, "DaemonSet"): Workload,
+    ("batch", "Job"): Workload,
+    ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
+}
+
+# Plain fields that no rule reads, but a simulated cluster does.
+ALSO: Final[dict[type[Any], tuple[str, ...]]] = {
+    ObjectMeta: ("generateName", "deletionGracePeriodSeconds"),
+    objects.NodeSpec: ("unschedulable",),
+    objects.PodSpec: ("restartPolicy", "schedulerName", "preemptionPolicy", "schedulingGates"),
+    objects.PodStatus: ("startTime", "reason"),
+    objects.PodDisruptionBudgetStatus: ("currentHealthy", "desiredHealthy", "observedGeneration"),
+}
+
+# Open mappings of which more is kept than that they are there.
+INSTEAD: Final[dict[tuple[type[Any], str], type[Any]]] = {(objects.Volume, "ephemeral"): EphemeralVolume}
+
+# Fields that somebody reads, but nobody who reads a dump.
+LEFT_OUT: Final = frozenset({(objects.NodeClaimStatus, "imageID")})
+
+# Annotations that are kept, besides those of karpenter.sh and its providers.
+ANNOTATIONS: Final = frozenset(
+    {
+        names.POD_DELETION_COST,
+        names.STATIC_POD_MIRROR,
+        names.PVC_BIND_COMPLETED,
+        names.KWOK_NODE,
+        "storageclass.kubernetes.io/is-default-class",
+        "deployment.kubernetes.io/revision",
+    }
+)
+ANNOTATION_DOMAINS: Final = (names.GROUP, names.KWOK_GROUP, "dovetail.dev")

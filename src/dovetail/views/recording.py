@@ -1,0 +1,124 @@
+"""What of an object goes into a dump? Only what is read: no environment, no commands, no images, no secrets.
+
+It is an allow-list, made from the structs that objects are read with: what no struct names is left out. Values are kept
+as they are written, so that a dump is explained just as the cluster it was made of.
+"""
+
+from collections.abc import Callable, Hashable
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import inspect
+
+from dovetail.api import objects, pod_specs
+from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.recorded import (
+    ALSO,
+    ANNOTATION_DOMAINS,
+    ANNOTATIONS,
+    INSTEAD,
+    LEFT_OUT,
+    RECORDED,
+)
+
+Keep = Callable[[Any], Any]
+
+IMAGE: Final = "left-out"  # containers must have one, or no API takes them
+
+
+def recorded(document: Document) -> dict[str, Any] | None:
+    """The object as a dump holds it; None if it is of a kind that dumps do not hold. Raises InputError.
+
+    It is read as `explain` reads it first, so that nothing stands where it is not looked for.
+    """
+    type_ = RECORDED.get((document.api_version.rpartition("/")[0], document.kind))
+    if type_ is None:
+        return None
+    if not decode(document, type_).metadata.name:
+        field = f"{document.path}.metadata.name" if document.path else "metadata.name"
+        raise InputError(document.file, "is required", document=document.number, line=document.line, field=field)
+    kept = _keeper_of(cast(Hashable, type_))(plain_value(document))
+    return {"apiVersion": document.api_version, "kind": document.kind, **kept}
+
+
+@lru_cache(maxsize=256)
+def _keeper_of(struct: type[Any]) -> Keep:
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType), f"{struct} is no struct"
+    fields: dict[str, Keep] = {}
+    for field in info.fields:
+        place = (struct, field.encode_name)
+        if place not in LEFT_OUT:
+            fields[field.encode_name] = (
+                _keeper_of(cast(Hashable, INSTEAD[place])) if place in INSTEAD else _keeper(field.type)
+            )
+    fields |= {name: _same for base in struct.__mro__ for name in ALSO.get(base, ())}
+    finish = next((_FINISH[base] for base in struct.__mro__ if base in _FINISH), _same)
+
+    def keep(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return {}  # of an open mapping, which nobody has checked
+        return finish({name: kept(value[name]) for name, kept in fields.items() if value.get(name) is not None})
+
+    return keep
+
+
+def _keeper(info: inspect.Type) -> Keep:
+    match info:
+        case inspect.StructType(cls=struct):
+            return _keeper_of(struct)
+        case inspect.UnionType(types=types):
+            return next((keep for each in types if (keep := _keeper(each)) is not _same), _same)
+        case inspect.CollectionType(item_type=item):
+            return _each(_keeper(item))
+        case inspect.DictType(value_type=inspect.AnyType()):
+            return _presence
+        case _:
+            return _same
+
+
+def _each(keep: Keep) -> Keep:
+    return _same if keep is _same else lambda values: [keep(value) for value in values]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _presence(_value: Any) -> dict[str, Any]:
+    """That it is there is all that is asked."""
+    return {}
+
+
+def _metadata(meta: dict[str, Any]) -> dict[str, Any]:
+    if annotations := meta.pop("annotations", None):
+        meta["annotations"] = {key: value for key, value in annotations.items() if is_kept(key)}
+    return meta
+
+
+@lru_cache(maxsize=4096)
+def is_kept(annotation: str) -> bool:
+    """Whether it is Karpenter's, ours or one of scheduling."""
+    domain = annotation.partition("/")[0]
+    return annotation in ANNOTATIONS or any(
+        domain == kept or domain.endswith(f".{kept}") for kept in ANNOTATION_DOMAINS
+    )
+
+
+def _pod_spec(spec: dict[str, Any]) -> dict[str, Any]:
+    """Only volumes that tie a pod to a place; the others are Secrets, ConfigMaps and scratch space."""
+    if volumes := spec.pop("volumes", None):
+        spec["volumes"] = [each for each in volumes if each.keys() & {"persistentVolumeClaim", "ephemeral"}]
+    return spec
+
+
+def _container(container: dict[str, Any]) -> dict[str, Any]:
+    return {**container, "image": IMAGE}
+
+
+_FINISH: Final[dict[type[msgspec.Struct], Keep]] = {
+    objects.ObjectMeta: _metadata,
+    objects.PodSpec: _pod_spec,
+    pod_specs.Container: _container,
+}
