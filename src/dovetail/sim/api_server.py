@@ -3,6 +3,7 @@
     server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, as the field manager `dovetail`
     kubelet = server.client("kubelet")                  # the same cluster, as another one
     server.registry.store.observers.append(check)       # told of every write at once; for checkers
+    server.witness = hear                               # told of every request, whose writes follow; see `checkers`
     server.faults.add(Fault(...), verb="patch")         # see `faults`
     server.trace                                        # every write, a line each
 
@@ -11,7 +12,8 @@ A request is under way before and after it takes effect: others can come in betw
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -29,7 +31,7 @@ from dovetail.ports import (
 )
 from dovetail.sim import eviction
 from dovetail.sim.expiry import EventExpiry
-from dovetail.sim.faults import Faults, Request
+from dovetail.sim.faults import Fault, Faults, Request
 from dovetail.sim.garbage import GarbageCollector
 from dovetail.sim.namespaces import NamespaceController
 from dovetail.sim.node_leases import NodeLeases, may_be_node_lease
@@ -40,6 +42,13 @@ from dovetail.sim.watching import BOOKMARK_SECONDS, Watch
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Asked(NamedTuple):
+    """A request that is about to take effect, and when its client sent it."""
+
+    request: Request
+    at: datetime
 
 
 class Client(KubeApi):
@@ -97,7 +106,7 @@ class Client(KubeApi):
             select=lambda: wanted(resource, namespace, labels, fields),
             timeout_seconds=timeout_seconds,
             bookmark_seconds=self._server.bookmark_seconds,
-            meet_fault=lambda: self._server.faults.take(request),
+            meet_fault=lambda: self._server.meet_fault(request),
             open_watches=self._server.open_watches,
         )
 
@@ -184,20 +193,28 @@ class Client(KubeApi):
         *,
         subresource: str = "",
     ) -> R:
+        witness = self._server.witness
+        sent_at = None if witness is None else self._registry.now()
         await self._server.travel()
         faults = self._server.faults
         fault = (
-            faults.take(Request(verb, resource, namespace, name, subresource, self.name)) if faults.pending else None
+            self._server.meet_fault(Request(verb, resource, namespace, name, subresource, self.name))
+            if faults.pending
+            else None
         )
         if fault is not None and fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
         if fault is not None and fault.error is not None and not fault.after:
             raise fault.error
         refusal: ApiError | None = None
+        if witness is not None and sent_at is not None:
+            witness(Asked(Request(verb, resource, namespace, name, subresource, self.name), sent_at))
         try:
             result = act()
         except ApiError as error:
             refusal = error
+        if witness is not None:
+            witness(None)
         await self._server.travel()
         if fault is not None and fault.error is not None:
             raise fault.error
@@ -227,6 +244,8 @@ class ApiServer(Client):
         self.faults = Faults()
         self.faults.drop_watches = self.drop_watches
         self.open_watches: dict[Watch[Any], None] = {}
+        self.witness: Callable[[Asked | None], None] | None = None  # called before each takes effect, and after
+        self.faults_met = 0
         self.bookmark_seconds = bookmark_seconds
         self._latency_seconds = latency_seconds
         if collect_garbage:
@@ -251,9 +270,17 @@ class ApiServer(Client):
 
     def drop_watches(self, resource: Resource[Any] | None = None, error: ApiError | None = None) -> None:
         """End all open watches (of one kind), as when the connection breaks."""
+        self.faults_met += 1
         for watch in list(self.open_watches):
             if resource is None or watch.resource.plural == resource.plural:
                 watch.end(error)
+
+    def meet_fault(self, request: Request) -> Fault | None:
+        """What the request meets on its way; one that harms counts."""
+        fault = self.faults.take(request)
+        if fault is not None and (fault.error is not None or fault.delay_seconds):
+            self.faults_met += 1
+        return fault
 
     def watch_begins(self, resource: Resource[Any], namespace: str | None) -> None:
         if may_be_node_lease(resource, namespace):

@@ -34,6 +34,7 @@ from dovetail.ports import (
     Interruption,
     NotFound,
     Offering,
+    Resource,
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import accepts, by_key, choose
@@ -81,10 +82,11 @@ class Machine:
     ready: bool
     ends_at: datetime | None = None  # None: nobody has asked for its end
     deleting: bool = False
+    node_name: str = ""  # of one that was there before, whose Node need not be called after it
 
     @property
     def node(self) -> str:
-        return name_in(self.instance.provider_id)
+        return self.node_name or name_in(self.instance.provider_id)
 
     def gone(self, now: datetime) -> bool:
         return self.ends_at is not None and self.ends_at <= now
@@ -104,11 +106,14 @@ class SimCloud(CloudProvider):
         cluster: SimCluster,
         *,
         types: Sequence[InstanceType] | None = None,
+        node_classes: Resource[objects.NodeClass] | None = None,
         seed: int = 0,
         launch_seconds: float = 2.0,
         register_seconds: float = 30.0,
         delete_seconds: float = 30.0,
     ) -> None:
+        if node_classes is not None:  # of another cloud, which is played
+            self.node_classes = node_classes
         self.launch_seconds = launch_seconds
         self.register_seconds = register_seconds
         self.delete_seconds = delete_seconds
@@ -148,7 +153,8 @@ class SimCloud(CloudProvider):
 
     async def create(self, claim: objects.NodeClaim) -> Instance:
         self.calls["create"] += 1
-        node_class = await launchable_class(self._api, claim)
+        plays_kwok = self.node_classes.kind == KWOK_NODECLASSES.kind
+        node_class = await launchable_class(self._api, claim) if plays_kwok else None
         machine, failure = self._by_claim.get(claim.metadata.uid), None
         if machine is None:
             launch = self._launches.popleft() if self._launches else Launch()
@@ -200,6 +206,16 @@ class SimCloud(CloudProvider):
 
     # -- what scenarios ask -------------------------------------------------------------------------------------------
 
+    def adopt(self, instance: Instance, *, node: str) -> None:
+        """A machine that was there before anything ran; without a Node it has yet to register."""
+        now = self._cluster.clock.now()
+        boots_at = None if node else now + timedelta(seconds=self.register_seconds)
+        machine = Machine(instance=instance, answers_at=now, registers_at=boots_at, ready=True, node_name=node)
+        self.machines[instance.provider_id] = machine
+        self._by_claim[instance.claim_uid] = machine
+        if boots_at is not None:
+            self._operations.enqueue(instance.provider_id)
+
     def launched_for(self, uid: str) -> int:
         """How many machines were ever launched for a claim."""
         return sum(machine.instance.claim_uid == uid for machine in self.machines.values())
@@ -236,7 +252,7 @@ class SimCloud(CloudProvider):
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
-    def _launch(self, claim: objects.NodeClaim, node_class: objects.KWOKNodeClass, launch: Launch) -> Machine:
+    def _launch(self, claim: objects.NodeClaim, node_class: objects.KWOKNodeClass | None, launch: Launch) -> Machine:
         type_, offering = self._choose(claim)
         wait = self.launch_seconds if launch.seconds is None else launch.seconds
         answers_at = self._cluster.clock.now() + timedelta(seconds=wait)

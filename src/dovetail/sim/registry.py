@@ -22,11 +22,13 @@ from dovetail.sim.patching import merged, strategically_merged
 from dovetail.sim.priorities import prioritised
 from dovetail.sim.selectors import wanted
 from dovetail.sim.store import Body, Key, Store, Stored
-from dovetail.sim.validation import check
+from dovetail.sim.validation import check, pruned
 from dovetail.values.timestamp import format_time
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"  # the alphabet of generated names: no vowels, nothing easily mistaken
 _MAX_GENERATED = 58
+# What a server sets on objects, and a restored one keeps.
+_KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -104,10 +106,7 @@ class Registry:
         if resource.plural == BINDINGS.plural:
             return self._bind(body, namespace)
         kind = kind_of(resource)
-        body = self._identified(resource, body, namespace)
-        if resource.plural == PODS.plural and not resource.group:
-            body = prioritised(self, body)
-        body = before_create(resource, kind, body, self.timestamp())
+        body = self._with_defaults(resource, kind, self._identified(resource, body, namespace))
         self._set_system_fields(body["metadata"], resource)
         check(resource, kind, body, None)
         key = (namespace or "", body["metadata"]["name"])
@@ -117,6 +116,36 @@ class Registry:
         stored = self.store.put(resource, key, body, "create")
         self.owners.created(stored.body, manager)
         return stored
+
+    def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
+        """Put in an object as it was in another cluster: what that server has set stays, as far as it is given.
+
+        Raises AlreadyExists, Invalid, and what `check_namespace` raises.
+        """
+        kind = kind_of(resource)
+        given = body.get("metadata") or {}
+        asked = {**body, "metadata": {key: value for key, value in given.items() if key != "resourceVersion"}}
+        body = self._identified(resource, asked, namespace)
+        status, defaults = body.get("status"), self._with_defaults(resource, kind, body)
+        meta = defaults["metadata"]
+        self._set_system_fields(meta, resource)
+        meta |= {key: given[key] for key in _KEPT if given.get(key) is not None}
+        if status is not None and resource.plural == "nodes":  # only a new Node is tainted until it is Ready
+            defaults["spec"] = {**defaults["spec"], "taints": (body.get("spec") or {}).get("taints") or []}
+        if kind.has_status and status is not None:
+            defaults["status"] = status if kind.schema is None else pruned({"status": status}, kind.schema)["status"]
+        check(resource, kind, defaults, None)
+        key = (namespace or "", meta["name"])
+        if key in self.store.collection(resource).objects:
+            raise errors.already_exists(resource, key[1], deleting=False)
+        stored = self.store.put(resource, key, defaults, "restore")
+        self.owners.created(stored.body, "kubectl")
+        return stored
+
+    def _with_defaults(self, resource: Resource[Any], kind: Kind, body: Body) -> Body:
+        if resource.plural == PODS.plural and not resource.group:
+            body = prioritised(self, body)
+        return before_create(resource, kind, body, self.timestamp())
 
     def _identified(self, resource: Resource[Any], body: Body, namespace: str | None) -> Body:
         """A copy of the body that says what and where it is."""

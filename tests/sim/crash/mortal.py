@@ -35,6 +35,7 @@ from dovetail.runtime.manager import Manager
 from dovetail.runtime.passing import PassingReads
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud import SimCloud
+from tests.unit.controllers.running import under_checkers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -185,7 +186,7 @@ def live_through(flow: Flow[R], crash: CrashPoint | None, *, provisioning: Provi
             return Ending(account, lives[0].writes)
         raise AssertionError("the controllers ended before the flow")
 
-    return run(main, seed=1)
+    return run(under_checkers(main), seed=1)
 
 
 async def _live(

@@ -46,6 +46,8 @@ from tests.sim.termination.setting import annotation, is_deleting
 from tests.unit.controllers.running import Program, run_controllers
 
 DECIDES = "disruption"
+# What rules of checkers ask of decisions, which here are the tests', for nodes that have no reason to go.
+DECISIONS = ("budgets", "explained", "cheaper", "rescheduled")
 TAINT = (names.DISRUPTED_TAINT, "NoSchedule")
 OWN = (names.NODEPOOL_LABEL, names.KWOK_NODECLASS_LABEL)
 
@@ -183,8 +185,12 @@ def play(
     latency_seconds: float = 0.0,
     seed: int = 0,
     shuffle: bool = False,
+    except_for: Sequence[str] = (),
 ) -> None:
-    """Run the scenario beside the controllers, in virtual time; the machines are the simulator's cloud's."""
+    """Run the scenario beside the controllers, in virtual time; the machines are the simulator's cloud's.
+
+    `except_for`: rules of checkers that the scenario itself breaks, beside those that are about decisions.
+    """
     settings: list[Setting] = []
 
     def controllers_of(program: Program) -> Sequence[Controller]:
@@ -202,4 +208,12 @@ def play(
             await scenario(setting)
             await program.stop()
 
-    run_controllers(within, controllers_of, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds, started=False)
+    run_controllers(
+        within,
+        controllers_of,
+        seed=seed,
+        shuffle=shuffle,
+        latency_seconds=latency_seconds,
+        started=False,
+        except_for=(*DECISIONS, *except_for),
+    )

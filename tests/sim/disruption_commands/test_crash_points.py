@@ -28,9 +28,10 @@ from dovetail.sim.store import Change
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized
 from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud, crash_points
-from tests.sim.disruption_commands.setting import OWN, Parts, parts
+from tests.sim.disruption_commands.setting import DECISIONS, OWN, Parts, parts
 from tests.sim.provisioning.setting import BIG, OF_FOUR, pool_of_four
 from tests.unit.controllers.manifests import node_claim, node_class
+from tests.unit.controllers.running import under_checkers
 
 Account = Mapping[str, Any]
 
@@ -157,7 +158,7 @@ def live_through(shape: Shape, crash: CrashPoint | None) -> Ending:
             return Ending(_account(sim, cloud, witness), lives[0].writes)
         raise AssertionError("the controllers ended before the flow")
 
-    return run(main, seed=1)
+    return run(under_checkers(main, except_for=DECISIONS), seed=1)
 
 
 def _claim(name: str) -> dict[str, Any]:

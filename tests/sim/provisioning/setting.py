@@ -87,8 +87,9 @@ def play(
     shuffle: bool = False,
     batch_longest: timedelta = timedelta(seconds=10),
     disrupting: Disrupting | None = None,
+    except_for: Sequence[str] = (),
 ) -> None:
-    """Run the scenario beside all controllers, in virtual time."""
+    """Run the scenario beside all controllers, in virtual time; `except_for`: checkers' rules that it breaks itself."""
     settings: list[Setting] = []
     provisioning = Provisioning(
         compute=InlineCompute(computing_seconds), options=options or Options(), batch_longest=batch_longest
@@ -120,4 +121,14 @@ def play(
             await scenario(setting)
             await program.stop()
 
-    run_controllers(within, controllers_of, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds, started=False)
+    run_controllers(
+        within,
+        controllers_of,
+        seed=seed,
+        shuffle=shuffle,
+        latency_seconds=latency_seconds,
+        computing_seconds=computing_seconds,
+        started=False,
+        except_for=except_for,
+        reading=(disrupting or Disrupting()).reading,
+    )

@@ -282,8 +282,12 @@ def play(
     shuffle: bool = False,
     latency_seconds: float = 0.0,
     more: More | None = None,
+    except_for: Sequence[str] = (),
 ) -> None:
-    """Run the scenario beside all controllers, in virtual time; `more` makes others that run too."""
+    """Run the scenario beside all controllers, in virtual time; `more` makes others that run too.
+
+    `except_for`: rules of checkers that the scenario itself breaks.
+    """
     settings: list[Setting] = []
 
     def controllers_of(program: Program) -> Sequence[Controller]:
@@ -304,4 +308,12 @@ def play(
             await scenario(setting)
             await program.stop()
 
-    run_controllers(within, controllers_of, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds, started=False)
+    run_controllers(
+        within,
+        controllers_of,
+        seed=seed,
+        shuffle=shuffle,
+        latency_seconds=latency_seconds,
+        started=False,
+        except_for=except_for,
+    )

@@ -9,7 +9,8 @@ run_controllers(scenario, lambda program: [NodePoolHash(program.cluster)])
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
@@ -21,6 +22,10 @@ from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.api_server import ApiServer, Client
+from dovetail.sim.checkers.checkers import Checkers
+
+# A decision may be the last of several whose requests go out one after the other.
+TRIPS = 40
 
 R = TypeVar("R")
 ControllersOf = Callable[["Program"], Sequence[Controller]]
@@ -55,8 +60,11 @@ class Program:
     api: RecordingClient
     recorder: EventRecorder
 
-    def __init__(self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf) -> None:
+    def __init__(
+        self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf, checkers: Checkers
+    ) -> None:
         self.sim = sim
+        self.checkers = checkers
         self._group = group
         self._controllers_of = controllers_of
         self._task: asyncio.Task[None] | None = None
@@ -65,6 +73,7 @@ class Program:
     async def start(self) -> None:
         """Returns when all caches are synced."""
         assert self._task is None, "it is running"
+        self.checkers.program_starts()
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
         self.cluster = Cluster(self.api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
@@ -86,6 +95,7 @@ class Program:
     async def stop(self) -> None:
         """As on SIGTERM: what is being done is finished."""
         if self._task is not None:
+            self.checkers.program_stops()
             self._stop.set()
             await self._task
             self._task = None
@@ -93,6 +103,7 @@ class Program:
     async def kill(self) -> None:
         """As on SIGKILL: requests under way may or may not take effect."""
         if self._task is not None:
+            self.checkers.program_stops()
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
@@ -111,6 +122,32 @@ class Program:
         return sorted(found, key=lambda event: str(event["eventTime"]))
 
 
+@contextmanager
+def checked(sim: SimCluster, **options: Any) -> Iterator[Checkers]:
+    """Every action within is looked at by all checkers, and none may object. `options`: those of `Checkers`."""
+    checkers = Checkers(sim, **options)
+    try:
+        yield checkers
+    except BaseException as error:
+        for violation in checkers.violations:
+            error.add_note(str(violation))
+        raise
+    checkers.finish()
+    assert not checkers.violations, "\n".join(map(str, checkers.violations))
+
+
+def under_checkers(
+    main: Callable[[SimCluster], Coroutine[Any, Any, R]], **options: Any
+) -> Callable[[SimCluster], Coroutine[Any, Any, R]]:
+    """The same for runs that start their controllers themselves: `run(under_checkers(main))`."""
+
+    async def within(sim: SimCluster) -> R:
+        with checked(sim, **options):
+            return await main(sim)
+
+    return within
+
+
 def run_controllers(
     scenario: Callable[[SimCluster, Program], Coroutine[Any, Any, R]],
     controllers_of: ControllersOf,
@@ -118,19 +155,27 @@ def run_controllers(
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
+    computing_seconds: float = 0.0,
     started: bool = True,
+    **checking: Any,
 ) -> R:
-    """Run the scenario with the controllers beside it. `started` False: the scenario starts the program itself."""
+    """Run the scenario with the controllers beside it. `started` False: the scenario starts the program itself.
+
+    Checkers look at all that is done; `checking` is for them, as `except_for=("budgets",)` for a run that breaks this
+    rule's premise on purpose.
+    """
+    slack_seconds = TRIPS * latency_seconds + computing_seconds
 
     async def within(sim: SimCluster) -> list[R]:
         try:
-            async with asyncio.TaskGroup() as group:
-                program = Program(sim, group, controllers_of)
-                if started:
-                    await program.start()
-                result = await scenario(sim, program)
-                await program.stop()
-                return [result]
+            with checked(sim, slack_seconds=slack_seconds, **checking) as checkers:
+                async with asyncio.TaskGroup() as group:
+                    program = Program(sim, group, controllers_of, checkers)
+                    if started:
+                        await program.start()
+                    result = await scenario(sim, program)
+                    await program.stop()
+                    return [result]
         except BaseExceptionGroup as errors:
             raise root_cause(errors) from None
         raise AssertionError("the program ended before the scenario")

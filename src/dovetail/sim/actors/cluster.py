@@ -58,7 +58,7 @@ _WORKLOADS = (DEPLOYMENTS, REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)
 _RAW = (PODS, NODES, PDBS, *_WORKLOADS, CLAIMS, VOLUMES, NAMESPACES, PRIORITY_CLASSES)
 _STORAGE = (ports.STORAGE_CLASSES, ports.CSI_NODES, ports.VOLUME_ATTACHMENTS)
 _TYPED = (ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.LEASES, ports.EVENTS, *_STORAGE)
-_KINDS: Mapping[tuple[str, str], Kind] = {
+KINDS: Mapping[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in (*_RAW, *(typed.read_as(dict[str, Any]) for typed in _TYPED))
 }
 
@@ -82,7 +82,7 @@ def documents(manifests: Iterable[Raw | str]) -> list[dict[str, Any]]:
 def kind_of(manifest: Raw) -> Kind:
     """The resource of a manifest; kinds that are not known are taken for namespaced ones with a regular plural."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
-    known = _KINDS.get((api_version, kind))
+    known = KINDS.get((api_version, kind))
     if known is not None:
         return known
     group, _, version = api_version.rpartition("/")

@@ -1,0 +1,137 @@
+"""Does no pool lose more nodes at once than its budgets allow for the reason (R25–R30)? Counted here a second time."""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from dovetail.api import names
+from dovetail.api.names import Condition, Effect
+from dovetail.sim.actors.wire import Raw, condition_status, deleting
+from dovetail.sim.checkers.records import Record, record_on
+from dovetail.sim.checkers.scene import Member, Scene, own_parts
+from dovetail.sim.store import Change
+from dovetail.values.cron import CronError, parse_cron
+from dovetail.values.duration import DurationError, parse_budget_duration
+from dovetail.values.window import Window
+
+RULE: Final = "budgets"
+BY_REASON, UPSTREAM = "by-reason", "upstream"  # the two readings of R25
+_NODES: Final = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
+_REASONS: Final = {"empty", "drifted", "underutilized", "expired"}
+_REMEMBERED: Final = 100
+
+
+class Budgets:
+    """Looked at when a command is written on a claim: that is when it was decided."""
+
+    def __init__(self, scene: Scene, reading: str) -> None:
+        assert reading in (BY_REASON, UPSTREAM), reading
+        self._scene = scene
+        self._reading = reading
+        self._edited: dict[str, tuple[datetime, Raw]] = {}  # pools: when they changed, and from what
+        self._left: deque[tuple[datetime, str]] = deque(maxlen=_REMEMBERED)  # initialized claims that are gone: pool
+
+    def pool_changed(self, change: Change) -> None:
+        if change.old is not None and change.old.body["spec"] != change.new.body["spec"]:
+            self._edited[change.new.body["metadata"]["name"]] = (self._scene.now(), change.old.body)
+
+    def claim_gone(self, claim: Raw) -> None:
+        if condition_status(claim, Condition.INITIALIZED) == "True":
+            self._left.append((self._scene.now(), Member(claim, None).pool))
+
+    def begun(self, claim: Raw, record: Record) -> None:
+        """The program has written the command on the claim."""
+        pool_name = self._scene.member_of_claim(claim).pool
+        pool = self._scene.pool(pool_name)
+        if pool is None:
+            self._scene.not_applied[RULE] += 1
+            return
+        self._scene.applied[RULE] += 1
+        members = [member for member in self._scene.members(pool_name) if member.initialized]
+        busy = sorted(member.name for member in members if self._is_busy(member))
+        decided_at = self._scene.decided_at
+        nodes = len(members) + sum(at >= decided_at and pool == pool_name for at, pool in self._left)
+        edited_at, before = self._edited.get(pool_name, (None, pool))
+        pools = [pool, *([before] if edited_at is not None and edited_at >= decided_at else [])]
+        limit = max(
+            limit_at(budgets_of(each), record.reason, at, nodes, self._reading)
+            for each in pools
+            for at in (decided_at, self._scene.now())
+        )
+        if len(busy) > limit:
+            message = f"was taken for {record.reason} as number {len(busy)} where the budgets of NodePool {pool_name}"
+            self._scene.report(
+                RULE,
+                f"NodeClaim/{claim['metadata']['name']}",
+                f"{message} allow {limit} of its {nodes} nodes; busy are {', '.join(busy)}",
+            )
+
+    def _is_busy(self, member: Member) -> bool:
+        """R26: S3–S6 whatever the reason, or not ready. What became so only now, nobody could have counted."""
+        if member.claim is not None and record_on(member.claim) is not None:
+            return True
+        if not (member.deleting or is_disrupting(member) or _is_unhealthy(member)):
+            return False
+        return not self._scene.is_news(own_parts(member))
+
+
+def is_tainted(node: Raw, key: str = names.DISRUPTED_TAINT, effect: str = Effect.NO_SCHEDULE) -> bool:
+    return any(taint["key"] == key and taint["effect"] == effect for taint in node["spec"].get("taints") or ())
+
+
+def is_disrupting(member: Member) -> bool:
+    """S3, by its marks (R23)."""
+    claim, node = member.claim, member.node
+    if claim is None or node is None or deleting(claim):
+        return False
+    return condition_status(claim, Condition.DISRUPTION_REASON) == "True" and is_tainted(node)
+
+
+def _is_unhealthy(member: Member) -> bool:
+    return member.node is not None and condition_status(member.node, "Ready") != "True"
+
+
+# -- the limit ---------------------------------------------------------------------------------------------------------
+
+
+def budgets_of(pool: Raw) -> Sequence[Raw]:
+    """R30: absent is one of 10 %."""
+    found: Sequence[Raw] = (pool["spec"].get("disruption") or {}).get("budgets", [{"nodes": "10%"}])
+    return found
+
+
+def limit_at(budgets: Iterable[Raw], reason: str, at: datetime, nodes: int, reading: str = BY_REASON) -> int:
+    """How many nodes of so many may be busy when one is taken for the reason (R25, R27, R29)."""
+    reason = reason.lower()
+    everything: list[int] = []
+    named: list[int] = []
+    others: list[int] = []
+    for budget in budgets:
+        reasons = [str(each).lower() for each in budget.get("reasons") or ()]
+        limit, active = _read(budget, reasons, at, nodes)
+        if limit is None:
+            if reading == UPSTREAM:
+                return 0  # there, one bad budget stops the whole pool
+            if reason in reasons or not _REASONS.issuperset(reasons) or not reasons:
+                named.append(0)
+        elif active and (reason in reasons or not reasons):
+            everything.append(limit)
+            (named if reasons else others).append(limit)
+    return min(everything if reading == UPSTREAM else named or others, default=nodes)
+
+
+def _read(budget: Raw, reasons: Iterable[str], at: datetime, nodes: int) -> tuple[int | None, bool]:
+    """Its limit, None if it cannot be read, and whether it is active."""
+    found = _NODES.fullmatch(str(budget.get("nodes", "10%")))
+    schedule, duration = budget.get("schedule"), budget.get("duration")
+    if found is None or not _REASONS.issuperset(reasons) or (schedule is None) != (duration is None):
+        return None, True
+    limit = -(-nodes * int(found[1]) // 100) if found[1] is not None else int(found[2])
+    if schedule is None or duration is None:
+        return limit, True
+    try:
+        return limit, Window([(parse_cron(schedule), parse_budget_duration(duration))]).instants.contains(at)
+    except (CronError, DurationError):
+        return None, True

@@ -1,0 +1,91 @@
+"""Is no mark left on a node that stays: of a command that is over (R23), or of a candidate that is none (R22)?"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from dovetail.api import names
+from dovetail.api.names import Condition, Effect
+from dovetail.sim.actors.wire import Raw, condition_status, deleting
+from dovetail.sim.checkers.budgets import is_tainted
+from dovetail.sim.checkers.records import record_on
+from dovetail.sim.checkers.scene import Scene
+from dovetail.sim.store import Change
+
+RULE: Final = "marks"
+# Strays are looked for after five seconds, passes are made at most ten seconds after a change, and taints are not
+# written all at once.
+_SETTLED: Final = timedelta(seconds=30)
+
+
+class Marks:
+    """Only the program's own taints are looked at."""
+
+    def __init__(self, scene: Scene, could_go: Callable[[Raw, datetime], bool]) -> None:
+        self._scene = scene
+        self._could_go = could_go  # whether a graceful reason may stand for the node at the instant
+        self._tainted: dict[str, datetime] = {}  # disrupted by us, since when
+        self._marked: dict[str, datetime] = {}  # candidates by us, since when
+        self._released: dict[str, datetime] = {}  # claims whose record is gone, since when
+
+    def node_changed(self, change: Change) -> None:
+        node, name = change.new.body, change.new.body["metadata"]["name"]
+        for known, key, effect in (
+            (self._tainted, names.DISRUPTED_TAINT, Effect.NO_SCHEDULE),
+            (self._marked, names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE),
+        ):
+            had = change.old is not None and is_tainted(change.old.body, key, effect)
+            if not is_tainted(node, key, effect):
+                known.pop(name, None)
+            elif not had and self._scene.by_us:
+                known[name] = self._scene.now()
+
+    def claim_changed(self, change: Change) -> None:
+        """A command that ends takes all its marks off before its record."""
+        claim, name = change.new.body, change.new.body["metadata"]["name"]
+        if change.old is None or record_on(change.old.body) is None or record_on(claim) is not None:
+            return
+        self._released[name] = self._scene.now()
+        if not self._scene.by_us or deleting(claim):
+            return
+        self._scene.applied[RULE] += 1
+        node = self._scene.member_of_claim(claim).node
+        if node is not None and not deleting(node) and is_tainted(node) and node["metadata"]["name"] in self._tainted:
+            self._scene.report(RULE, f"Node/{node['metadata']['name']}", "is still tainted, and its command is over")
+        if condition_status(claim, Condition.DISRUPTION_REASON) == "True":
+            self._scene.report(RULE, f"NodeClaim/{name}", "still says why it is disrupted, and its command is over")
+
+    def ended(self, alive_since: datetime | None, alive_until: datetime) -> None:
+        """The run is over. `alive_since`: when the program was last started; None: it was not running."""
+        if alive_since is None:
+            self._scene.not_applied[RULE] += 1
+            return
+        self._scene.applied[RULE] += 1
+        for node in list(self._scene.nodes()):
+            if deleting(node):
+                continue
+            name = node["metadata"]["name"]
+            if name in self._tainted:
+                self._disrupted(node, max(alive_since, self._tainted[name]), alive_until)
+            if name in self._marked:
+                self._candidate(node, max(alive_since, self._marked[name]), alive_until)
+
+    def _disrupted(self, node: Raw, since: datetime, until: datetime) -> None:
+        claim, name = self._scene.member_of_node(node).claim, node["metadata"]["name"]
+        if claim is not None:
+            if deleting(claim) or record_on(claim) is not None:
+                return
+            since = max(since, self._released.get(claim["metadata"]["name"], since))
+        if until - since > _SETTLED:
+            self._scene.report(RULE, f"Node/{name}", "is tainted as disrupted, stays, and is in no command")
+
+    def _candidate(self, node: Raw, since: datetime, until: datetime) -> None:
+        member = self._scene.member_of_node(node)
+        if member.claim is None or deleting(member.claim) or record_on(member.claim) is not None:
+            return  # gone by another way, or beyond being a candidate
+        since = max(since, *map(self._scene.touched_at, self._scene.parts(member)))
+        if until - since <= _SETTLED:
+            return
+        if not any(self._could_go(node, at) for at in (until, until - _SETTLED)):
+            message = "is tainted as a candidate, and no graceful reason can stand for it"
+            self._scene.report(RULE, f"Node/{node['metadata']['name']}", message)

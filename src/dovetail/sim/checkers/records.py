@@ -1,0 +1,68 @@
+"""Which command is written on a NodeClaim (R24), and how far has it come? Read here anew, apart from who writes it."""
+
+from datetime import datetime
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.sim.actors.wire import Raw, annotations_of, labels_of
+from dovetail.sim.checkers.scene import Scene, begins_to_go
+from dovetail.sim.store import Change
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the annotation says."""
+
+    id: str
+    reason: str
+    method: str
+    deadline: datetime
+    replacements: tuple[str, ...] = ()
+
+
+def record_on(claim: Raw) -> Record | None:
+    """None: there is none, or none that can be read."""
+    text = annotations_of(claim).get(names.DISRUPTION_COMMAND)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Record)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+
+
+class Begun(msgspec.Struct):
+    """A command since it was first written down."""
+
+    record: Record
+    began_at: datetime
+    labels: dict[str, dict[str, str]]  # of its claims, by name
+    going: set[str]  # those that the program has sent off
+    given_up: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        return not self.given_up and self.going == self.labels.keys()
+
+
+class Commands:
+    """All commands of a run, by id."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.begun: dict[str, Begun] = {}
+
+    def claim_changed(self, change: Change) -> Record | None:
+        """The command that the program writes on the claim with this change, if it does."""
+        old = None if change.old is None else record_on(change.old.body)
+        new, name = record_on(change.new.body), str(change.new.body["metadata"]["name"])
+        if old is not None and old.id in self.begun:
+            known = self.begun[old.id]
+            if begins_to_go(change) and self._scene.by_us:
+                known.going.add(name)
+            known.given_up = known.given_up or new is None
+        if new is None or (old is not None and old.id == new.id) or not self._scene.by_us:
+            return None
+        known = self.begun.setdefault(new.id, Begun(new, self._scene.now(), {}, set()))
+        known.labels[name] = dict(labels_of(change.new.body))
+        return new

@@ -1,0 +1,116 @@
+"""Is no node given up before its replacements are there (R23), and is what replaces it cheaper, if that was the aim?"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from dovetail.api import names
+from dovetail.api.names import Condition, Reason
+from dovetail.ports import NODECLAIMS, InstanceType, Offering
+from dovetail.sim.actors.wire import Raw, condition_of, condition_status, created_at, deleting, labels_of
+from dovetail.sim.checkers.records import Commands, Record, record_on
+from dovetail.sim.checkers.scene import Scene
+from dovetail.values.duration import DurationError, add, parse_nillable
+from dovetail.values.timestamp import format_time, parse_time
+
+FIRST: Final = "replacements-first"
+CHEAPER: Final = "cheaper"
+_FORCEFUL: Final = frozenset({Reason.EXPIRED, Reason.UNHEALTHY, Reason.INTERRUPTED})
+
+
+class Replacing:
+    """Looked at when the program deletes a claim that a command is written on."""
+
+    def __init__(self, scene: Scene, commands: Commands, types: Sequence[InstanceType]) -> None:
+        self._scene = scene
+        self._commands = commands
+        self._types = {type_.name: type_ for type_ in types}
+
+    def claim_deleted(self, claim: Raw) -> None:
+        """`claim`: as it was right before."""
+        record = record_on(claim)
+        if record is None:
+            return
+        self._first(claim, record)
+        command = self._commands.begun.get(record.id)
+        if command is not None and command.is_done and record.reason == Reason.UNDERUTILIZED:
+            self._cheaper(record, command.labels)
+
+    # -- replacements first --------------------------------------------------------------------------------------------
+
+    def _first(self, claim: Raw, record: Record) -> None:
+        if not record.replacements:
+            return
+        missing = [why for name in record.replacements if (why := self._missing(name, record))]
+        if missing and (self._is_forced(claim, record) or self._is_news(record)):
+            self._scene.not_applied[FIRST] += 1
+            return
+        self._scene.applied[FIRST] += 1
+        for why in missing:
+            object_ = f"NodeClaim/{claim['metadata']['name']}"
+            self._scene.report(FIRST, object_, f"was deleted ({record.reason}) though its replacement {why}")
+
+    def _is_news(self, record: Record) -> bool:
+        return self._scene.is_news((NODECLAIMS, name, "") for name in record.replacements)
+
+    def _missing(self, name: str, record: Record) -> str:
+        replacement = self._scene.claim(name)
+        if replacement is None:
+            return f"{name} is not there"
+        if deleting(replacement):
+            return f"{name} is going itself"
+        condition = condition_of(replacement, Condition.INITIALIZED)
+        if condition is None or condition.get("status") != "True":
+            return f"{name} is not initialized"
+        if parse_time(condition["lastTransitionTime"]) > record.deadline:
+            return f"{name} was initialized only after {format_time(record.deadline)}"
+        return ""
+
+    def _is_forced(self, claim: Raw, record: Record) -> bool:
+        """Whether it goes for something else than its command: its Node is gone or going, or a forceful reason."""
+        node = self._scene.member_of_claim(claim).node
+        if node is None or deleting(node) or condition_status(node, "Ready") != "True":
+            return True
+        told = condition_of(claim, Condition.DISRUPTION_REASON)
+        if told is not None and told["reason"] in _FORCEFUL and told["reason"] != record.reason:
+            return True
+        try:
+            span_ns = parse_nillable(claim["spec"].get("expireAfter", names.NEVER))
+        except DurationError:
+            return False
+        expires_at = None if span_ns is None else add(created_at(claim), span_ns)
+        return expires_at is not None and self._scene.now() >= expires_at
+
+    # -- the price -----------------------------------------------------------------------------------------------------
+
+    def _cheaper(self, record: Record, candidates: Mapping[str, Mapping[str, str]]) -> None:
+        """All of its claims are on their way: what they cost together is what the replacements must stay below."""
+        if not record.replacements:
+            return
+        before = self._price(candidates.values())
+        found = [self._scene.claim(name) for name in record.replacements]
+        after = self._price([labels_of(each) for each in found if each is not None])
+        if before is None or after is None or None in found:
+            self._scene.not_applied[CHEAPER] += 1
+            return
+        self._scene.applied[CHEAPER] += 1
+        if after >= before:
+            message = f"cost {before:.6f} an hour and were replaced by {', '.join(record.replacements)} for {after:.6f}"
+            self._scene.report(CHEAPER, f"NodeClaim/{', '.join(sorted(candidates))}", message)
+
+    def _price(self, machines: Iterable[Mapping[str, str]]) -> float | None:
+        prices = [self._price_of(labels) for labels in machines]
+        return None if None in prices else sum(filter(None, prices))
+
+    def _price_of(self, labels: Mapping[str, str]) -> float | None:
+        type_ = self._types.get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
+        bought = [] if type_ is None else [each for each in type_.offerings if _is_of(each, labels)]
+        return min((each.price for each in bought), default=None)
+
+
+def _is_of(offering: Offering, labels: Mapping[str, str]) -> bool:
+    """Whether the machine with these labels was bought so."""
+    return all(
+        labels.get(each.key) in each.values
+        for each in offering.requirements
+        if each.key in (names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL)
+    )

@@ -1,0 +1,122 @@
+"""Does every pod that consolidation evicts find a node again, if nothing else happens since the decision?
+
+Only quiet stretches tell: whatever others write, new pods, faults, and nodes that fail make the check not apply.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.names import Reason
+from dovetail.ports import NODECLAIMS, NODES, PODS, EventType
+from dovetail.sim.actors.wire import Raw, active, condition_status, controller_of, deleting, node_of
+from dovetail.sim.checkers.records import Commands, record_on
+from dovetail.sim.checkers.scene import Scene, begins_to_go
+from dovetail.sim.store import Change
+
+RULE: Final = "rescheduled"
+# Those who keep a cluster running, beside the program and the server itself.
+_ACTORS: Final = frozenset({names.COMPONENT, "kube-controller-manager", "kube-scheduler", "kubelet", "cloud"})
+_RETURNING: Final = frozenset({"ReplicaSet", "StatefulSet"})
+# From an eviction on: its own grace, another pod's, and the scheduler's next look.
+_SETTLED: Final = timedelta(minutes=5)
+
+
+class _Evicted(msgspec.Struct, frozen=True):
+    """A pod whose owner is to make another one."""
+
+    pod: str
+    owner: str  # UID
+    at: datetime
+    decided_at: datetime
+
+
+class Rescheduled:
+    """Looked at some minutes after each eviction, and at the end of the run."""
+
+    def __init__(self, scene: Scene, commands: Commands, faults_met: Callable[[], int]) -> None:
+        self._scene = scene
+        self._commands = commands
+        self._faults_met = faults_met
+        self._faults_known = 0
+        self._disturbed_at: datetime | None = None
+        self._evicted: list[_Evicted] = []  # in the order of time
+        self._owners: set[str] = set()  # of all pods that the program has taken off
+
+    def changed(self, plural: str, change: Change) -> None:
+        """Any write."""
+        now = self._scene.now()
+        if self._evicted and now - self._evicted[0].at > _SETTLED:
+            self._look([each for each in self._evicted if now - each.at > _SETTLED])
+        if self._faults_met() != self._faults_known:
+            self._faults_known, self._disturbed_at = self._faults_met(), now
+        if plural == PODS.plural and self._scene.by_us and begins_to_go(change):
+            self._note(change.new.body)
+        elif self._disturbs(plural, change):
+            self._disturbed_at = now
+
+    def _disturbs(self, plural: str, change: Change) -> bool:
+        asked, old, new = self._scene.asked, change.old, change.new.body
+        if asked is not None and asked.request.client not in _ACTORS:
+            return True
+        if plural == PODS.plural:
+            owner = controller_of(new)
+            if change.type is EventType.ADDED:
+                return owner is None or (owner["uid"] not in self._owners and owner["kind"] != "DaemonSet")
+            return begins_to_go(change)  # pre-empted, scaled down, at its end: others get room, or need it
+        if old is None:
+            return False
+        if plural == NODES.plural:
+            return _is_ready(old.body) and not _is_ready(new) and not deleting(new)
+        if plural == NODECLAIMS.plural:
+            record = record_on(old.body)
+            return begins_to_go(change) if record is None else record_on(new) is None
+        return False
+
+    def _note(self, pod: Raw) -> None:
+        owner = controller_of(pod)
+        if owner is None:
+            return
+        self._owners.add(str(owner["uid"]))
+        if owner["kind"] not in _RETURNING:
+            return
+        node = self._scene.node(node_of(pod))
+        claim = None if node is None else self._scene.member_of_node(node).claim
+        record = None if claim is None else record_on(claim)
+        if record is None or record.reason != Reason.UNDERUTILIZED or record.id not in self._commands.begun:
+            return
+        began_at = self._commands.begun[record.id].began_at
+        name = f"Pod/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+        self._evicted.append(_Evicted(name, str(owner["uid"]), self._scene.now(), began_at))
+
+    def ended(self) -> None:
+        """The run is over."""
+        self._look(list(self._evicted))
+
+    def _look(self, due: list[_Evicted]) -> None:
+        self._evicted = self._evicted[len(due) :]
+        told = [each for each in due if self._disturbed_at is None or self._disturbed_at < each.decided_at]
+        self._scene.not_applied[RULE] += len(due) - len(told)
+        if not told:
+            return
+        waiting: dict[str, list[str]] = {}
+        for pod in self._scene.pods():
+            owner = controller_of(pod)
+            if owner is not None and active(pod) and not node_of(pod):
+                waiting.setdefault(str(owner["uid"]), []).append(str(pod["metadata"]["name"]))
+        for each in told:
+            if each.owner not in waiting:
+                self._scene.applied[RULE] += 1
+            elif self._scene.now() - each.at <= _SETTLED:
+                self._scene.not_applied[RULE] += 1  # the run has ended too early to tell
+            else:
+                self._scene.applied[RULE] += 1
+                message = f"was evicted by consolidation {each.at.isoformat()}, and its like have no node since:"
+                self._scene.report(RULE, each.pod, f"{message} {', '.join(waiting[each.owner])}")
+
+
+def _is_ready(node: Raw) -> bool:
+    return condition_status(node, "Ready") == "True"

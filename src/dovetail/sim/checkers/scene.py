@@ -1,0 +1,243 @@
+"""What does a checker see: which objects belong together, who asked for a write, and what could be known by then?
+
+Indexes are kept up to date by each change, so that whoever looks at an action reads only the objects acted upon.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, EventType, Resource
+from dovetail.sim.actors.wire import Raw, condition_status, deleting, labels_of, node_of
+from dovetail.sim.api_server import Asked
+from dovetail.sim.store import Change, Collection, Key, Store, Stored
+
+_FOLLOWED: Final = frozenset(each.plural for each in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
+_BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """A promise that was broken: when, which one, by what, and how."""
+
+    at: datetime
+    rule: str
+    object: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.at.isoformat()} {self.rule}: {self.object} {self.message}"
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A NodeClaim and its Node, either of which may be missing."""
+
+    claim: Raw | None
+    node: Raw | None
+
+    @property
+    def pool(self) -> str:
+        """The claim speaks until the Node is registered (02 §1)."""
+        registered = self.node is not None and labels_of(self.node).get(names.REGISTERED_LABEL) == "true"
+        speaks = self.node if self.node is not None and (registered or self.claim is None) else self.claim
+        return "" if speaks is None else labels_of(speaks).get(names.NODEPOOL_LABEL, "")
+
+    @property
+    def name(self) -> str:
+        body = self.node or self.claim
+        return "" if body is None else str(body["metadata"]["name"])
+
+    @property
+    def deleting(self) -> bool:
+        return any(body is not None and deleting(body) for body in (self.claim, self.node))
+
+    @property
+    def initialized(self) -> bool:
+        if self.node is not None:
+            return labels_of(self.node).get(names.INITIALIZED_LABEL) == "true"
+        return self.claim is not None and condition_status(self.claim, names.Condition.INITIALIZED) == "True"
+
+
+Part: TypeAlias = tuple[Resource[Any], str, str]  # an object: its kind, name and namespace
+
+
+def own_parts(member: Member) -> list[Part]:
+    both = ((NODECLAIMS, member.claim), (NODES, member.node))
+    return [(resource, body["metadata"]["name"], "") for resource, body in both if body is not None]
+
+
+class _Last(NamedTuple):
+    """The last change of an object, by which request, and the last one by another."""
+
+    at: datetime
+    asked: Asked | None
+    before: datetime
+
+
+class Scene:
+    """The cluster as the server holds it. `slack` is how long what was decided may take to arrive."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime], slack: timedelta) -> None:
+        self.now = now
+        self.asked: Asked | None = None
+        self.violations: list[Violation] = []
+        self.applied: Counter[str] = Counter()  # by rule: how often it had something to say
+        self.not_applied: Counter[str] = (
+            Counter()
+        )  # by rule: how often it held its tongue, for its premise did not hold
+        self._slack = slack
+        self._store = store
+        self._pods, self._nodes = store.collection(PODS), store.collection(NODES)
+        self._claims, self._pools = store.collection(NODECLAIMS), store.collection(NODEPOOLS)
+        self._pods_on: defaultdict[str, dict[Key, None]] = defaultdict(dict)
+        self._nodes_with: defaultdict[str, dict[str, None]] = defaultdict(dict)  # names by provider ID
+        self._claims_with: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        self._changes: dict[tuple[str, Key], _Last] = {}
+        for collection in (self._pods, self._nodes, self._claims):
+            for key, stored in collection.objects.items():
+                self._index(collection.resource.plural, key, None, stored.body)
+
+    # -- what happens --------------------------------------------------------------------------------------------------
+
+    def observe(self, resource: Resource[Any], change: Change) -> None:
+        if resource.plural not in _FOLLOWED:
+            return
+        meta = change.new.body["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        old = None if change.old is None else change.old.body
+        self._remember((resource.plural, key))
+        self._index(resource.plural, key, old, None if change.type is EventType.DELETED else change.new.body)
+
+    def _index(self, plural: str, key: Key, old: Raw | None, new: Raw | None) -> None:
+        if plural == PODS.plural:
+            _move(self._pods_on, key, old, new, node_of)
+        elif plural == NODES.plural:
+            _move(self._nodes_with, key[1], old, new, provider_id)
+        elif plural == NODECLAIMS.plural:
+            _move(self._claims_with, key[1], old, new, provider_id)
+
+    def _remember(self, key: tuple[str, Key]) -> None:
+        last = self._changes.get(key)
+        before = _BEGINNING if last is None else last.before if last.asked is self.asked is not None else last.at
+        self._changes[key] = _Last(self.now(), self.asked, before)
+
+    @property
+    def by_us(self) -> bool:
+        """Whether the write under way is the program's."""
+        return self.asked is not None and self.asked.request.client == names.COMPONENT
+
+    @property
+    def decided_at(self) -> datetime:
+        """The earliest instant at which the write under way may have been decided."""
+        return (self.now() if self.asked is None else self.asked.at) - self._slack
+
+    def touched_at(self, part: Part) -> datetime:
+        """When the object was last changed, but for the write under way."""
+        last = self._changes.get((part[0].plural, (part[2], part[1])))
+        if last is None:
+            return _BEGINNING
+        return last.before if last.asked is self.asked is not None else last.at
+
+    def is_news(self, parts: Iterable[Part]) -> bool:
+        """Whether one of them has changed since the write under way was decided: nobody could have known."""
+        decided_at = self.decided_at
+        return any(self.touched_at(part) >= decided_at for part in parts)
+
+    def parts(self, member: Member) -> list[Part]:
+        """What decides over a node, but for the other nodes of its pool: itself, its pool, its pods and their PDBs."""
+        found = [*own_parts(member), (NODEPOOLS, member.pool, "")]
+        pods = [] if member.node is None else [stored.body["metadata"] for stored in self.pods_on(member.name)]
+        found += [(PODS, meta["name"], meta["namespace"]) for meta in pods]
+        return found + self.pdbs_in({meta["namespace"] for meta in pods})
+
+    def pdbs_in(self, namespaces: Iterable[str]) -> list[Part]:
+        found = (stored.body["metadata"] for stored in self.in_namespaces(PDBS, namespaces))
+        return [(PDBS, meta["name"], meta["namespace"]) for meta in found]
+
+    # -- what there is -------------------------------------------------------------------------------------------------
+
+    def stored(self, resource: Resource[Any], name: str, namespace: str = "") -> Stored | None:
+        return self._store.collection(resource).objects.get((namespace, name))
+
+    def claim(self, name: str) -> Raw | None:
+        return _body(self._claims, name)
+
+    def node(self, name: str) -> Raw | None:
+        return _body(self._nodes, name)
+
+    def pool(self, name: str) -> Raw | None:
+        return _body(self._pools, name)
+
+    def pods_on(self, node: str) -> Iterator[Stored]:
+        return (self._pods.objects[key] for key in self._pods_on.get(node, ()))
+
+    def in_namespaces(self, resource: Resource[Any], namespaces: Iterable[str]) -> list[Stored]:
+        wanted = set(namespaces)
+        if not wanted:
+            return []
+        return [stored for key, stored in self._store.collection(resource).objects.items() if key[0] in wanted]
+
+    def member_of_claim(self, claim: Raw) -> Member:
+        return Member(claim, self._only(self._nodes, self._nodes_with, provider_id(claim)))
+
+    def member_of_node(self, node: Raw) -> Member:
+        return Member(self._only(self._claims, self._claims_with, provider_id(node)), node)
+
+    def members(self, pool: str) -> Iterator[Member]:
+        """All claims and Nodes of the pool."""
+        for stored in self._nodes.objects.values():
+            member = self.member_of_node(stored.body)
+            if member.pool == pool:
+                yield member
+        for stored in self._claims.objects.values():
+            member = self.member_of_claim(stored.body)
+            if member.node is None and member.pool == pool:
+                yield member
+
+    def nodes(self) -> Iterator[Raw]:
+        return (stored.body for stored in self._nodes.objects.values())
+
+    def pods(self) -> Iterator[Raw]:
+        return (stored.body for stored in self._pods.objects.values())
+
+    def _only(self, objects: Collection, index: defaultdict[str, dict[str, None]], provider_id_: str) -> Raw | None:
+        """None if there are several: two that claim one machine cannot both be right."""
+        found = index.get(provider_id_, {}) if provider_id_ else {}
+        return _body(objects, next(iter(found))) if len(found) == 1 else None
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def report(self, rule: str, object_: str, message: str) -> None:
+        self.violations.append(Violation(self.now(), rule, object_, message))
+
+
+def provider_id(body: Raw) -> str:
+    """Of a Node, or of a NodeClaim."""
+    return str(body["spec"].get("providerID") or (body.get("status") or {}).get("providerID") or "")
+
+
+def begins_to_go(change: Change) -> bool:
+    """Whether this write deletes the object, be it that finalizers or a grace period still hold it."""
+    if change.old is None or deleting(change.old.body):
+        return False
+    return change.type is EventType.DELETED or deleting(change.new.body)
+
+
+def _body(collection: Collection, name: str) -> Raw | None:
+    stored = collection.objects.get(("", name))
+    return None if stored is None else stored.body
+
+
+def _move(
+    index: defaultdict[str, dict[Any, None]], key: Any, old: Raw | None, new: Raw | None, where: Callable[[Raw], str]
+) -> None:
+    before, after = "" if old is None else where(old), "" if new is None else where(new)
+    if before == after:
+        return
+    if before:
+        index[before].pop(key, None)
+    if after:
+        index[after][key] = None

@@ -1,0 +1,288 @@
+"""How is a scenario played: all controllers and the simulated cloud in a simulated cluster, step by step?
+
+    with Play(scenario) as play:
+        while play.now < scenario.end:
+            play.advance(play.now + HOUR)
+        print(play.report())
+
+Virtual time passes only in `advance`: whoever wants to watch decides how fast.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from datetime import datetime
+from random import Random
+from types import TracebackType
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from dovetail.api import names, objects
+from dovetail.controllers.all import Disrupting, Gates, all_controllers
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption import Disruption
+from dovetail.controllers.provisioner import Provisioning
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.timings import Timings
+from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.manager import Manager, ManagerTimings
+from dovetail.runtime.reflector import ReflectorTimings
+from dovetail.runtime.tasks import root_cause
+from dovetail.sim.actors.cluster import SimCluster, kind_of
+from dovetail.sim.checkers.checkers import Checkers
+from dovetail.sim.cloud import Launch, SimCloud
+from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
+from dovetail.sim.scenarios.reading import FaultSpec, Happening, Scenario, error_in
+from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
+from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, new_loop
+from dovetail.views.report import Report, Violation
+
+# A healthy controller's heartbeat, and bookmarks of watches that never break, tell nobody anything here, and would cost
+# most of the time.
+_SELDOM_SECONDS: Final = 86_400.0
+# What a controller asks again and again because nobody tells it: the simulated cloud never changes its mind about
+# drift and types, and consistency is only information. A pod without a place asks less often than in a real cluster.
+_TIMINGS: Final = Timings(
+    retrigger_seconds=60.0,
+    drift_seconds=_SELDOM_SECONDS,
+    type_check_seconds=_SELDOM_SECONDS,
+    consistency_seconds=_SELDOM_SECONDS,
+)
+_PATIENT: Final = ReflectorTimings(watch_seconds=86_400, idle_seconds=2 * _SELDOM_SECONDS)
+
+
+class Play:
+    """One run. Nothing has happened when it is made; at its end everything that runs is stopped."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        catalogue: Sequence[InstanceType] | None = None,
+        gates: Gates | None = None,
+        disrupting: Disrupting | None = None,
+        checked: bool = True,
+    ) -> None:
+        self.scenario = scenario
+        self.prepared: Prepared = prepare(scenario, catalogue)
+        self._gates = gates or Gates()
+        self._disrupting = disrupting or Disrupting()
+        self._checked = checked
+        self._loop = new_loop(start=scenario.start)
+        self._clock = VirtualClock(self._loop)
+        self._task: asyncio.Task[None] | None = None
+        self._checkers: Checkers | None = None
+        # What runs, once it does.
+        self.sim: SimCluster
+        self.cloud: SimCloud
+        self.ledger: Ledger
+        self.cluster: Cluster
+        self.disruption: Disruption
+
+    def __enter__(self) -> "Play":
+        self._task = self._loop.create_task(self._run(), name="play")
+        self.advance(self.scenario.start)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._loop.cancel_all()
+        finally:
+            self._loop.close()
+
+    @property
+    def now(self) -> datetime:
+        return self._loop.now()
+
+    @property
+    def next_happening(self) -> datetime | None:
+        """When the next of the scenario's events is due."""
+        ahead = (self.scenario.start + each.after for each in self.scenario.happenings)
+        return min((at for at in ahead if at > self.now), default=None)
+
+    def advance(self, until: datetime) -> None:
+        """Let virtual time pass. Raises InputError if an event cannot be carried out."""
+        assert self._task is not None, "it has not been entered"
+        with _failures():
+            self._loop.run_until(self._task, until=until)
+        assert not self._task.done(), "the play never ends by itself"
+
+    def report(self) -> Report:
+        """What has happened so far."""
+        return self.ledger.report(
+            start=self.scenario.start,
+            seed=self.scenario.seed,
+            problems=self.prepared.problems,
+            violations=self.violations(),
+        )
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Rules that were broken so far; there should be none."""
+        found = () if self._checkers is None else self._checkers.violations
+        return tuple(Violation(at=each.at, rule=each.rule, object=each.object, message=each.message) for each in found)
+
+    # -- the parts ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        seed = self.scenario.seed
+        self.sim = sim = SimCluster(self._clock, seed=seed)
+        sim.server.bookmark_seconds = _SELDOM_SECONDS
+        node_classes = self.prepared.node_classes.read_as(objects.NodeClass)
+        types = self.prepared.machines.types
+        self.cloud = cloud = SimCloud(sim, types=types, node_classes=node_classes, seed=seed)
+        put_in(self.prepared, sim, cloud)
+        prices = {each.instance.provider_id: each.price for each in self.prepared.machines.standing}
+        self.ledger = Ledger(sim, cloud, prices)
+        if self._checked:
+            reading = self._disrupting.reading.value
+            self._checkers = Checkers(sim, types=self.prepared.machines.types, reading=reading)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(sim)
+            await stack.enter_async_context(cloud)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            group.create_task(self._manager().run(asyncio.Event()), name="manager")
+            for happening in sorted(self.scenario.happenings, key=lambda each: each.after):
+                group.create_task(self._happen(happening), name=happening.field)
+
+    def _manager(self) -> Manager:
+        """The controller, put together as the program does it."""
+        api = ObservedClient(self.sim.server, names.COMPONENT, self.ledger)
+        clock, seed = self._clock, self.scenario.seed
+        self.cluster = Cluster(api, clock, self.cloud.node_classes, seed=seed, timings=_PATIENT)
+        controllers = all_controllers(
+            self.cluster,
+            self.cloud,
+            Metrics(CollectorRegistry()),
+            _TIMINGS,
+            self._gates,
+            provisioning=Provisioning(compute=InlineCompute()),
+            disrupting=self._disrupting,
+        )
+        (self.disruption,) = (each for each in controllers if isinstance(each, Disruption))
+        self.ledger.disruption = self.disruption
+        return Manager(
+            api,
+            clock,
+            election=None,
+            recorder=EventRecorder(api, clock, instance="simulated", seed=seed),
+            reflectors=self.cluster.reflectors,
+            controllers=controllers,
+            timings=ManagerTimings(heartbeat_seconds=_SELDOM_SECONDS),
+        )
+
+    # -- what happens to it -------------------------------------------------------------------------------------------
+
+    async def _happen(self, happening: Happening) -> None:
+        await self._clock.sleep(happening.after.total_seconds())
+        try:
+            for body in happening.apply:
+                await self._apply(body)
+            if happening.delete is not None:
+                kind, namespace, name = happening.delete
+                await self.sim.api.delete(kind, name, namespace=namespace)
+                told = "/".join(filter(None, (kind.kind, namespace, name)))
+                self.ledger.note("scenario", told, "deleted")
+            if happening.fault is not None:
+                await self._fail(happening, happening.fault)
+        except (ApiError, LookupError) as error:
+            assert self.scenario.document is not None
+            message = error.message if isinstance(error, ApiError) else str(error.args[0])
+            raise error_in(self.scenario.document, message[:300], happening.field) from None
+
+    async def _apply(self, body: Mapping[str, Any]) -> None:
+        """Create it, or merge it into what is there."""
+        kind, meta = kind_of(body), body["metadata"]
+        namespace = meta.get("namespace", "default") if kind.namespaced else None
+        told = "/".join(filter(None, (kind.kind, namespace, meta["name"])))
+        collection = self.sim.server.registry.store.collection(kind)
+        if (namespace or "", meta["name"]) in collection.objects:
+            await self.sim.api.patch(kind, meta["name"], dict(body), namespace=namespace)
+            self.ledger.note("scenario", told, "changed")
+        else:
+            if namespace is not None:
+                await self._ensure_namespace(namespace)
+            await self.sim.api.create(kind, body, namespace=namespace)
+            self.ledger.note("scenario", told, "created")
+
+    async def _ensure_namespace(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await self.sim.api.create(kind_of(body), body)
+        except AlreadyExists:
+            return
+
+    async def _fail(self, happening: Happening, fault: FaultSpec) -> None:
+        lasts = happening.spans.get("for")
+        if fault.kind == "launch-fails":
+            refused = Launch(error=InsufficientCapacity("the scenario's fault: nothing can be had"))
+            self.cloud.next_launches(refused, times=fault.count)
+            self.ledger.note("fault", "cloud", f"the next {fault.count} launches fail")
+            return
+        if fault.kind == "insufficient-capacity":
+            self.cloud.exhaust(fault.instance_type, zone=fault.zone, capacity_type=fault.capacity_type)
+            what = ", ".join(filter(None, (fault.instance_type, fault.zone, fault.capacity_type))) or "anything"
+            self.ledger.note("fault", "cloud", f"{what} cannot be had any more")
+            if lasts is not None:
+                await self._clock.sleep(lasts.total_seconds())
+                self.cloud.restock()
+                self.ledger.note("fault", "cloud", "everything can be had again")
+            return
+        nodes = self._drawn(happening, fault)
+        for provider_id, node in nodes:
+            self._strike(happening, fault, provider_id, node)
+        if lasts is not None and fault.kind in ("kubelet-silent", "node-not-ready"):
+            await self._clock.sleep(lasts.total_seconds())
+            for _, node in nodes:
+                self._mend(fault, node)
+
+    def _drawn(self, happening: Happening, fault: FaultSpec) -> list[tuple[str, str]]:
+        """So many of the machines that the patterns match. Raises LookupError if there is none."""
+        now = self._clock.now()
+        found = [
+            (provider_id, machine.node)
+            for provider_id, machine in sorted(self.cloud.machines.items())
+            if not machine.gone(now)
+            and machine.registers_at is None
+            and fault.hits(machine.node, machine.instance.labels.get(names.NODEPOOL_LABEL, ""))
+        ]
+        if not found:
+            raise LookupError(f"no node is called {fault.node!r} in a NodePool called {fault.nodepool!r} by then")
+        draw = Random(f"{self.scenario.seed} {happening.field}")
+        return sorted(draw.sample(found, min(fault.count, len(found))))
+
+    def _strike(self, happening: Happening, fault: FaultSpec, provider_id: str, node: str) -> None:
+        told = f"Node/{node}"
+        if fault.kind == "instance-lost":
+            self.cloud.vanish(provider_id)
+            self.ledger.note("fault", told, "its machine is gone without a word")
+        elif fault.kind == "interruption":
+            deadline = self._clock.now() + happening.spans["notice"]
+            self.cloud.interrupt(provider_id, deadline=deadline)
+            self.ledger.note("fault", told, f"the cloud takes it away in {fault.notice}")
+        elif fault.kind == "kubelet-silent":
+            self.sim.kill_kubelet(node)
+            self.ledger.note("fault", told, "its kubelet falls silent")
+        else:
+            self.sim.set_node_ready(node, ready=False)
+            self.ledger.note("fault", told, "is not ready")
+
+    def _mend(self, fault: FaultSpec, node: str) -> None:
+        if fault.kind == "kubelet-silent":
+            self.sim.revive_kubelet(node)
+        else:
+            self.sim.set_node_ready(node, ready=True)
+        self.ledger.note("fault", f"Node/{node}", "is well again")
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """A scenario that cannot be played says so as it is; everything else is our fault."""
+    try:
+        yield
+    except BaseExceptionGroup as errors:
+        raise root_cause(errors) from None

@@ -1,0 +1,396 @@
+"""What do scenario files say: which objects are there at the start, when is that, and what happens later (09)?"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.model.problem import Problem, Severity
+from dovetail.ports import Resource
+from dovetail.sim.actors.cluster import KINDS
+from dovetail.values.duration import DAY, DurationError, parse_simple, shown
+from dovetail.values.timestamp import TimeError, parse_time
+
+Body = dict[str, Any]
+
+API_GROUP: Final = "dovetail.dev"
+API_VERSION: Final = "dovetail.dev/v1alpha1"
+KIND: Final = "Scenario"
+DEFAULT_SPAN: Final = timedelta(days=7)
+LONGEST: Final = timedelta(days=366)
+_SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
+# Server-made noise, which nothing that is simulated reads.
+_SILENT: Final = frozenset({"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision"})
+
+
+class Placed(msgspec.Struct, frozen=True, eq=False):
+    """An object of the start, and where it stands."""
+
+    resource: Resource[Any]
+    body: Body
+    document: Document
+
+    @property
+    def name(self) -> str:
+        """`NodePool/default`, `Pod/shop/cart-0`."""
+        return f"{self.resource.kind}/{self.key}"
+
+    @property
+    def namespace(self) -> str | None:
+        return self.body["metadata"]["namespace"] if self.resource.namespaced else None
+
+    @property
+    def key(self) -> str:
+        meta = self.body["metadata"]
+        return f"{self.namespace}/{meta['name']}" if self.resource.namespaced else str(meta["name"])
+
+    def error(self, message: str, field: str = "") -> InputError:
+        return error_in(self.document, message, field)
+
+
+class FaultSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What goes wrong. `node` and `nodepool` are patterns, of which `count` nodes are drawn."""
+
+    kind: Literal[
+        "instance-lost", "interruption", "kubelet-silent", "node-not-ready", "insufficient-capacity", "launch-fails"
+    ]
+    node: str = "*"
+    nodepool: str = "*"
+    count: int = 1
+    for_: str = msgspec.field(name="for", default="")  # kubelet-silent, node-not-ready, insufficient-capacity
+    notice: str = "2m"  # interruption: from the notice to the end of the machine
+    instance_type: str = ""  # insufficient-capacity; what is empty counts for all
+    zone: str = ""
+    capacity_type: str = ""
+
+    def hits(self, node: str, pool: str) -> bool:
+        return fnmatchcase(node, self.node) and fnmatchcase(pool, self.nodepool)
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One thing that happens: objects that are applied, one that is deleted, or a fault."""
+
+    after: timedelta
+    field: str  # `events[2]`
+    apply: tuple[Body, ...] = ()
+    delete: tuple[Resource[Any], str | None, str] | None = None
+    fault: FaultSpec | None = None
+    spans: Mapping[str, timedelta] = {}  # of the fault's texts
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """All of it, read but not played."""
+
+    objects: tuple[Placed, ...]
+    start: datetime
+    span: timedelta
+    seed: int = 0
+    happenings: tuple[Happening, ...] = ()
+    document: Document | None = None  # of the Scenario, if there is one
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def end(self) -> datetime:
+        return self.start + self.span
+
+
+class _EventWire(msgspec.Struct, forbid_unknown_fields=True):
+    at: str
+    apply: dict[str, Any] | list[dict[str, Any]] | None = None
+    delete: str | None = None
+    fault: FaultSpec | None = None
+
+
+class _ScenarioWire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    api_version: str
+    kind: str
+    metadata: dict[str, Any] = {}
+    start: str | None = None
+    for_: str = msgspec.field(name="for", default="")
+    seed: int = 0
+    events: list[_EventWire] = []
+
+
+def error_in(document: Document, message: str, field: str = "") -> InputError:
+    """One line that names file, document and field."""
+    path = ".".join(filter(None, (document.path, field)))
+    return InputError(document.file, message, document=document.number, line=document.line, field=path or None)
+
+
+def read_span(text: str) -> timedelta:
+    """`36h`, `7d`, `1d12h`. Raises ValueError."""
+    found = _SPAN.fullmatch(text)
+    try:
+        span_ns = int(found[1] or 0) * DAY + (parse_simple(found[2]) if found[2] else 0) if found and text else None
+    except DurationError:
+        span_ns = None
+    if span_ns is None:
+        raise ValueError(f"{shown(text)} is not a span of time, such as 36h, 7d or 1d12h")
+    return timedelta(microseconds=span_ns // 1000)
+
+
+# -- the files ---------------------------------------------------------------------------------------------------------
+
+
+def read_scenario(
+    documents: Iterable[Document],
+    *,
+    now: datetime,
+    start: datetime | None = None,
+    span: timedelta | None = None,
+    seed: int | None = None,
+) -> Scenario:
+    """What the files say; what is given here stands over it. Raises InputError.
+
+    Without a start it is the hour of `now`, or when the youngest object was made if that is later.
+    """
+    objects: dict[tuple[str, str], Placed] = {}
+    problems: list[Problem] = []
+    left_out: Counter[str] = Counter()
+    own: list[Document] = []
+    classes: list[Document] = []
+    for document in documents:
+        if document.kind == KIND and document.api_version.startswith(f"{API_GROUP}/"):
+            own.append(document)
+            continue
+        resource = KINDS.get((document.api_version, document.kind))
+        if resource is None and document.kind.endswith("NodeClass"):
+            classes.append(document)
+            resource = node_class_resource(*document.api_version.rpartition("/")[::2], document.kind)
+        if resource is None or document.kind in _SILENT:
+            left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
+            continue
+        placed = _placed(resource, document)
+        if (resource.kind, placed.key) in objects:
+            problems.append(_twice(placed))
+        objects[resource.kind, placed.key] = placed
+    problems += [_not_simulated(kind, count) for kind, count in sorted(left_out.items()) if count]
+    if len(own) > 1:
+        raise error_in(own[1], f"there is another {KIND} at {own[0].where}; there can be one at most")
+    wire = _read_wire(own[0]) if own else _ScenarioWire(api_version=API_VERSION, kind=KIND)
+    found = tuple(objects.values())
+    begins = start or _start(wire, own) or _first_hour(now, found)
+    return Scenario(
+        objects=found,
+        start=begins,
+        span=span or _length(wire, own) or DEFAULT_SPAN,
+        seed=wire.seed if seed is None else seed,
+        happenings=tuple(_happening(index, event, own[0]) for index, event in enumerate(wire.events)),
+        document=own[0] if own else None,
+        problems=(*problems, *_stale(found, begins)),
+    )
+
+
+def node_class_resource(group: str, version: str, kind: str) -> Resource[Any]:
+    """The kind of node classes that a NodePool names."""
+    plural = f"{kind.lower()}es"
+    return Resource(group, version, plural, kind, dict[str, Any])
+
+
+def _placed(resource: Resource[Any], document: Document) -> Placed:
+    body = plain_value(document)
+    meta = body.get("metadata")
+    if not isinstance(meta, dict):
+        raise error_in(document, "is required", "metadata")
+    if not isinstance(meta.get("name"), str) or not meta["name"]:
+        raise error_in(document, "is required", "metadata.name")
+    meta = {key: value for key, value in meta.items() if value is not None and key not in ("managedFields", "selfLink")}
+    for field in ("labels", "annotations"):
+        if not isinstance(meta.get(field, {}), dict):
+            raise error_in(document, "must be a mapping", f"metadata.{field}")
+        if field in meta:
+            meta[field] = {key: _text(value) for key, value in meta[field].items()}
+    for field in ("creationTimestamp", "deletionTimestamp"):
+        if field in meta:
+            meta[field] = _whole_seconds(document, field, meta[field])
+    if resource.namespaced:
+        meta["namespace"] = meta.get("namespace") or "default"
+    else:
+        meta.pop("namespace", None)
+    body = {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
+    _check_parts(document, body)
+    if resource.kind in _NEED_SPEC and not body.get("spec"):
+        raise error_in(document, "is required", "spec")
+    return Placed(resource, body, document)
+
+
+def _check_parts(document: Document, body: Body) -> None:
+    for part in ("spec", "status"):
+        if not isinstance(body.get(part) or {}, dict):
+            raise error_in(document, "must be a mapping", part)
+        if part in body and body[part] is None:
+            del body[part]
+
+
+_NEED_SPEC: Final = frozenset(
+    {
+        names.NODEPOOL_KIND,
+        names.NODECLAIM_KIND,
+        *("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "PodDisruptionBudget"),
+    }
+)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _whole_seconds(document: Document, field: str, value: object) -> str:
+    try:
+        parse_time(_text(value))
+    except TimeError as error:
+        raise error_in(document, str(error), f"metadata.{field}") from None
+    return _text(value)
+
+
+# -- the Scenario itself -----------------------------------------------------------------------------------------------
+
+
+def _read_wire(document: Document) -> _ScenarioWire:
+    if document.api_version != API_VERSION:
+        raise error_in(document, f"{shown(document.api_version)} is not known; want {API_VERSION}", "apiVersion")
+    value = plain_value(document)
+    stray = sorted(set(value.get("spec") or ()) if isinstance(value.get("spec"), dict) else ())
+    if stray:
+        raise error_in(document, f"a {KIND} has no spec: {', '.join(stray)} stand beside kind", "spec")
+    return decode(document, _ScenarioWire)
+
+
+def _start(wire: _ScenarioWire, own: list[Document]) -> datetime | None:
+    if wire.start is None:
+        return None
+    try:
+        return parse_time(wire.start)
+    except TimeError as error:
+        raise error_in(own[0], str(error), "start") from None
+
+
+def _length(wire: _ScenarioWire, own: list[Document]) -> timedelta | None:
+    if not wire.for_:
+        return None
+    span = _span_at(own[0], "for", wire.for_)
+    if not timedelta() < span <= LONGEST:
+        raise error_in(own[0], f"{shown(wire.for_)} is not between a second and {LONGEST.days}d", "for")
+    return span
+
+
+def _span_at(document: Document, field: str, text: str) -> timedelta:
+    try:
+        return read_span(text)
+    except ValueError as error:
+        raise error_in(document, str(error), field) from None
+
+
+def _happening(index: int, event: _EventWire, document: Document) -> Happening:
+    field = f"events[{index}]"
+    given = [name for name in ("apply", "delete", "fault") if getattr(event, name) is not None]
+    if len(given) != 1:
+        raise error_in(document, f"wants one of apply, delete and fault, and has {len(given)}", field)
+    after = _span_at(document, f"{field}.at", event.at)
+    if event.fault is not None:
+        if event.fault.count < 1:
+            raise error_in(document, "must be at least 1", f"{field}.fault.count")
+        texts = {"for": event.fault.for_, "notice": event.fault.notice}
+        spans = {name: _span_at(document, f"{field}.fault.{name}", text) for name, text in texts.items() if text}
+        return Happening(after=after, field=field, fault=event.fault, spans=spans)
+    if event.delete is not None:
+        return Happening(after=after, field=field, delete=_target(event.delete, document, f"{field}.delete"))
+    bodies = event.apply if isinstance(event.apply, list) else [event.apply or {}]
+    return Happening(
+        after=after,
+        field=field,
+        apply=tuple(_applied(body, document, f"{field}.apply") for body in bodies),
+    )
+
+
+def _applied(body: Body, document: Document, field: str) -> Body:
+    kind = KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
+    if kind is None:
+        what = f"{body.get('apiVersion')} {body.get('kind')}"
+        raise error_in(document, f"{shown(what)} is not simulated", f"{field}.kind")
+    meta = body.get("metadata")
+    if not isinstance(meta, dict) or not meta.get("name"):
+        raise error_in(document, "is required", f"{field}.metadata.name")
+    return body
+
+
+def _target(text: str, document: Document, field: str) -> tuple[Resource[Any], str | None, str]:
+    parts = text.split("/")
+    kind = next((one for one in KINDS.values() if one.kind.lower() == parts[0].lower()), None)
+    if kind is None or not 2 <= len(parts) <= (3 if kind.namespaced else 2) or not all(parts):
+        want = "want Kind/name or Kind/namespace/name of a kind that is simulated, such as Deployment/shop/cart"
+        raise error_in(document, f"{shown(text)} names no object: {want}", field)
+    namespace = (parts[1] if len(parts) == 3 else "default") if kind.namespaced else None
+    return kind, namespace, parts[-1]
+
+
+# -- when it starts ----------------------------------------------------------------------------------------------------
+
+
+def _first_hour(now: datetime, objects: Iterable[Placed]) -> datetime:
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    return max([hour, *(made for each in objects if (made := _made_at(each)) is not None)])
+
+
+def _made_at(placed: Placed) -> datetime | None:
+    text = placed.body["metadata"].get("creationTimestamp")
+    return None if text is None else parse_time(text)
+
+
+def _stale(objects: Iterable[Placed], start: datetime) -> Iterable[Problem]:
+    """A dump that is played long after it was taken finds everything expired; one played before it, from the future."""
+    made = [at for each in objects if each.resource.kind in ("Pod", "Node") and (at := _made_at(each)) is not None]
+    if not made:
+        return
+    youngest = max(made)
+    if start - youngest > timedelta(days=1):
+        days = (start - youngest).days
+        yield assumption(
+            "OldDump",
+            "",
+            f"the youngest pod or node is {days} days old at the start: what has happened since is not known",
+            "start when the dump was taken: --at",
+            severity=Severity.WARNING,
+        )
+    early = sum(at > start for at in made)
+    if early:
+        yield assumption(
+            "FromTheFuture",
+            "",
+            f"{early} pods and nodes were made after the start; they are there from the start all the same",
+            "start later: --at",
+            severity=Severity.WARNING,
+        )
+
+
+# -- problems ----------------------------------------------------------------------------------------------------------
+
+
+def assumption(
+    rule: str, object_: str, message: str, remedy: str = "", *, field: str = "", severity: Severity = Severity.INFO
+) -> Problem:
+    """Something that the files do not say, and what is taken for it."""
+    return Problem(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)
+
+
+def _twice(placed: Placed) -> Problem:
+    return Problem(
+        severity=Severity.WARNING,
+        rule="DuplicateObject",
+        object=placed.name,
+        field="metadata.name",
+        message="the input holds this object more than once; the last one counts",
+        remedy="remove all but one",
+        file=placed.document.file,
+    )
+
+
+def _not_simulated(kind: str, count: int) -> Problem:
+    many = f"{count} objects" if count > 1 else "1 object"
+    return assumption("NotSimulated", kind, f"{many} of a kind that is not simulated", "nothing to do", field="kind")

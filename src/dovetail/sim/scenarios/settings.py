@@ -1,0 +1,103 @@
+"""What if? `nodepool/default.spec.disruption.budgets=[…]` on the command line, and what it makes of a scenario."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dovetail.api.yaml_events import YamlError, parse
+from dovetail.sim.scenarios.reading import Placed, Scenario
+from dovetail.values.duration import shown
+
+_STEP = re.compile(r"([^.\[\]]+)|\[(?:([0-9]{1,6})|'([^']+)'|\"([^\"]+)\")\]")
+
+
+class SettingError(ValueError):
+    """The setting cannot be made; the message is one line that names its path."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One value to be set. The object's name may hold dots, so which part is the name shows only in a scenario."""
+
+    text: str
+    target: str
+    value: Any
+
+
+def read_setting(text: str) -> Setting:
+    """Raises SettingError."""
+    target, equals, given = text.partition("=")
+    if not equals or "/" not in target or "." not in target:
+        want = "want KIND/NAME.FIELD=VALUE, such as nodepool/default.spec.disruption.consolidateAfter=1h"
+        raise SettingError(f"{shown(text)}: {want}")
+    try:
+        values = [parsed.value for parsed in parse(given.encode())]
+    except YamlError as error:
+        raise SettingError(f"{target}: the value is not YAML: {error.message}") from None
+    if len(values) > 1:
+        raise SettingError(f"{target}: the value is {len(values)} YAML documents")
+    return Setting(text, target, values[0] if values else None)
+
+
+def with_settings(scenario: Scenario, settings: Sequence[Setting]) -> Scenario:
+    """The scenario with these values at its start. Raises SettingError."""
+    objects = list(scenario.objects)
+    for setting in settings:
+        index, path = _found(objects, setting.target)
+        placed = objects[index]
+        body = _with_value(placed.body, path, setting.value, setting.target)
+        objects[index] = Placed(placed.resource, body, placed.document)
+    return msgspec.structs.replace(scenario, objects=tuple(objects))
+
+
+def _found(objects: Sequence[Placed], target: str) -> tuple[int, list[str | int]]:
+    """The object with the longest name that the target begins with, and the path in it."""
+    kind, _, rest = target.partition("/")
+    alike = [(index, each) for index, each in enumerate(objects) if each.resource.kind.lower() == kind.lower()]
+    alike.sort(key=lambda item: -len(item[1].key))
+    for index, each in alike:
+        for name in {each.key, each.key.removeprefix("default/")}:
+            if rest.startswith(f"{name}."):
+                return index, _path(rest.removeprefix(f"{name}."), target)
+    known = ", ".join(sorted(f"{kind}/{each.key}" for _, each in alike)[:5])
+    raise SettingError(f"{target}: there is no such object" + (f"; there are {known}" if known else ""))
+
+
+def _path(text: str, target: str) -> list[str | int]:
+    steps: list[str | int] = []
+    at = 0
+    while at < len(text):
+        if steps and text[at] == ".":
+            at += 1
+        found = _STEP.match(text, at)
+        if found is None:
+            raise SettingError(
+                f"{target}: {shown(text[at:])} is no field; want names, [0] and ['a.b/c'] joined by dots"
+            )
+        name, index, *quoted = found.groups()
+        steps.append(int(index) if index else name or next(filter(None, quoted)))
+        at = found.end()
+    if steps[0] not in ("spec", "metadata") or len(steps) < 2:
+        raise SettingError(f"{target}: only what stands below spec or metadata can be set")
+    return steps
+
+
+def _with_value(holder: Any, path: Sequence[str | int], value: Any, target: str) -> Any:
+    """A copy with the value at the path. Mappings on the way are made, lists are not."""
+    step, *rest = path
+    if isinstance(step, int):
+        if not isinstance(holder, list) or step >= len(holder):
+            raise SettingError(f"{target}: there is no item [{step}]")
+        new = value if not rest else _with_value(holder[step], rest, value, target)
+        return [*holder[:step], new, *holder[step + 1 :]]
+    if holder is None:
+        holder = {}
+    if not isinstance(holder, dict):
+        raise SettingError(f"{target}: {shown(step)} is below something that has no fields")
+    if not rest:
+        return {
+            **{key: item for key, item in holder.items() if key != step},
+            **({} if value is None else {step: value}),
+        }
+    return {**holder, step: _with_value(holder.get(step), rest, value, target)}

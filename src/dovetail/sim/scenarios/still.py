@@ -1,0 +1,121 @@
+"""What does the engine see of a cluster that stands still? The controllers' own picture of it, at one instant.
+
+Nothing runs but the caches: nothing is scheduled, no condition is written, and no time passes.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption_board import BoardMaker, Picture
+from dovetail.controllers.placing_refusals import Refused
+from dovetail.controllers.placing_state import PlacingState
+from dovetail.controllers.prices import bought_as
+from dovetail.model.problem import Problem
+from dovetail.planning.disruption.board import Board
+from dovetail.planning.timings import Timings
+from dovetail.ports import InstanceType
+from dovetail.rules.budgets import Reading
+from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.manager import Context, Manager
+from dovetail.scheduling.problem import Options, Origin, Pod
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.cloud import SimCloud
+from dovetail.sim.scenarios.reading import Scenario
+from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
+from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.views.plan import Drained
+
+
+class Still(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is seen, and what was assumed to see it."""
+
+    picture: Picture
+    board: Board
+    pools: Mapping[str, str]  # of nodes
+    drained: tuple[Drained, ...]
+    problems: tuple[Problem, ...]
+    unsynced: str | None  # why the controller would wait before it decides anything
+
+
+class _Look:
+    """Runs beside nothing else, once."""
+
+    name = "look"
+
+    def __init__(self, state: PlacingState, maker: BoardMaker, stop: asyncio.Event) -> None:
+        self._state = state
+        self._maker = maker
+        self._stop = stop
+        self.picture: Picture
+
+    async def run(self, context: Context) -> None:
+        await self._state.refresh()
+        self.picture = self._maker.picture(context.clock.now())
+        self._stop.set()
+        await context.stopping.wait()
+
+
+def look(
+    scenario: Scenario,
+    *,
+    catalogue: Sequence[InstanceType] | None = None,
+    reading: Reading = Reading.SEED,
+    drained: Sequence[str] = (),
+) -> Still:
+    """At the scenario's start. `drained`: names of nodes that are asked about. Raises InputError."""
+    prepared = prepare(scenario, catalogue)
+
+    async def main(clock: VirtualClock) -> Still:
+        return await _look(clock, prepared, reading, drained)
+
+    found = simulate(main, start=scenario.start)
+    assert found is not None
+    return found
+
+
+async def _look(clock: VirtualClock, prepared: Prepared, reading: Reading, drained: Sequence[str]) -> Still:
+    sim = SimCluster(clock)
+    node_classes = prepared.node_classes.read_as(objects.NodeClass)
+    cloud = SimCloud(sim, types=prepared.machines.types, node_classes=node_classes)
+    put_in(prepared, sim, cloud)
+    api = sim.server.client(names.COMPONENT)
+    cluster = Cluster(api, clock, cloud.node_classes)
+    state = PlacingState(cluster, cloud, Timings())
+    maker = BoardMaker(cluster, state, options=Options(), reading=reading)
+    stop = asyncio.Event()
+    look_ = _Look(state, maker, stop)
+    manager = Manager(
+        api,
+        clock,
+        election=None,
+        recorder=EventRecorder(api, clock, instance="plan"),
+        reflectors=cluster.reflectors,
+        controllers=[look_],
+    )
+    await manager.run(stop)
+    picture = look_.picture
+    pools = {node.name: node.pool for node in picture.places.nodes if node.pool}
+    return Still(
+        picture=picture,
+        board=maker.board(picture),
+        pools=pools,
+        drained=tuple(_drained(cluster, state, maker, picture, name) for name in drained if name in pools),
+        problems=prepared.problems,
+        unsynced=state.unsynced(),
+    )
+
+
+def _drained(cluster: Cluster, state: PlacingState, maker: BoardMaker, picture: Picture, name: str) -> Drained:
+    read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
+    (node,) = (each for each in picture.places.nodes if each.name == name)
+    prices = maker.prices_of(node.pool, picture.places.types.get(node.pool, ()))
+    return Drained(
+        node=name,
+        price=prices.get(bought_as(node.labels)),
+        pods=tuple(each for each in read if isinstance(each, Pod)),
+        unplaceable={f"{each.namespace}/{each.name}": each.reason for each in read if isinstance(each, Refused)},
+    )
