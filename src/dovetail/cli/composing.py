@@ -1,7 +1,6 @@
 """How is the controller put together from its parts, and how does it start and stop (04 §6)?"""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -33,15 +32,18 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, ApiError, Clock, KubeApi, NotFound, Resource
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
-from dovetail.runtime.compute import ThreadCompute
+from dovetail.runtime.compute import ThreadCompute, spare_collections
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
+from dovetail.web.access import ReviewedAccess
+from dovetail.web.app import board_served, is_loopback
 from dovetail.web.decisions import decisions_route
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.profiling import profiling_routes
+from dovetail.web.sources import ControllerSource
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     cluster: Cluster
     metrics: Metrics
     disruption: Disruption
+    reviews: KubeApi  # for questions about tokens, which every replica asks, leading or not, also in a dry run
     missing: tuple[str, ...]  # the CRDs that were not there at the start
 
 
@@ -92,11 +95,9 @@ async def run(options: RunOptions) -> None:
 
 
 async def _settle(cluster: Cluster) -> None:
-    """What was read at the start stays: the garbage collector need not look through it again and again (08 §10.5)."""
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
-    gc.collect()
-    gc.freeze()
+    spare_collections()
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
-    return Program(manager, cluster, metrics, disruption, missing)
+    return Program(manager, cluster, metrics, disruption, connection.lease_api, missing)
 
 
 def provisioning(options: RunOptions) -> Provisioning:
@@ -275,6 +276,28 @@ async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]
                 except OSError as error:
                     raise PortTaken(f"cannot serve {what} on {address or '*'}:{port}: {error.strerror}") from error
                 log.info("serving", extra={"what": what, "address": address or "*", "port": served})
+        if options.dashboard_port:
+            await stack.enter_async_context(_dashboard(options, made))
+        yield
+
+
+@asynccontextmanager
+async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
+    """Serve the board meanwhile. It is made only while somebody looks. Raises PortTaken."""
+    address, port = options.dashboard_address, options.dashboard_port
+    clock = made.cluster.clock
+    open_to_all = is_loopback(address) and not in_pod(options)
+    access = None if open_to_all else ReviewedAccess(made.reviews, clock)
+    source = ControllerSource(made.cluster, made.disruption, title="dovetail run")
+    serving_it = board_served(
+        source, address=address, port=port, access=access, reading=options.budget_reading, beforehand=False
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(serving_it)
+        except OSError as error:
+            raise PortTaken(f"cannot serve the dashboard on {address}:{port}: {error.strerror}") from error
+        log.info("serving", extra={"what": "dashboard", "address": address, "port": port})
         yield
 
 

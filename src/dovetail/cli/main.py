@@ -15,7 +15,14 @@ from dovetail.cli.failing import fail
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
     "explain": "Say whether pods and nodes may be disrupted now, and if not, why and until when.",
+    "forecast": "Say when nodes will be free, expire or be forced out, and what budgets will allow.",
+    "plan": "Say what the controller would do right now, what it would save, and why other nodes stay.",
+    "simulate": "Play what happens over the next days to a scenario, a dump or a live cluster.",
+    "demo": "Watch a week of a simulated cluster; needs no cluster and no network.",
+    "record": "Write a dump of the cluster that the other commands take, without secrets.",
     "lint": "Find what is wrong or surprising in manifests before they are applied.",
+    "dashboard": "Serve a page that shows when each node is free, who blocks it, and what budgets allow.",
+    "top": "Show in the terminal what the dashboard shows, live.",
     "run": "Run the controller: launch, drain and remove nodes.",
     "manifests": "Print what installs the controller into a cluster.",
     "cleanup": "Remove what only Dovetail puts on objects, for the way back to Karpenter.",

@@ -37,6 +37,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     metrics_port: int
     health_probe_port: int
     metrics_bind_address: str
+    dashboard_port: int
+    dashboard_address: str
     kube_client_qps: float
     kube_client_burst: int
     leader_election_name: str
@@ -124,6 +126,13 @@ _OBSERVING: Final = [
         str,
         "",
         "The address on which both are served. By default all addresses in a pod, and 127.0.0.1 elsewhere.",
+    ),
+    _option("dashboard-port", _PORT, 0, "Where the dashboard is served; 0: nowhere."),
+    _option(
+        "dashboard-address",
+        str,
+        "127.0.0.1",
+        "The address on which it is served. In a pod, and on an address that others can reach, it asks for a token.",
     ),
     _option(
         "disable-cluster-state-observability",

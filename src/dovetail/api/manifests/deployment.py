@@ -7,6 +7,7 @@ from dovetail.api.manifests.parts import NAME, SELECTED, Manifest, manifest
 
 METRICS_PORT: Final = 8080
 PROBE_PORT: Final = 8081
+DASHBOARD_PORT: Final = 8642
 USER: Final = 65532
 # Above what an orderly stop may take: twenty seconds for the controllers, and as many for the events.
 GRACE_SECONDS: Final = 60
@@ -73,6 +74,7 @@ def _container(image: str) -> dict[str, Any]:
             {"name": "SYSTEM_NAMESPACE", "valueFrom": namespace},
             {"name": "METRICS_PORT", "value": str(METRICS_PORT)},
             {"name": "HEALTH_PROBE_PORT", "value": str(PROBE_PORT)},
+            {"name": "DASHBOARD_PORT", "value": str(DASHBOARD_PORT)},  # on loopback: for kubectl port-forward
         ],
         "ports": [
             {"name": "http-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},

@@ -52,6 +52,12 @@ CLUSTER_GRANTS: Final = (
     Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE,)),
 )
 
+# Who reads the dashboard, and what they may list.
+DASHBOARD_GRANTS: Final = (
+    Grant("authentication.k8s.io", ("tokenreviews",), ("create",)),
+    Grant("authorization.k8s.io", ("subjectaccessreviews",), ("create",)),
+)
+
 OWN_NAMESPACE_GRANTS: Final = (
     Grant("coordination.k8s.io", ("leases",), ("create",)),
     Grant("coordination.k8s.io", ("leases",), ("get", "patch"), names=(names.LEADER_ELECTION_LEASE,)),
@@ -68,7 +74,7 @@ def rbac(namespace: str) -> list[Manifest]:
     return [
         *([] if namespace in _SYSTEM_NAMESPACES else [_namespace(namespace)]),
         manifest("v1", "ServiceAccount", NAME, namespace=namespace),
-        manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in CLUSTER_GRANTS]),
+        manifest(version, "ClusterRole", NAME, rules=[grant.rule() for grant in (*CLUSTER_GRANTS, *DASHBOARD_GRANTS)]),
         manifest(version, "ClusterRoleBinding", NAME, roleRef=cluster_role, subjects=subjects),
         manifest(version, "Role", NAME, namespace=namespace, rules=[grant.rule() for grant in OWN_NAMESPACE_GRANTS]),
         manifest(version, "RoleBinding", NAME, namespace=namespace, roleRef=role, subjects=subjects),

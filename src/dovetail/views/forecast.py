@@ -1,0 +1,100 @@
+"""When will each node be free, expire or be forced out, and what will the budgets allow, over a span of time?
+
+The rules name the instants at which their answers change, and only these are visited: nothing is sampled.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+
+from dovetail.api import names, objects
+from dovetail.api.documents import Document, decode
+from dovetail.model.problem import Problem
+from dovetail.model.snapshot import Snapshot
+from dovetail.rules.budgets import GROWN, Reading, budget_problems
+from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.protection import pod_problems
+from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.forecast_data import Forecast, Machine
+from dovetail.views.forecast_drains import Drain
+from dovetail.views.forecast_moves import Moves
+from dovetail.views.forecast_nodes import Future, node_forecast
+from dovetail.views.forecast_outlook import Outlook, Pool, outlooks, read_pools
+from dovetail.views.forecast_pools import herds, pool_forecast
+
+__all__ = ["Forecast", "Machine", "forecast", "machines_of"]
+
+
+def forecast(
+    snapshot: Snapshot,
+    at: datetime,
+    end: datetime,
+    *,
+    reading: Reading = Reading.SEED,
+    machines: Mapping[str, Machine] | None = None,
+    problems: Iterable[Problem] = (),
+) -> Forecast:
+    """Step from change to change up to the end. `machines`: by the names of nodes."""
+    pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
+    pools = read_pools(snapshot, at, reading)
+    looks = outlooks(snapshot, pools, pdbs, at)
+    future = Future(at, end, pdbs)
+    begun = {look.member.name: drained for look in looks if (drained := future.begun(look)) is not None}
+    moves = Moves(snapshot, looks, pools.values(), at, drained=filter(None, map(_first, begun.values())))
+    known = machines or {}
+    nodes = tuple(
+        node_forecast(look, future, moves, begun.get(look.member.name), known.get(look.member.name)) for look in looks
+    )
+    sizes = Counter(look.member.pool for look in looks)
+    return Forecast(
+        at=at,
+        end=end,
+        exact_until=end if moves.earliest is None else min(moves.earliest, end),
+        nodes=nodes,
+        nodepools=tuple(pool_forecast(pool, at, end) for pool in pools.values()),
+        herds=tuple(herds(nodes, sizes)),
+        problems=(*problems, *snapshot.problems, *_problems(snapshot, looks, pools, at)),
+    )
+
+
+def machines_of(documents: Iterable[Document]) -> dict[str, Machine]:
+    """What the Nodes among the documents run on. Raises InputError."""
+    found = {}
+    for document in documents:
+        if (document.api_version, document.kind) == ("v1", "Node"):
+            meta = decode(document, objects.Node).metadata
+            found[meta.name] = Machine(
+                instance_type=meta.labels.get(names.INSTANCE_TYPE_LABEL),
+                capacity_type=meta.labels.get(names.CAPACITY_TYPE_LABEL),
+                zone=meta.labels.get(names.ZONE_LABEL),
+            )
+    return found
+
+
+def _first(drained: Drain) -> datetime | None:
+    """When something first happens in it."""
+    return min((event.at for event in drained.events), default=drained.gone_at)
+
+
+def _problems(
+    snapshot: Snapshot, looks: Iterable[Outlook], pools: Mapping[str, Pool], at: datetime
+) -> Iterator[Problem]:
+    """What `explain` says of the same input."""
+    for pod in snapshot.pods:
+        if pod.annotations and pod.active:
+            yield from pod_problems(pod)
+    for look in looks:
+        yield from node_problems(look.member, look.standing)
+    for pool in pools.values():
+        yield from budget_problems(
+            pool.record.object,
+            pool.budgets,
+            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
+            now=at,
+            node_counts=[pool.counts.nodes, *GROWN],
+        )
+    if snapshot.nodes and not snapshot.pods:
+        yield NO_PODS
+    for pdb in snapshot.pdbs:
+        if pdb.selector_problem:
+            yield bad_selector(pdb.object, pdb.selector_problem)

@@ -1,0 +1,279 @@
+"""What would be done right now, what would it save, and why does each other node stay? The contract of 09.
+
+Made of what one pass of the engine has decided; nothing is decided here.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.model.problem import Problem
+from dovetail.planning.disruption.board import Board, Left
+from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.methods import Decision
+from dovetail.planning.disruption.replacing import launch_price
+from dovetail.scheduling.problem import MachineType, NewClaim, Pod, Solution
+from dovetail.views.explain import View
+
+_BILLIONTH = 1e-9
+_TYPES_NAMED = 10
+
+
+class Fate(StrEnum):
+    """What becomes of a node now."""
+
+    GOES = "goes"
+    WAITS = "waits"  # it could go, but not now
+    STAYS = "stays"
+
+
+class GoingView(View, frozen=True):
+    name: str
+    node_claim: str
+    nodepool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price_per_hour: float | None
+    pods: int
+
+
+class NewNodeView(View, frozen=True):
+    """A node that would be made. Of the types it may have the cheapest are named first, and not more than ten."""
+
+    nodepool: str
+    instance_types: tuple[str, ...]
+    types: int
+    price_per_hour: float
+    pods: tuple[str, ...]
+
+
+class MoveView(View, frozen=True):
+    """Where a pod is, and where it is expected; None: nowhere, for this reason."""
+
+    pod: str
+    source: str
+    to: str | None
+    why: str = ""
+
+
+class UseView(View, frozen=True):
+    nodepool: str
+    limit: int
+    allowed: int
+    takes: int
+
+
+class CommandView(View, frozen=True):
+    """`confirmed_after_seconds`: it is looked at again after this, and started only if it is still right."""
+
+    id: str
+    reason: str
+    method: str
+    decision: str
+    nodes: tuple[GoingView, ...]
+    replacements: tuple[NewNodeView, ...]
+    savings_per_hour: float | None
+    pods: tuple[MoveView, ...]
+    budgets: tuple[UseView, ...]
+    confirmed_after_seconds: float | None
+
+
+class NodeFate(View, frozen=True):
+    """`reasons` for which it could go, or is kept from going; `why`: the witness, or what it waits for."""
+
+    name: str
+    nodepool: str
+    fate: Fate
+    reasons: tuple[str, ...]
+    why: tuple[str, ...]
+
+
+class RemovalView(View, frozen=True):
+    """What if one node were drained now: `possible` if all its pods have a place."""
+
+    node: str
+    possible: bool
+    pods: tuple[MoveView, ...]
+    new_nodes: tuple[NewNodeView, ...]
+    cost_change_per_hour: float | None
+    blockers: tuple[str, ...]
+    """What would hold up the drain: rules that protect pods, and until when."""
+
+
+class PlanView(View, frozen=True):
+    at: datetime
+    commands: tuple[CommandView, ...]
+    nodes: tuple[NodeFate, ...]
+    removals: tuple[RemovalView, ...]
+    complete: bool
+    """False: time was not enough to look at everything."""
+    problems: tuple[Problem, ...]
+
+
+def plan_view(
+    board: Board,
+    decision: Decision,
+    *,
+    pools: Mapping[str, str],
+    left: Sequence[Left],
+    validation_seconds: float,
+    removals: Iterable[RemovalView] = (),
+    problems: Sequence[Problem] = (),
+) -> PlanView:
+    """`pools`: of every node that is asked about, by its name. `left`: nodes with a reason to go that rules keep."""
+    confirmed = validation_seconds if decision.validated_first else None
+    commands = tuple(_command(board, command, confirmed) for command in decision.commands)
+    return PlanView(
+        at=board.at,
+        commands=commands,
+        nodes=tuple(_fates(board, decision, pools, left)),
+        removals=tuple(removals),
+        complete=decision.complete,
+        problems=tuple(problems),
+    )
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def _command(board: Board, command: Command, confirmed: float | None) -> CommandView:
+    names = {pod.uid: str(pod) for each in command.candidates for pod in each.pods}
+    return CommandView(
+        id=command.id,
+        reason=command.reason.value,
+        method=command.method.value,
+        decision=command.decision,
+        nodes=tuple(
+            GoingView(
+                name=each.node,
+                node_claim=each.claim,
+                nodepool=each.pool,
+                instance_type=each.type,
+                zone=each.zone,
+                capacity_type=each.capacity_type,
+                price_per_hour=_dollars(each.price),
+                pods=len(each.pods),
+            )
+            for each in command.candidates
+        ),
+        replacements=tuple(new_node(board.world.types, claim, names) for claim in command.replacements),
+        savings_per_hour=_dollars(command.savings),
+        pods=tuple(
+            MoveView(pod=str(pod), source=each.node, to=command.landing.get(pod.uid))
+            for each in command.candidates
+            for pod in each.pods
+        ),
+        budgets=tuple(
+            UseView(nodepool=pool, limit=used.limit, allowed=used.allowed, takes=used.takes)
+            for pool, used in command.budgets.items()
+        ),
+        confirmed_after_seconds=confirmed,
+    )
+
+
+def new_node(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, names: Mapping[str, str]) -> NewNodeView:
+    """`names` of pods by their UIDs; others that it is made for besides are not named."""
+    return NewNodeView(
+        nodepool=claim.pool,
+        instance_types=claim.types[:_TYPES_NAMED],
+        types=len(claim.types),
+        price_per_hour=_dollars(launch_price(types, claim)) or 0.0,
+        pods=tuple(names[uid] for uid in claim.pods if uid in names),
+    )
+
+
+def _dollars(billionths: int | None) -> float | None:
+    return None if billionths is None else round(billionths * _BILLIONTH, 6)
+
+
+# -- the others --------------------------------------------------------------------------------------------------------
+
+
+def _fates(board: Board, decision: Decision, pools: Mapping[str, str], left: Sequence[Left]) -> Iterable[NodeFate]:
+    going = {node: command for command in decision.commands for node in command.nodes}
+    kept: dict[str, list[Left]] = defaultdict(list)
+    for each in left:
+        kept[each.node].append(each)
+    wanted: dict[str, list[Reason]] = defaultdict(list)
+    for reason, candidates in board.candidates.items():
+        for candidate in candidates:
+            wanted[candidate.node].append(reason)
+    for name, pool in sorted(pools.items()):
+        reasons = [*wanted[name], *(each.verdict.reason for each in kept[name])]
+        if name in going:
+            fate, why = Fate.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
+        elif name in decision.standing or (wanted[name] and name not in decision.refused):
+            fate, why = Fate.WAITS, [_waits(board, pool, wanted[name])]
+        else:
+            fate, why = Fate.STAYS, [*filter(None, [decision.refused.get(name)]), *_blockers(kept[name])]
+        yield NodeFate(
+            name=name,
+            nodepool=pool,
+            fate=fate,
+            reasons=tuple(dict.fromkeys(reason.value for reason in reasons)),
+            why=tuple(why) or ("nothing asks it to go",),
+        )
+
+
+def _blockers(kept: Iterable[Left]) -> Iterable[str]:
+    """Most reasons are blocked by the same rule: it is told once."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for each in kept:
+        reasons[each.blocker].append(each.verdict.reason.value)
+    return (f"{', '.join(named)}: {blocker}" for blocker, named in reasons.items())
+
+
+def _waits(board: Board, pool: str, reasons: Sequence[Reason]) -> str:
+    spent = [
+        f"the budget for {reason.value} of NodePool {pool} is used up: {allowance.limit} at once"
+        for reason in reasons
+        if (allowance := board.allowances.get((pool, reason))) is not None and allowance.allowed < 1
+    ]
+    told = ", ".join(reason.value for reason in reasons)
+    return "; ".join(spent) or f"{told}: what is decided first goes first; then everything is looked at again"
+
+
+# -- one node drained --------------------------------------------------------------------------------------------------
+
+
+class Drained(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that is taken away in thought: all its pods that would have to move, and those that cannot be placed."""
+
+    node: str
+    price: int | None
+    pods: tuple[Pod, ...]
+    unplaceable: Mapping[str, str] = {}  # why, by pod
+
+
+def removal_view(board: Board, drained: Drained, solution: Solution, *, blockers: Sequence[str]) -> RemovalView:
+    """Of the pods that would have to move, where each would go."""
+    names = {pod.uid: str(pod) for pod in drained.pods}
+    new = [claim for claim in solution.new_claims if not names.keys().isdisjoint(claim.pods)]
+    to = {uid: f"node/{where}" for where, uids in solution.existing.items() for uid in uids}
+    for number, claim in enumerate(new, 1):
+        to |= dict.fromkeys(claim.pods, f"new node {number}")
+    moves = [
+        MoveView(
+            pod=names[pod.uid],
+            source=drained.node,
+            to=to.get(pod.uid),
+            why=solution.errors[pod.uid].reason if pod.uid in solution.errors else "",
+        )
+        for pod in drained.pods
+    ]
+    moves += [MoveView(pod=pod, source=drained.node, to=None, why=why) for pod, why in drained.unplaceable.items()]
+    price = drained.price
+    cost = None if price is None else sum(launch_price(board.world.types, claim) for claim in new) - price
+    return RemovalView(
+        node=drained.node,
+        possible=all(move.to is not None for move in moves),
+        pods=tuple(moves),
+        new_nodes=tuple(new_node(board.world.types, claim, names) for claim in new),
+        cost_change_per_hour=_dollars(cost),
+        blockers=tuple(blockers),
+    )

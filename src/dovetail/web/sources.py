@@ -1,0 +1,295 @@
+"""Where does the board get the cluster from: files, a live cluster, the running controller, or a simulated one?"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import CAPACITY_TYPE_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption import Disruption, Past
+from dovetail.controllers.disruption_telling import one_line
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
+from dovetail.runtime.reflector import Change, Reflector
+from dovetail.views.dashboard import Decided
+from dovetail.views.forecast_data import Machine
+
+LONGEST_WAIT: Final = timedelta(hours=1)
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The cluster at one moment. `take` may need a while and is called on a worker thread."""
+
+    at: datetime
+    version: int
+    """Another one, if anything but the time has changed."""
+    take: Callable[[], Snapshot]
+    machines: Mapping[str, Machine] = {}
+    problems: Sequence[Problem] = ()
+    decisions: Sequence[Decided] = ()
+    """The latest first."""
+    left_alone: Mapping[str, str] = {}
+    """By node: why it stays though it has a reason to go."""
+
+
+class Source(Protocol):
+    """What is shown. Everything is called on the event loop that serves the page."""
+
+    title: str
+    """What the page calls it."""
+    asking: str
+    """The options with which `dovetail explain` reads the same cluster."""
+    pace: float
+    """How many of its seconds pass in one of ours; 0: its time stands still."""
+
+    def look(self) -> Seen:
+        """The cluster now, at once."""
+
+    async def changed(self, seen: Seen, until: datetime | None) -> None:
+        """Return when it is no longer as it was seen, or that instant has come."""
+
+
+class News:
+    """A number that grows, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._event = asyncio.Event()
+
+    def tell(self, _change: object = None) -> None:
+        self.version += 1
+        self._event.set()
+
+    async def wait(self, version: int, seconds: float | None) -> None:
+        """Until there is a later version, but no longer than these seconds."""
+        self._event.clear()
+        if self.version == version:
+            try:
+                await asyncio.wait_for(self._event.wait(), seconds)
+            except TimeoutError:
+                return
+
+
+def _until(until: datetime | None, now: datetime, pace: float) -> float | None:
+    """How many of our seconds to wait for an instant of the source."""
+    if pace <= 0:
+        return None
+    span = LONGEST_WAIT if until is None else min(LONGEST_WAIT, max(timedelta(), until - now))
+    return span.total_seconds() / pace
+
+
+class FileSource(Source):
+    """Files do not change, but time passes; with `at` it stands still there."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        clock: Clock,
+        *,
+        title: str,
+        asking: str = "",
+        at: datetime | None = None,
+        machines: Mapping[str, Machine] | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        self.title = title
+        self.asking = asking
+        self.pace = 1.0 if at is None else 0.0
+        self._snapshot = snapshot
+        self._clock = clock
+        self._at = at
+        self._machines = machines or {}
+        self._problems = problems
+        self._news = News()
+
+    def look(self) -> Seen:
+        return Seen(
+            at=self._clock.now() if self._at is None else self._at,
+            version=0,
+            take=lambda: self._snapshot,
+            machines=self._machines,
+            problems=self._problems,
+        )
+
+    async def changed(self, seen: Seen, until: datetime | None) -> None:
+        await self._news.wait(seen.version, _until(until, self.look().at, self.pace))
+
+
+class PushedSource(Source):
+    """Shows what it was last given, such as by a simulation that lives on a loop or thread of its own."""
+
+    def __init__(self, *, title: str, asking: str = "", pace: float = 1.0) -> None:
+        self.title = title
+        self.asking = asking
+        self.pace = pace
+        self._news = News()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._seen = Seen(at=datetime.now(UTC), version=0, take=Snapshot)
+
+    def push(
+        self,
+        at: datetime,
+        snapshot: Snapshot,
+        *,
+        decisions: Sequence[Decided] = (),
+        left_alone: Mapping[str, str] | None = None,
+        machines: Mapping[str, Machine] | None = None,
+        pace: float | None = None,
+    ) -> None:
+        """Show this from now on. May be called from any thread."""
+        made = Seen(
+            at=at,
+            version=self._seen.version + 1,
+            take=lambda: snapshot,
+            machines=machines or {},
+            decisions=decisions,
+            left_alone=left_alone or {},
+        )
+        self._seen = made
+        if pace is not None:
+            self.pace = pace
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.tell)
+
+    def look(self) -> Seen:
+        self._loop = asyncio.get_running_loop()
+        return self._seen
+
+    async def changed(self, seen: Seen, until: datetime | None) -> None:  # noqa: ARG002  whoever pushes tells the time
+        self._loop = asyncio.get_running_loop()
+        while self._seen.version == seen.version:
+            await self._news.wait(self._news.version, None)
+
+
+class LiveSource(Source):
+    """A cluster, followed by list and watch. `run` the reflectors in a TaskGroup."""
+
+    def __init__(self, api: KubeApi, clock: Clock, *, title: str, asking: str = "", seed: int = 0) -> None:
+        self.title = title
+        self.asking = asking
+        self.pace = 1.0
+        self._clock = clock
+        self._news = News()
+        self._pods = Reflector(api, clock, PODS, Recorder().pod, seed=seed)
+        self._nodes = Reflector(api, clock, NODES, lambda node: (node_record(node), machine_of(node)), seed=seed)
+        self._claims = Reflector(api, clock, NODECLAIMS, claim_record, seed=seed)
+        self._pools = Reflector(api, clock, NODEPOOLS, pool_record, seed=seed)
+        self._pdbs = Reflector(api, clock, PDBS, pdb_record, seed=seed)
+        for reflector in self.reflectors:
+            reflector.subscribe(self._news.tell)
+
+    @property
+    def reflectors(self) -> list[Reflector[Any, Any]]:
+        return [self._pods, self._nodes, self._claims, self._pools, self._pdbs]
+
+    async def wait_synced(self, seconds: float) -> None:
+        """Until everything has been listed once; but what cannot be listed must not hold up the rest for longer."""
+        waiting = asyncio.gather(*(reflector.wait_synced() for reflector in self.reflectors))
+        try:
+            await asyncio.wait_for(waiting, seconds)
+        except TimeoutError:
+            return
+
+    def look(self) -> Seen:
+        pods, nodes, claims, pools, pdbs = (reflector.snapshot().items.values() for reflector in self.reflectors)
+
+        def take() -> Snapshot:
+            return take_snapshot(
+                pods=_values(pods),
+                nodes=(kept.value[0] for kept in nodes),
+                claims=_values(claims),
+                pools=_values(pools),
+                pdbs=_values(pdbs),
+            )
+
+        machines = {kept.value[0].name: kept.value[1] for kept in nodes}
+        return Seen(
+            at=self._clock.now(),
+            version=self._news.version,
+            take=take,
+            machines=machines,
+            problems=[_unlisted(reflector.name) for reflector in self.reflectors if not reflector.synced],
+        )
+
+    async def changed(self, seen: Seen, until: datetime | None) -> None:
+        await self._news.wait(seen.version, _until(until, self._clock.now(), self.pace))
+
+
+def _unlisted(plural: str) -> Problem:
+    return Problem(
+        severity=Severity.ERROR,
+        rule="NotListed",
+        object=plural,
+        field="kind",
+        message=f"{plural} could not be listed yet, so what depends on them is not known",
+        remedy=f"see that the cluster has {plural}, and that this user may get, list and watch them",
+    )
+
+
+class ControllerSource(Source):
+    """The running controller: what it knows, what it decided, and why it leaves other nodes alone."""
+
+    def __init__(self, cluster: Cluster, disruption: Disruption, *, title: str, asking: str = "") -> None:
+        self.title = title
+        self.asking = asking
+        self.pace = 1.0
+        self._cluster = cluster
+        self._disruption = disruption
+        self._news = News()
+        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
+            cache.subscribe(self._told)
+
+    def _told(self, _change: Change[Any]) -> None:
+        self._news.tell()
+
+    def look(self) -> Seen:
+        cluster = self._cluster
+        caches = (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs)
+        pods, nodes, claims, pools, pdbs = (cache.snapshot().items.values() for cache in caches)
+
+        def take() -> Snapshot:
+            return take_snapshot(
+                pods=_values(pods),
+                nodes=map(node_record, _values(nodes)),
+                claims=map(claim_record, _values(claims)),
+                pools=map(pool_record, _values(pools)),
+                pdbs=_values(pdbs),
+            )
+
+        return Seen(
+            at=cluster.clock.now(),
+            version=self._news.version,
+            take=take,
+            machines={node.metadata.name: machine_of(node) for node in cluster.nodes.values()},
+            decisions=[decided(past) for past in reversed(self._disruption.history)],
+            left_alone=self._disruption.left_alone,
+        )
+
+    async def changed(self, seen: Seen, until: datetime | None) -> None:
+        await self._news.wait(seen.version, _until(until, self._cluster.clock.now(), self.pace))
+
+
+def decided(past: Past) -> Decided:
+    """A decision, for people."""
+    why = "" if past.rejected is None else f"{past.rejected.cause}: {past.rejected.message}"
+    return Decided(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
+
+
+def machine_of(node: objects.Node) -> Machine:
+    """What it runs on, by its labels."""
+    labels = node.metadata.labels
+    return Machine(
+        instance_type=labels.get(INSTANCE_TYPE_LABEL),
+        capacity_type=labels.get(CAPACITY_TYPE_LABEL),
+        zone=labels.get(ZONE_LABEL),
+    )
+
+
+def _values(kept: Iterable[Any]) -> Iterable[Any]:
+    return (each.value for each in kept)

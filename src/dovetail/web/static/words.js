@@ -1,0 +1,62 @@
+// What things are called on the page, and to which of the few colours and patterns each rule belongs.
+
+export const FREE = 0;
+export const BLOCKED = 1;
+export const DRAINING = 2;
+export const GONE = 3;
+
+export const KINDS = ['free', 'blocked', 'draining', 'gone'];
+
+export const STATES = {
+  S1: 'steady',
+  S2: 'candidate',
+  S3: 'disrupting',
+  S4: 'draining',
+  S5: 'instance terminating',
+  S6: 'cleanup',
+};
+
+// Order matters: it is the order of the lanes in a bar.
+export const CATEGORIES = ['schedule', 'pinned', 'pdb', 'other'];
+
+export const CATEGORY_NAMES = {
+  free: 'free',
+  schedule: 'window',
+  pinned: 'do-not-disrupt',
+  pdb: 'PDB',
+  other: 'other rule',
+  draining: 'draining',
+};
+
+const OF_RULE = {
+  'disruption-schedule': 'schedule',
+  'disruption-block-schedule': 'schedule',
+  'do-not-disrupt': 'pinned',
+  'node-do-not-disrupt': 'pinned',
+  'pod-disruption-budget': 'pdb',
+};
+
+export function categoryOf(rule) {
+  return OF_RULE[rule] || 'other';
+}
+
+export const EVENTS = {
+  expires: 'expires',
+  'gracefully-expires': 'expires gracefully',
+  disrupts: 'is disrupted',
+  'pod-evicted': 'pod evicted',
+  'pod-deleted': 'pod deleted by force',
+  deadline: 'drain ends by force',
+  forced: 'removed by force',
+};
+
+export function count(number, one, many = `${one}s`) {
+  return `${number.toLocaleString('en')} ${number === 1 ? one : many}`;
+}
+
+// The object of a cause, for people: Pod/shop/cart-0 becomes shop/cart-0.
+export function objectName(cause) {
+  const [, object, , hidden] = cause;
+  if (hidden) return `${count(hidden, 'pod')} in namespaces that you may not list`;
+  return object.startsWith('Pod/') ? object.slice(4) : object;
+}

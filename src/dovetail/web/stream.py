@@ -1,0 +1,320 @@
+"""What is on the board now, and what has changed since a page last heard?
+
+The board is made anew when the source has changed or time alone changes it, and only while somebody looks. Pages are
+sent the rows that differ. One that was away for long, or was served by another process, is told to read the whole
+board again.
+"""
+
+import asyncio
+import gzip
+import hashlib
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from dovetail.model.snapshot import Snapshot
+from dovetail.ports import Compute
+from dovetail.rules.budgets import Reading
+from dovetail.views.dashboard import Board, Details, Row, make_board, make_details, next_change, redacted
+from dovetail.views.explain import Explanation, View, explain
+from dovetail.views.forecast import forecast
+from dovetail.web.commands import commands_about
+from dovetail.web.sources import Seen, Source
+
+AHEAD: Final = timedelta(days=7)
+DELTAS_KEPT: Final = 256
+FEEDS_KEPT: Final = 32
+TICK_SECONDS: Final = 10.0
+# A page asks for access anew after this: whoever has lost a right does not look on for ever.
+STREAM_SECONDS: Final = 300.0
+# The board is not made anew more often than this, nor for more than a fifth of the time.
+GAP_SECONDS: Final = 0.25
+GAP_FACTOR: Final = 4.0
+
+NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), problems=())
+
+Raw = msgspec.Raw
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """Of which namespaces a reader may see the names of pods; None: of all."""
+
+    namespaces: frozenset[str] | None = None
+
+    def may_see(self, namespace: str) -> bool:
+        return self.namespaces is None or namespace in self.namespaces
+
+
+EVERYTHING: Final = Sight()
+
+
+class Whole(View, frozen=True, kw_only=True):
+    """What `/api/board` answers."""
+
+    version: str
+    title: str
+    pace: float
+    at: int
+    end: int
+    assumption: str
+    restricted: bool
+    rows: Sequence[Raw]
+    pools: Sequence[Raw]
+    rest: Raw
+
+
+class Delta(View, frozen=True, kw_only=True, omit_defaults=True):
+    """What is different; parts that are not there have not changed."""
+
+    version: str
+    at: int
+    end: int
+    pace: float
+    rows: Sequence[Raw] = ()
+    gone: Sequence[str] = ()
+    pools: Sequence[Raw] | None = None
+    rest: Raw | None = None
+
+
+class Rest(View, frozen=True):
+    """The small parts, which are sent as a whole."""
+
+    herds: object
+    problems: object
+    decisions: object
+
+
+class Feed:
+    """The board for those with the same sight, and its last changes."""
+
+    def __init__(self, sight: Sight, boot: str) -> None:
+        self.sight = sight
+        self._boot = boot
+        self._number = 0
+        self._board: Board | None = None
+        self._rows: dict[str, tuple[Row, bytes]] = {}
+        self._pools: list[bytes] = []
+        self._rest = b""
+        self._deltas: deque[tuple[int, bytes]] = deque(maxlen=DELTAS_KEPT)
+        self._news = asyncio.Event()
+        self._body: tuple[bytes, bytes, str] | None = None
+
+    @property
+    def version(self) -> str:
+        return f"{self._boot}-{self._number}"
+
+    def take(self, board: Board, pace: float) -> None:
+        """This is the board now."""
+        if self.sight.namespaces is not None:
+            board = redacted(board, self.sight.may_see)
+        encode = msgspec.json.encode
+        rows: dict[str, tuple[Row, bytes]] = {}
+        changed = []
+        for row in board.rows:
+            known = self._rows.get(row.key)
+            if known is None or known[0] != row:  # comparing is many times faster than writing
+                known = row, encode(row)
+                changed.append(Raw(known[1]))
+            rows[row.key] = known
+        pools = [encode(pool) for pool in board.pools]
+        rest = encode(Rest(board.herds, board.problems, board.decisions))
+        gone = [key for key in self._rows if key not in rows]
+        first = self._board is None
+        new_pools, new_rest = pools != self._pools, rest != self._rest
+        self._board, self._rows, self._pools, self._rest, self._body = board, rows, pools, rest, None
+        if first or not (changed or gone or new_pools or new_rest):
+            return
+        self._number += 1
+        delta = Delta(
+            version=self.version,
+            at=board.at,
+            end=board.end,
+            pace=pace,
+            rows=changed,
+            gone=gone,
+            pools=[Raw(pool) for pool in pools] if new_pools else None,
+            rest=Raw(rest) if new_rest else None,
+        )
+        self._deltas.append((self._number, encode(delta)))
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def whole(self, title: str, pace: float, at: int) -> tuple[bytes, bytes, str]:
+        """The whole board as JSON, the same compressed, and its tag."""
+        assert self._board is not None
+        if self._body is None:
+            board = self._board
+            body = msgspec.json.encode(
+                Whole(
+                    version=self.version,
+                    title=title,
+                    pace=pace,
+                    at=at,
+                    end=board.end,
+                    assumption=board.assumption,
+                    restricted=board.restricted,
+                    rows=[Raw(text) for _, text in self._rows.values()],
+                    pools=[Raw(pool) for pool in self._pools],
+                    rest=Raw(self._rest),
+                )
+            )
+            tag = hashlib.sha256(body).hexdigest()[:20]
+            self._body = body, gzip.compress(body, compresslevel=4, mtime=0), f'"{tag}"'
+        return self._body
+
+    def since(self, version: str) -> list[tuple[str, bytes]] | None:
+        """The changes after this version, with theirs; None: that can no longer be told."""
+        boot, _, number = version.rpartition("-")
+        if boot != self._boot or not number.isdecimal() or int(number) > self._number:
+            return None
+        missing = self._number - int(number)
+        if missing > len(self._deltas):
+            return None
+        return [(f"{boot}-{n}", body) for n, body in list(self._deltas)[len(self._deltas) - missing :]]
+
+    async def wait(self, version: str, seconds: float) -> None:
+        """Until there is something after this version, but no longer than these seconds."""
+        if version == self.version:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), seconds)
+
+
+class Stream:
+    """See the module. `run` it in a TaskGroup."""
+
+    def __init__(self, source: Source, compute: Compute, *, reading: Reading = Reading.SEED) -> None:
+        self.source = source
+        self._compute = compute
+        self._reading = reading
+        self._boot = secrets.token_hex(4)
+        self._feeds: OrderedDict[Sight, Feed] = OrderedDict()
+        self._lock = asyncio.Lock()
+        self._readers = 0
+        self._read = asyncio.Event()  # set while somebody reads
+        self._seen: Seen | None = None
+        self.snapshot = Snapshot()
+        self.board: Board = NOTHING
+        self._until: datetime | None = None
+        self._explained: tuple[Seen, Explanation] | None = None
+        self._seconds = 0.0  # that the last board took
+
+    async def run(self) -> None:
+        """Keep the board up to date for as long as somebody reads it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._read.wait()
+            began = loop.time()
+            await self.refresh()
+            await asyncio.sleep(max(GAP_SECONDS, GAP_FACTOR * (loop.time() - began)))
+            if self._seen is not None and self._read.is_set():
+                await self.source.changed(self._seen, self._until)
+
+    async def refresh(self) -> None:
+        """Make the board anew, unless it still holds."""
+        async with self._lock:
+            now = self.source.look()
+            if self._seen is not None and now.version == self._seen.version and not self._is_over(now.at):
+                return
+            self.show(now, *await self._compute.run(self._made, now))
+
+    def show(self, seen: Seen, snapshot: Snapshot, board: Board) -> None:
+        """This is the board now, and what it was made of."""
+        following = next_change(board)
+        self._seen, self.snapshot, self.board = seen, snapshot, board
+        self._until = _whole_hour(seen.at) + timedelta(hours=1)
+        if following is not None:
+            self._until = min(self._until, datetime.fromtimestamp(following, UTC))
+        for feed in self._feeds.values():
+            feed.take(board, self.source.pace)
+
+    def _is_over(self, at: datetime) -> bool:
+        return self._until is not None and at >= self._until
+
+    def _made(self, seen: Seen) -> tuple[Snapshot, Board]:
+        snapshot = seen.take()
+        # The span grows by whole hours, so that rows do not change because of its end.
+        end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
+        found = forecast(snapshot, seen.at, end, reading=self._reading, machines=seen.machines, problems=seen.problems)
+        return snapshot, make_board(snapshot, found, seen.decisions)
+
+    # -- what readers get ----------------------------------------------------------------------------------------------
+
+    async def feed(self, sight: Sight) -> Feed:
+        """The board for this sight, up to date."""
+        await self.refresh()
+        found = self._feeds.get(sight)
+        if found is None:
+            found = self._feeds[sight] = Feed(sight, self._boot if sight == EVERYTHING else secrets.token_hex(4))
+            found.take(self.board, self.source.pace)
+        self._feeds.move_to_end(sight)
+        if len(self._feeds) > FEEDS_KEPT:
+            self._feeds.popitem(last=False)
+        return found
+
+    async def whole(self, sight: Sight) -> tuple[bytes, bytes, str]:
+        feed = await self.feed(sight)
+        return feed.whole(self.source.title, self.source.pace, self.board.at)
+
+    async def events(self, after: str, sight: Sight) -> AsyncGenerator[bytes, None]:
+        """Server-sent events after this version, for a while."""
+        ends_at = asyncio.get_running_loop().time() + STREAM_SECONDS
+        self._readers += 1
+        self._read.set()
+        try:
+            feed = await self.feed(sight)
+            while asyncio.get_running_loop().time() < ends_at:
+                changes = feed.since(after)
+                if changes is None or self._feeds.get(sight) is not feed:  # it is no longer told anything
+                    yield b"event: reset\ndata: {}\n\n"
+                    return
+                for version, body in changes:
+                    after = version
+                    yield b"event: delta\nid: " + version.encode() + b"\ndata: " + body + b"\n\n"
+                yield self._tick()
+                await feed.wait(after, TICK_SECONDS)
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                self._read.clear()
+
+    def _tick(self) -> bytes:
+        """What time it is there: clocks differ."""
+        at = round(self.source.look().at.timestamp())
+        return b"event: tick\ndata: " + msgspec.json.encode({"at": at, "pace": self.source.pace}) + b"\n\n"
+
+    async def namespaces(self) -> frozenset[str]:
+        """Those that have pods."""
+        await self.refresh()
+        return frozenset(pod.namespace for pod in self.snapshot.pods)
+
+    async def details(self, key: str, sight: Sight) -> Details:
+        """Everything about one node. Raises LookupError."""
+        await self.refresh()
+        assert self._seen is not None
+        seen, snapshot = self._seen, self.snapshot
+        member = next((member for member in snapshot.nodes if member.object == key), None)
+        if member is None:
+            raise LookupError(key)
+        if self._explained is None or self._explained[0] is not seen:
+            self._explained = seen, await self._compute.run(self._explain, snapshot, seen)
+        left_alone: Mapping[str, str] = seen.left_alone
+        return make_details(
+            member,
+            self._explained[1],
+            decisions=seen.decisions,
+            left_alone=left_alone.get(member.name),
+            commands=commands_about(member, self.source.asking),
+            may_see=None if sight.namespaces is None else sight.may_see,
+        )
+
+    def _explain(self, snapshot: Snapshot, seen: Seen) -> Explanation:
+        return explain(snapshot, seen.at, reading=self._reading, problems=seen.problems)
+
+
+def _whole_hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,40 @@
+"""What is foretold happens: random clusters, a forecast of each, and then the controller runs on."""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from dovetail.views.forecast import forecast
+from dovetail.views.forecast_data import Certainty, Type
+from tests.sim.disruption.setting import play
+from tests.sim.forecast.clusters import build
+from tests.sim.forecast.facts import Tally, compare, dump
+from tests.sim.provisioning.setting import Setting
+
+SCENARIOS = 200
+AT_ONCE = 50  # in one test, so that they can be shared out
+SPAN = timedelta(hours=2)
+
+
+def foretell(seed: int, tally: Tally) -> None:
+    async def scenario(setting: Setting) -> None:
+        await build(setting, Random(seed))
+        at = setting.now()
+        await compare(setting, forecast(dump(setting), at, at + SPAN), tally, f"seed {seed}")
+
+    # Whoever was a candidate, and is not any more because a window has closed, keeps its mark until the next pass.
+    play(scenario, seed=seed, except_for=["marks"])
+
+
+@pytest.mark.parametrize("first", range(0, SCENARIOS, AT_ONCE))
+def test_what_is_called_exact_happens_at_that_instant(first: int) -> None:
+    tally = Tally()
+    for seed in range(first, first + AT_ONCE):
+        foretell(seed, tally)
+    print(f"\n{AT_ONCE} scenarios of {SPAN}\n{tally}")
+    wrong = [told for told in tally.wrong if told.startswith(Certainty.EXACT)]
+    assert not wrong, "\n".join(wrong)
+    exact = {type_: count for (type_, of), count in tally.foretold.items() if of is Certainty.EXACT}
+    assert exact.keys() >= {"budget", *Type}, "some type of event is never exact"
+    assert sum(exact.values()) > 5 * AT_ONCE

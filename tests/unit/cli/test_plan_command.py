@@ -1,0 +1,76 @@
+"""`dovetail plan`: the contract of the command line, and that its page shows what it prints."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.cli.running import Program
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "plan.md"
+CLUSTER, AT = "examples/cluster.yaml", "2026-03-06T16:20:00Z"
+SHOWN = re.compile(r"<!-- shown: dovetail (.*?) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize(("arguments", "shown"), SHOWN.findall(PAGE.read_text()))
+def test_the_page_shows_what_is_printed(dovetail: Program, arguments: str, shown: str) -> None:
+    assert dovetail(*shlex.split(arguments)).out == shown
+
+
+def test_the_page_shows_something() -> None:
+    assert len(SHOWN.findall(PAGE.read_text())) == 2
+
+
+def test_every_node_has_its_fate_and_every_pod_its_place(dovetail: Program) -> None:
+    outcome = dovetail("plan", "-f", CLUSTER, "--at", AT, "-o", "json")
+    plan = json.loads(outcome.out)
+    assert outcome.code == 0
+    (command,) = plan["commands"]
+    assert (command["reason"], command["decision"], command["confirmedAfterSeconds"]) == ("Drifted", "delete", None)
+    assert [move["to"] for move in command["pods"]] == ["node/batch-2fp8k"]
+    fates = {node["name"]: node["fate"] for node in plan["nodes"]}
+    assert len(fates) == 12
+    assert [name for name, fate in fates.items() if fate == "goes"] == ["batch-t5hxv"]
+    assert all(node["why"] for node in plan["nodes"])
+
+
+def test_only_one_pool_or_reason(dovetail: Program) -> None:
+    of_pool = json.loads(dovetail("plan", "-f", CLUSTER, "--at", AT, "-o", "json", "--nodepool", "general").out)
+    assert {node["nodepool"] for node in of_pool["nodes"]} == {"general"}
+    assert of_pool["commands"] == []
+    empty = json.loads(dovetail("plan", "-f", CLUSTER, "--at", AT, "-o", "json", "--reason", "empty").out)
+    assert empty["commands"] == []
+
+
+def test_a_node_that_cannot_be_drained_is_said_by_the_exit_code(dovetail: Program) -> None:
+    cluster = yaml.safe_load((ROOT / CLUSTER).read_text())
+    for item in cluster["items"]:
+        if item["kind"] == "NodePool":
+            item["spec"]["limits"] = {"cpu": "1"}  # so that nothing new can be had
+    limited = dovetail.file(json.dumps(cluster), "limited.json")
+    outcome = dovetail("plan", "-f", limited, "--at", AT, "--remove", "batch-2fp8k", "-q")
+    assert outcome.code == 1
+    assert "1 of its 2 pods would have no place" in outcome.out
+    assert "ml/trainer-0: batch-2fp8k → nowhere: " in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--nodepool", "nobody"), "there is no NodePool nobody in the input"),
+        (("--remove", "nobody"), "there is no node nobody of a NodePool in the input"),
+    ],
+)
+def test_who_is_not_there_is_named(dovetail: Program, arguments: tuple[str, ...], says: str) -> None:
+    outcome = dovetail("plan", "-f", CLUSTER, "--at", AT, *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert says in outcome.err

@@ -1,0 +1,139 @@
+"""`dovetail simulate` and `dovetail demo` as commands: figures, data, pages, comparisons, and one-line errors."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.running import Program
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+      requirements:
+      - {key: karpenter.kwok.sh/instance-cpu, operator: In, values: ["4"]}
+      - {key: kubernetes.io/os, operator: In, values: [linux]}
+  disruption: {consolidateAfter: 1m, budgets: [{nodes: 100%}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: web, resources: {requests: {cpu: "3"}}}]}
+---
+apiVersion: dovetail.dev/v1alpha1
+kind: Scenario
+start: 2026-03-02T00:00:00Z
+for: 1h
+events:
+- {at: 10m, delete: Deployment/web}
+"""
+
+
+def test_data(dovetail: Program) -> None:
+    file = dovetail.file(POOL)
+    first, second = (dovetail("simulate", file, "-o", "json") for _ in range(2))
+    assert (first.code, first.err) == (0, "")
+    assert first.out == second.out
+    found = json.loads(first.out)
+    assert (found["start"], found["end"], found["seed"]) == ("2026-03-02T00:00:00Z", "2026-03-02T01:00:00Z", 0)
+    assert (found["nodes"]["launched"], found["nodes"]["terminated"]) == (3, {"Empty": 3})
+    assert found["pods"] == {"evicted": 0, "preempted": 0, "forced": 0, "lost": 0, "pending": 0}
+    assert found["cost"]["total"] > 0
+    assert found["cost"]["perHourEnd"] == 0
+    assert found["violations"] == []
+    assert {"at", "type", "object", "message"} == found["timeline"][0].keys()
+
+
+def test_figures(dovetail: Program) -> None:
+    outcome = dovetail("simulate", dovetail.file(POOL), "--for", "30m", "--tz", "Europe/Berlin")
+    assert outcome.code == 0
+    assert outcome.out.startswith("Simulated 30m from 2026-03-02T01:00:00+01:00 to 2026-03-02T01:30:00+01:00, seed 0\n")
+    assert "Nodes  0 → 0, launched 3, terminated 3 (Empty 3)" in outcome.out
+    assert "Violations  none" in outcome.out
+
+
+def test_settings_are_compared(dovetail: Program) -> None:
+    file, keep = dovetail.file(POOL), "nodepool/default.spec.disruption.budgets=[{nodes: '0'}]"
+    outcome = dovetail("simulate", file, "--set", keep, "--compare", "-o", "json")
+    found = json.loads(outcome.out)
+    assert found["labels"] == ["as it is", keep]
+    assert {"what": "terminated: Empty", "first": 3.0, "second": 0.0} in found["differences"]
+    shown = dovetail("simulate", file, "--set", keep, "--compare").out
+    assert re.search(r"^terminated: Empty +3 +0 +−3 \(-100%\)$", shown, re.MULTILINE)
+
+
+class _Page(HTMLParser):
+    """What a browser would make of it: tags, and addresses that it would ask for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_a_page_of_its_own_with_everything_escaped(dovetail: Program, tmp_path: Path) -> None:
+    file, page = dovetail.file(POOL), tmp_path / "report.html"
+    label = "nodepool/default.metadata.labels['a']=\"</style><script>x\""
+    outcome = dovetail("simulate", file, "--compare", "--set", label, "--report", str(page))
+    assert outcome.code == 2  # a label's value cannot hold markup
+    annotated = 'nodepool/default.metadata.annotations={a: "<script>"}'
+    assert dovetail("simulate", file, "--compare", "--set", annotated, "--report", str(page)).code == 0
+    text = page.read_text(encoding="utf-8")
+    found = _Page(text)
+    assert {"svg", "table", "style"} <= found.tags
+    assert not found.tags & {"script", "link", "img", "iframe"}
+    assert not found.addresses
+    assert "{a: &quot;&lt;script&gt;&quot;}" in text
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no input"),
+        (["nowhere.yaml"], "nowhere.yaml: No such file"),
+        (
+            ["FILE", "--set", "nodepool/other.spec.weight=1"],
+            "--set nodepool/other.spec.weight: there is no such object",
+        ),
+        (["FILE", "--set", "nodepool/default.spec.weight=high"], "spec.weight: expected an integer"),
+        (["FILE", "--compare"], "--compare needs --set"),
+        (["FILE", "--report", "/nowhere/x.html", "--for", "1s"], "--report /nowhere/x.html: No such file"),
+        (["FILE", "--instance-types", "none.json"], "--instance-types none.json: No such file"),
+        (["FILE", "--context", "a"], "--kubeconfig and --context go with --from-cluster"),
+    ],
+)
+def test_what_is_wrong_is_one_line(dovetail: Program, arguments: list[str], said: str) -> None:
+    file = dovetail.file(POOL)
+    outcome = dovetail("simulate", *(file if word == "FILE" else word for word in arguments))
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert outcome.err.startswith("dovetail: ")
+    assert outcome.err.count("\n") == 1
+    assert said in outcome.err
+
+
+def test_the_demo_without_a_terminal(dovetail: Program) -> None:
+    outcome = dovetail("demo", "--headless", "--for", "2h", "-q")
+    assert outcome.code == 0
+    assert outcome.out.startswith("Simulated 2h from 2026-03-02T00:00:00Z")
+    launched = re.search(r"launched (\d+)", outcome.out)
+    assert launched is not None
+    assert int(launched[1]) > 20

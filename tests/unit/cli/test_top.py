@@ -1,0 +1,551 @@
+"""`dovetail top`: what is drawn, what keys do, and that the program leaves the terminal as it found it."""
+
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pytest
+from rich.cells import cell_len
+
+from dovetail.cli.files import documents_of
+from dovetail.cli.forecast_bars import LEGEND
+from dovetail.cli.top_fitting import instant
+from dovetail.cli.top_keys import Reach, View, keys_in, press
+from dovetail.cli.top_rows import DAY, Order, causes_at, figures, free_at, matching, ordered
+from dovetail.cli.top_screen import Drawn, Scene, draw, printed
+from dovetail.model.intake import take_in
+from dovetail.model.snapshot import Snapshot
+from dovetail.views.dashboard import Board, Herd, Row, make_board
+from dovetail.views.dashboard_details import Details, make_details
+from dovetail.views.explain import explain
+from dovetail.views.forecast import Machine, forecast
+from tests import builders
+from tests.browser.clusters import NOW, cluster
+from tests.unit.cli.running import Program
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "top.md"
+CLUSTER, AT = "examples/cluster.yaml", "2026-03-06T16:20:00Z"
+SHOWN = re.compile(r"<!-- shown: dovetail (.*?) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+WEEK = timedelta(days=7)
+SECONDS = int(NOW.timestamp())  # which is also the instant AT
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@cache
+def some_board(nodes: int = 60, seed: int = 1) -> tuple[Snapshot, Board]:
+    snapshot, machines = cluster(nodes, seed)
+    return snapshot, board_of(snapshot, machines=machines)
+
+
+@cache
+def example(hours: int = 0) -> Board:
+    """Of the example, so many hours later."""
+    snapshot, _ = take_in(documents_of([str(ROOT / CLUSTER)]))
+    return board_of(snapshot, NOW + timedelta(hours=hours))
+
+
+def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, Machine] | None = None) -> Board:
+    return make_board(snapshot, forecast(snapshot, at, at + WEEK, machines=machines))
+
+
+def details_of(snapshot: Snapshot, key: str) -> Details:
+    member = next(member for member in snapshot.nodes if member.object == key)
+    return make_details(member, explain(snapshot, NOW), commands=["dovetail explain node/x"])
+
+
+def drawn(view: View, size: tuple[int, int] = (80, 24), board: Board | None = None) -> Drawn:
+    return draw(Scene(title="a cluster", now=NOW, board=board or example()), view, *size)
+
+
+def texts(shown: Drawn) -> list[str]:
+    return [line.plain for line in shown.lines]
+
+
+def names(rows: list[Row]) -> set[str]:
+    return {row.name for row in rows}
+
+
+# -- what is drawn -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (30, 8), (9, 3), (1, 1)])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_screen_fills_its_size_and_no_more(size: tuple[int, int], seed: int) -> None:
+    snapshot, board = some_board(40, seed)
+    chance = Random(seed)
+    for _ in range(12):
+        key = chance.choice(board.rows).key
+        view = View(
+            ahead=chance.choice([DAY, 7 * DAY]),
+            order=chance.choice(list(Order)),
+            grouped=chance.random() < 0.5,
+            filter=chance.choice(["", "is:blocked", "nobody has this"]),
+            typed=chance.choice([None, "x"]),
+            selected=key,
+            details=chance.random() < 0.5,
+            scrolled=chance.randrange(50),
+        )
+        details = details_of(snapshot, key) if chance.random() < 0.3 else None
+        shown = draw(Scene(title="t" * 300, now=NOW, board=board, details=details), view, *size)
+        assert len(shown.lines) == size[1]
+        assert all(line.cell_len <= size[0] for line in shown.lines)
+        assert shown.selected in {*shown.reach.rows, ""}
+
+
+def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
+    lines = texts(drawn(View()))
+    assert lines[0] == "dovetail top  a cluster  Fri 2026-03-06 16:20:00 UTC"
+    assert lines[1] == "13 nodes: 6 steady, 4 candidate, 1 disrupting, 2 draining"
+    assert lines[2] == "2 free, 6 stuck, 4 never free.  Next 24h: 0 forced, 0 expire, 4 become free"
+    assert lines[3].startswith("4 problems, such as Pod/ci/deploy-agent-")
+    assert " ".join(lines[4].split()) == "POOL NODES USED Empty Drifted Underutil. Expired NEXT CHANGE"
+    assert " ".join(lines[6].split()).startswith("general 5 1 2/3 0/0 0/0 forceful 17:00 Drifted")
+    assert " ".join(lines[9].split()) == "NODE ST PODS FREE BLOCKED BY 00:00 12:00"
+    assert lines[10] == "batch  3 nodes"
+    assert lines[11].startswith("▸!batch-9dwlm    S4    4 leaving do-not-disrupt ml/n… ▒▒▒▒")
+    assert lines[13].startswith("  batch-2fp8k    S1    4 9h40m   window ml/trainer +1 ██████████·······█████")
+    assert lines[-1] == "↑↓ move  ⏎ details  / filter  s sort: pressing  g ungroup  1/7 days  q quit"
+
+
+def test_a_wide_screen_says_what_comes_next() -> None:
+    lines = texts(drawn(View(grouped=False, filter="is:stuck", ahead=7 * DAY), (140, 40)))
+    assert "6 match is:stuck" in lines[1]
+    heading = next(number for number, line in enumerate(lines) if line.startswith("  NODE"))
+    first = lines[heading + 1].rstrip()
+    assert first.startswith("▸!batch-9dwlm     batch     S4 draining      4  leaving  do-not-disrupt ml/no")
+    assert re.search(r"▒+F +forced 03-09 09:00$", first)
+    assert "  ~expires 03-11 13:20" in next(line for line in lines if "general-8vtqz" in line)
+
+
+def test_time_passes_without_a_new_board() -> None:
+    """Until the board itself says that it is over."""
+    row = next(row for row in example().rows if row.name == "batch-2fp8k")
+    opens = next(span[0] for span in row.spans if span[1] == 0)
+    told = {}
+    for now in (SECONDS, opens - 60, opens):
+        shown = draw(Scene(title="", now=instant(now), board=example()), View(filter=row.name), 80, 24)
+        (line,) = [text for text in texts(shown) if text.startswith("▸")]
+        told[now] = line.split()[4], line.split()[-1][0]
+    assert told == {SECONDS: ("9h40m", "█"), opens - 60: ("1m", "·"), opens: ("now", "·")}
+
+
+def test_the_selected_row_is_always_in_sight() -> None:
+    _, board = some_board()
+    for grouped in (True, False):
+        for row in board.rows:
+            lines = texts(drawn(View(selected=row.key, grouped=grouped), board=board))
+            assert sum(line.startswith("▸") for line in lines) == 1
+            assert next(line for line in lines if line.startswith("▸"))[2:].startswith(row.name[:10])
+
+
+def test_details_tell_every_rule_and_can_be_scrolled() -> None:
+    snapshot, board = some_board()
+    key = next(row.key for row in board.rows if row.stuck is not None and row.causes)
+    scene = Scene(title="", now=NOW, board=board, details=details_of(snapshot, key))
+    view, lines = View(selected=key, details=True), []
+    shown = draw(scene, view, 100, 30)
+    assert shown.reach.deepest > 0
+    while True:
+        shown = draw(scene, view, 100, 30)
+        lines += texts(shown)
+        following = press(view, "page-down", shown.reach)
+        if following == view:
+            break
+        view = following
+    text = "\n".join(lines)
+    for told in ("Ahead", "Rules", "Pods", "History", "Commands", "dovetail explain node/x", "✓", "✗", "stuck:"):
+        assert told in text
+    for reason in ("Empty: ", "Drifted: ", "Underutilized: ", "Expired: "):
+        assert reason in text
+    waiting = draw(msgspec.structs.replace(scene, details=None), View(selected=key, details=True), 100, 30)
+    assert "asking every rule …" in texts(waiting)
+
+
+def hostile_board(name: str) -> tuple[Snapshot, Board]:
+    pods = [builders.pod(f"{name}-pod", node=name, do_not_disrupt="true", labels={"app": name})]
+    member = builders.member(builders.claim(f"{name}-claim", provider_id=f"kwok://{name}"), builders.node(name), pods)
+    snapshot = Snapshot(nodes=(member,), pods=tuple(pods))
+    return snapshot, board_of(snapshot)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\x1b[31mred\x1b[0m",
+        "bell\x07\r\nline",
+        "[bold red]markup[/]",
+        "a" * 300,
+        "数据库" * 30,
+        "\u202eevil\u200b",
+        "tab\tbed\x9b31m",
+    ],
+)
+@pytest.mark.parametrize("width", [80, 140])
+def test_names_do_no_harm(name: str, width: int) -> None:
+    snapshot, board = hostile_board(name)
+    key = board.rows[0].key
+    for grouped in (True, False):
+        view = View(grouped=grouped, details=True, filter=name[:3], typed=name)
+        scene = Scene(title=name, now=NOW, board=board, details=details_of(snapshot, key))
+        for view_ in (view, msgspec.structs.replace(view, typed=None, filter="")):
+            shown = draw(scene, view_, width, 60)
+            assert all(line.plain.isprintable() for line in shown.lines)
+            assert all(cell_len(line.plain) <= width for line in shown.lines)
+    lines = printed(scene, View(), width, {key: scene.details} if scene.details else {})
+    assert all(line.plain.isprintable() for line in lines)
+    if name.startswith("[bold"):  # it is shown as it is
+        assert any("[bold red]markup[/]" in line.plain for line in lines)
+
+
+def test_without_nodes_it_says_so() -> None:
+    shown = drawn(View(details=True), board=board_of(Snapshot()))
+    assert "There are no nodes." in texts(shown)
+    assert texts(shown)[1] == "0 nodes"
+    assert (shown.selected, list(shown.reach.rows)) == ("", [])
+    assert "No node matches the filter." in texts(drawn(View(filter="nobody")))
+    unmade = draw(Scene(title="x", now=NOW), View(), 80, 24)
+    assert texts(unmade)[1] == "looking ahead …"
+
+
+def test_problems_and_herds_stand_above() -> None:
+    board = example()
+    herd = Herd(SECONDS + 60, SECONDS + 90, "expires", "batch", 3, "3 nodes of batch expire at 2026-03-06T16:21:00Z")
+    board = msgspec.structs.replace(board, problems=board.problems * 50, herds=(herd,))
+    lines = texts(drawn(View(), board=board))
+    assert lines[3] == herd.message
+    assert lines[4].startswith("200+ problems, such as Pod/ci/deploy-agent-")
+
+
+# -- which rows, in which order ----------------------------------------------------------------------------------------
+
+
+def test_filters_choose_what_the_figures_count() -> None:
+    board, now = example(41), SECONDS + 41 * 60 * 60
+    found = figures(board.rows, now)
+    for word, number in {
+        "is:free": found.free,
+        "is:stuck": found.stuck,
+        "is:never": found.never,
+        "is:free-soon": found.become_free,
+        "is:expiring": found.expire,
+        "is:forced": found.forced,
+    }.items():
+        assert len(matching(board.rows, word, now)) == number
+    assert (found.free, found.forced, found.pods_forced) == (4, 1, 1)
+
+
+def test_every_word_of_a_filter_must_hold() -> None:
+    _, board = some_board()
+    of_pool = matching(board.rows, "pool:general", SECONDS)
+    assert {row.pool for row in of_pool} == {"general"}
+    blocked = matching(board.rows, "POOL:general is:blocked", SECONDS)
+    assert names(blocked) == names(matching(of_pool, "is:blocked", SECONDS)) < names(of_pool)
+    by = matching(board.rows, 'by:"pay/ledger" rule:pod-disruption-budget', SECONDS)
+    assert by
+    assert all(any(cause[2] == "pay/ledger" for cause in row.causes) for row in by)
+    assert matching(board.rows, "is:nonsense", SECONDS) == []
+    assert matching(board.rows, board.rows[3].name[2:], SECONDS) == [board.rows[3]]
+
+
+def test_who_blocks_longest_comes_first() -> None:
+    row = next(row for row in example().rows if row.name == "batch-2fp8k")
+    assert [cause[:3] for cause in causes_at(row, SECONDS)] == [
+        ("disruption-schedule", "Pod/ml/trainer-0", "ml/trainer"),
+        ("do-not-disrupt", "Pod/ci/e2e-4821-tq2zb", "ci/e2e"),
+    ]
+    assert causes_at(row, free_at(row, SECONDS) or 0) == []
+
+
+def test_orders() -> None:
+    _, board = some_board()
+    by_name = [row.name for row in ordered(board.rows, Order.NAME, SECONDS)]
+    assert by_name == sorted(by_name)
+    pods = [row.pods for row in ordered(board.rows, Order.PODS, SECONDS)]
+    assert pods == sorted(pods, reverse=True)
+    expiring = [row.expires for row in ordered(board.rows, Order.EXPIRY, SECONDS) if row.expires and not row.graceful]
+    assert expiring == sorted(expiring)
+    pressing = ordered(board.rows, Order.PRESSING, SECONDS)
+    assert pressing[-1].free == 0
+    of_example = [row.name for row in ordered(example().rows, Order.PRESSING, SECONDS)]
+    assert of_example[0] == "batch-9dwlm"  # a drain that ends by force
+    assert {row.name for row in example().rows if row.stuck is not None} == set(of_example[:6])
+    assert of_example[6] == "general-4xk9d"  # it expires
+    assert of_example[-1] == "batch-2fp8k"  # it becomes free
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("jk", ["j", "k"]),
+        ("\x1b[A\x1b[B\x1bOA", ["up", "down", "up"]),
+        ("\x1b[5~\x1b[6~\x1b[1;5H\x1b[F", ["page-up", "page-down", "home", "end"]),
+        ("\r\n\x7f\x1b", ["enter", "enter", "backspace", "escape"]),
+        ("\x1b[200~é\x00\x1b[99~/", ["é", "/"]),
+    ],
+)
+def test_keys_have_names(typed: str, keys: list[str]) -> None:
+    assert list(keys_in(typed)) == keys
+
+
+REACH = Reach(["a", "b", "c", "d", "e"], 3, 10)
+
+
+def pressed(view: View, *keys: str) -> View:
+    for key in keys:
+        view = press(view, key, REACH)
+    return view
+
+
+def test_moving_stays_within_the_rows() -> None:
+    assert pressed(View(), "j").selected == "b"
+    assert pressed(View(), "down", "down", "up").selected == "b"
+    assert pressed(View(), "k").selected == "a"
+    assert pressed(View(), "end").selected == pressed(View(), "G").selected == "e"
+    assert pressed(View(), "end", "j").selected == "e"
+    assert pressed(View(), "page-down").selected == "d"
+    assert pressed(View(selected="e"), "page-up", "home").selected == "a"
+    assert pressed(View(selected="gone"), "j").selected == "b"
+    assert press(View(), "j", Reach()) == View()
+
+
+def test_details_open_scroll_and_close() -> None:
+    opened = pressed(View(selected="b"), "enter")
+    assert opened.details
+    scrolled = pressed(opened, " ", "page-down")
+    assert (scrolled.selected, scrolled.scrolled) == ("b", 6)
+    assert pressed(scrolled, " ", " ").scrolled == 10
+    assert pressed(scrolled, "b").scrolled == 3
+    assert pressed(scrolled, "j") == View(selected="c", details=True)
+    assert pressed(scrolled, "escape") == pressed(scrolled, "enter") == View(selected="b")
+    assert not press(View(), "enter", Reach()).details
+
+
+def test_a_filter_is_typed_kept_or_dropped() -> None:
+    typing = pressed(View(filter="old"), "/", *("backspace",) * 3, *"is:q j")
+    assert (typing.filter, typing.filter_now, typing.ended) == ("old", "is:q j", False)
+    assert pressed(typing, "up", "enter").filter == "is:q j"
+    assert pressed(typing, "escape") == View(filter="old")
+    assert pressed(typing, "clear").typed == ""
+    assert pressed(View(filter="old"), "escape").filter == ""
+    assert len(pressed(View(), "/", *"x" * 500).filter_now) == 200
+
+
+def test_other_keys() -> None:
+    orders = [pressed(View(), *"s" * times).order for times in range(len(Order) + 1)]
+    assert orders == [*Order, Order.PRESSING]
+    assert not pressed(View(), "g").grouped
+    assert (pressed(View(), "7").ahead, pressed(View(ahead=5), "1").ahead) == (7 * DAY, DAY)
+    assert pressed(View(), "q").ended
+    assert pressed(View(), "x", "é") == View()
+
+
+# -- printed once ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "shown"), SHOWN.findall(PAGE.read_text()))
+def test_the_page_shows_what_is_printed(dovetail: Program, arguments: str, shown: str) -> None:
+    assert dovetail(*shlex.split(arguments)).out == shown
+
+
+def test_the_page_shows_something() -> None:
+    assert len(SHOWN.findall(PAGE.read_text())) == 1
+
+
+def test_in_a_pipe_it_is_printed_once(dovetail: Program) -> None:
+    lines = dovetail("top", "-f", CLUSTER, "--at", AT).out.splitlines()
+    assert lines[0].startswith("dovetail top  examples/cluster.yaml")
+    assert lines[-1] == LEGEND
+    assert max(map(len, lines)) <= 100
+    assert sum("services-" in line for line in lines) == 4
+    assert dovetail("top", "-f", CLUSTER, "--at", AT, "--once").out.splitlines() == lines
+
+
+def test_details_filters_zones_and_data(dovetail: Program) -> None:
+    verbose = dovetail("top", "-f", CLUSTER, "--at", AT, "-v", "--filter", "general-pd7cj", "--tz", "Europe/Berlin").out
+    assert "1 match general-pd7cj" in verbose
+    assert "Fri 2026-03-06 17:20:00 CET" in verbose
+    assert verbose.count("Commands") == 1
+    assert f"dovetail explain -f {CLUSTER} --at {AT} node/general-pd7cj" in verbose
+    of_ml = dovetail("top", "-f", CLUSTER, "--at", AT, "-n", "ml").out
+    assert ("batch-9dwlm" in of_ml, "general-4xk9d" in of_ml) == (True, False)
+    data = json.loads(dovetail("top", "-f", CLUSTER, "--at", AT, "-o", "json").out)
+    assert data == json.loads(dovetail("forecast", "-f", CLUSTER, "--at", AT, "-o", "json").out)
+
+
+def test_wrong_usage_is_one_line(dovetail: Program) -> None:
+    for arguments, says in {
+        ("-f", "nowhere.yaml"): "nowhere.yaml",
+        ("-f", CLUSTER, "--for", "8d"): "at most 7d ahead",
+        ("--once",): "give -f FILE",
+    }.items():
+        outcome = dovetail("top", *arguments)
+        assert (outcome.code, outcome.out) == (2, "")
+        assert says in outcome.err
+        assert len(outcome.err.splitlines()) == 1
+
+
+# -- the real program on a real terminal -------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The program on a pseudo-terminal of 80 by 24."""
+
+    def __init__(self, *command: str) -> None:
+        self._ours, self._theirs = pty.openpty()
+        termios.tcsetwinsize(self._theirs, (24, 80))
+        self.before = termios.tcgetattr(self._theirs)
+        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            env=environment | {"TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        self.seen = ""
+
+    def until(self, text: str, seconds: float = 60.0) -> None:
+        """Read what is drawn until this has been."""
+        found = ""
+        while text not in found:
+            assert select.select([self._ours], [], [], seconds)[0], f"{text!r} not drawn, but {self.seen[-3000:]!r}"
+            found += os.read(self._ours, 65536).decode(errors="replace")
+        self.seen += found
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def resize(self, lines: int, columns: int) -> None:
+        termios.tcsetwinsize(self._theirs, (lines, columns))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def end(self) -> int:
+        """The exit code; all that is drawn till then is read, lest the program waits for its reader."""
+        for _ in range(600):
+            ended = self.process.poll() is not None
+            if select.select([self._ours], [], [], 0 if ended else 0.1)[0]:
+                self.seen += os.read(self._ours, 65536).decode(errors="replace")
+            elif ended:
+                break
+        return self.process.wait(0)
+
+    @property
+    def attributes(self) -> list[object]:
+        return termios.tcgetattr(self._theirs)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+@contextmanager
+def terminal(*command: str) -> Iterator[Terminal]:
+    made = Terminal(*command)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+TOP = ("-m", "dovetail", "top")
+HIDDEN, WHOLE_SCREEN, GIVEN_BACK, CURSOR = "\x1b[?25l", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
+
+
+def test_the_program_draws_obeys_keys_and_gives_the_terminal_back() -> None:
+    with terminal(*TOP, "-f", CLUSTER, "--at", AT) as screen:
+        screen.until("q quit")
+        assert WHOLE_SCREEN in screen.seen
+        assert screen.attributes != screen.before
+        screen.until("batch-9dwlm")
+        screen.type("j")
+        screen.type("\r")
+        screen.until("Rules")
+        screen.until("space/b scroll")
+        screen.type("\x1b/is:never\r")
+        screen.until("4 match is:never")
+        screen.resize(40, 140)
+        screen.until("NEXT\x1b")
+        screen.type("q")
+        assert screen.end() == 0
+        assert screen.seen.rindex(GIVEN_BACK) > screen.seen.rindex(WHOLE_SCREEN)
+        assert screen.seen.rindex(CURSOR) > screen.seen.rindex(HIDDEN)
+        assert screen.attributes == screen.before
+        assert "Traceback" not in screen.seen
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_cleanly(number: int, code: int) -> None:
+    with terminal(*TOP, "-f", CLUSTER) as screen:
+        screen.until("batch-9dwlm")
+        screen.process.send_signal(number)
+        assert screen.end() == code
+        assert screen.seen.rindex(GIVEN_BACK) > screen.seen.rindex(WHOLE_SCREEN)
+        assert screen.attributes == screen.before
+        assert "Traceback" not in screen.seen
+
+
+# Shows a cluster of one node; another one comes with the one signal, and what no board can be made of with the other.
+PUSHED = """
+import asyncio, signal
+from datetime import UTC
+from dovetail.cli.top_keys import View
+from dovetail.cli.top_live import Show
+from dovetail.model.snapshot import take_snapshot
+from dovetail.rules.budgets import Reading
+from dovetail.web.sources import PushedSource
+from tests import builders
+from tests.browser.clusters import NOW
+
+async def main():
+    source = PushedSource(title="pushed")
+    nodes = [builders.node("first-node")]
+    source.push(NOW, take_snapshot(nodes=nodes))
+    another = take_snapshot(nodes=[*nodes, builders.node("second-node")])
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, lambda: source.push(NOW, another))
+    loop.add_signal_handler(signal.SIGUSR2, lambda: source.push(NOW, None))
+    await Show(source, View(details=True), zone=UTC, reading=Reading.SEED).run()
+
+asyncio.run(main())
+"""
+
+
+def test_it_is_drawn_anew_when_the_cluster_changes_and_errors_give_the_terminal_back() -> None:
+    with terminal("-c", PUSHED) as screen:
+        screen.until("first-node")
+        screen.until("Rules")
+        assert "second-node" not in screen.seen
+        screen.process.send_signal(signal.SIGUSR1)
+        screen.until("second-node")
+        assert screen.attributes != screen.before
+        screen.process.send_signal(signal.SIGUSR2)
+        assert screen.end() == 1
+        assert screen.seen.index("Traceback") > screen.seen.rindex(GIVEN_BACK) > screen.seen.rindex(WHOLE_SCREEN)
+        assert screen.attributes == screen.before

@@ -1,0 +1,124 @@
+"""What stands on the board, and what is kept from those who may not list all pods."""
+
+from datetime import timedelta
+from random import Random
+
+import msgspec
+import pytest
+
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.views.dashboard import Board, Decided, Row, make_board, make_details, next_change, redacted
+from dovetail.views.dashboard_blockers import workload_of
+from dovetail.views.explain import explain
+from dovetail.views.forecast import forecast
+from tests import builders
+from tests.browser.clusters import NOW, WORKLOADS, cluster
+from tests.builders import at
+
+DAY = timedelta(days=1)
+
+
+def board_at(nodes: int, seed: int, hours: float = 0.0) -> Board:
+    snapshot, machines = cluster(nodes, seed)
+    when = NOW + timedelta(hours=hours)
+    return make_board(snapshot, forecast(snapshot, when, NOW + 3 * DAY, machines=machines))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spans_cover_all_time_in_order_and_name_their_causes(seed: int) -> None:
+    board = board_at(30, seed)
+    assert len(board.rows) == 30
+    for row in board.rows:
+        starts = [span[0] for span in row.spans]
+        assert starts[0] == 0
+        assert starts == sorted(set(starts))
+        assert all(start > board.at for start in starts[1:])
+        assert {index for span in row.spans for index in span[2:]} == set(range(len(row.causes)))
+        assert all(one[1:] != other[1:] for one, other in zip(row.spans, row.spans[1:], strict=False))
+        if row.free == 0:
+            assert row.spans[0][1] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_row_stays_the_same_until_the_board_says_that_it_changes(seed: int) -> None:
+    board = board_at(20, seed)
+    change = next_change(board)
+    assert change is not None
+    hours = (change - board.at) / 3600
+    just_before, then = board_at(20, seed, hours - 1 / 3600), board_at(20, seed, hours)
+    assert just_before.rows == board.rows
+    assert just_before.pools == board.pools
+    assert (then.rows, then.pools) != (board.rows, board.pools)
+
+
+def test_who_is_stuck_and_since_when() -> None:
+    pods = [builders.pod("a", node="n1", do_not_disrupt="true")]
+    claim = builders.claim("c1", provider_id="kwok://n1", true=["Drifted"])
+    condition = msgspec.structs.replace(claim.conditions["Drifted"], last_transition_time=at("2026-03-02T10:00:00Z"))
+    claim = msgspec.structs.replace(claim, conditions={**claim.conditions, "Drifted": condition})
+    member = builders.member(claim, builders.node("n1"), pods)
+    snapshot = snapshot_of(member)
+    (row,) = make_board(snapshot, forecast(snapshot, NOW, NOW + DAY)).rows
+    assert row.stuck == ("Drifted", round(at("2026-03-02T10:00:00Z").timestamp()))
+    assert row.free is None
+    assert row.wanted == ("Drifted",)
+
+
+def snapshot_of(*members: ClusterNode) -> Snapshot:
+    return Snapshot(
+        nodes=members, pods=tuple(pod for member in members for pod in member.pods), pools={"default": builders.pool()}
+    )
+
+
+def test_workloads_have_the_name_that_their_labels_give() -> None:
+    assert workload_of(builders.pod(namespace="shop", labels={"app": "cart"})) == "shop/cart"
+    assert workload_of(builders.pod(namespace="shop", labels={"app": "", "k8s-app": "dns"})) == "shop/dns"
+    assert workload_of(builders.pod(namespace="shop")) == "shop"
+
+
+# -- what is withheld --------------------------------------------------------------------------------------------------
+
+
+def kinds(row: Row) -> list[tuple[int, int]]:
+    """When it is free, blocked, draining and gone, by whomever."""
+    found: list[tuple[int, int]] = []
+    for start, kind, *_ in row.spans:
+        if not found or found[-1][1] != kind:
+            found.append((start, kind))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
+    chance = Random(seed)
+    seen = {namespace for namespace, _ in WORKLOADS if chance.random() < 0.5}
+    snapshot, machines = cluster(25, seed)
+    found = forecast(snapshot, NOW, NOW + 3 * DAY, machines=machines)
+    whole = make_board(snapshot, found)
+    board = redacted(whole, seen.__contains__)
+    text = msgspec.json.encode(board).decode()
+    explanation = explain(snapshot, NOW)
+    for member in snapshot.nodes:
+        details = make_details(
+            member,
+            explanation,
+            left_alone="Drifted: Pod/secret/x: protected",
+            decisions=[Decided(at=NOW, text="delete", nodes=(member.name,))],
+            may_see=seen.__contains__,
+        )
+        text += msgspec.json.encode(details).decode()
+        assert len(details.pods) + details.hidden_pods == len(member.pods)
+        assert details.left_alone == "Drifted"
+    for pod in snapshot.pods:
+        assert (pod.name in text) <= (pod.namespace in seen)
+        assert (f"{pod.namespace}/" in text) <= (pod.namespace in seen)
+    for row, full in zip(board.rows, whole.rows, strict=True):
+        assert len(row.events) == len(full.events)
+        hidden = sum(not seen.__contains__(cause[1].split("/")[1]) for cause in full.causes if cause[1].count("/") == 2)
+        assert sum(cause[3] for cause in row.causes) == hidden
+        assert kinds(row) == kinds(full)
+
+
+def test_whoever_may_list_everything_is_told_everything() -> None:
+    board = board_at(20, 1)
+    assert redacted(board, lambda _: True) == msgspec.structs.replace(board, restricted=True)
