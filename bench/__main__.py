@@ -1,6 +1,7 @@
 """`make bench`: how long, how much memory, and how both grow with the size.
 
 `python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
+`python -m bench shrinking 200` prints nothing but how a cluster of that size shrinks there, which takes ten.
 """
 
 import math
@@ -16,10 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.cluster import PODS_PER_NODE
+from bench.disruption import print_disruption
 from bench.draining import print_draining
+from bench.holdups import print_holdups
 from bench.ingest import print_ingest
 from bench.real_ingest import print_real_ingest
+from bench.real_shrinking import print_real_shrinking
 from bench.scheduling import print_scheduling
+from bench.shrinking import print_shrinking
 from bench.sim import print_sim
 from bench.windows import know_zone, print_hardest_windows
 from dovetail.values.cron import parse_cron
@@ -39,6 +44,9 @@ class Figure(NamedTuple):
 def main() -> None:
     """Print every table."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    if sys.argv[1:2] == ["shrinking"]:
+        print_real_shrinking(*map(int, sys.argv[2:]))
+        return
     print_startup()
     print_explain("json", [500, 1_500, 5_000])
     print_explain("yaml", [50, 150, 500])
@@ -48,6 +56,9 @@ def main() -> None:
     print_real_ingest()
     print_sim()
     print_scheduling()
+    print_disruption()
+    print_shrinking()
+    print_holdups()
     if "draining" in sys.argv[1:]:
         print_draining()
 

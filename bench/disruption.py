@@ -1,154 +1,260 @@
-"""What does a pass over all nodes cost: each for itself, and sets of them (08 §4, §8)?
+"""What does a pass over all nodes cost, when all is new and when one pod is: on the event loop, and aside (08 §4, §8)?
 
-`python -m bench.disruption` prints the tables; `python -m bench.disruption profile single tight 1000` says where the
-time goes. All is processor time of one core.
+The way of the controller: the picture is made on the event loop, world and decision on a worker thread. All is
+processor time of the thread that does it. `python -m bench.disruption` prints the table; `python -m bench.disruption
+profile full 1000` says where the time goes.
 """
 
+import asyncio
 import cProfile
+import gc
 import json
 import math
 import pstats
+import resource
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-import msgspec
+import aiohttp
 
-from bench.scheduling import synthetic_types, used_cluster
-from dovetail.api import names
-from dovetail.api.names import Reason
-from dovetail.planning.disruption.board import Board, Candidate, PoolFacts
-from dovetail.planning.disruption.consolidation import multi, single
+from bench.many_nodes import KINDS, PODS_PER_NODE, types
+from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.disruption_board import BoardMaker
+from dovetail.controllers.placing_state import PlacingState
+from dovetail.kube import connect
+from dovetail.planning.disruption.board import Board
+from dovetail.planning.disruption.consolidation import single
+from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
-from dovetail.rules.budgets import Allowance
-from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import MachineType, Node, Options, Origin, Pod, Pool
-from dovetail.scheduling.requirements import of_labels, one_of
-from dovetail.values.instants import ALWAYS
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.runtime.clock import SystemClock
+from dovetail.runtime.compute import ThreadCompute
+from dovetail.scheduling.problem import Options
 
-_AT: Final = datetime(2026, 3, 6, 12, tzinfo=UTC)
-_POOLS: Final = ("alpha", "beta", "gamma", "delta")
-# How much larger than its pods need a node is: by rounding up to a type alone, or by half as well.
-_SLACK: Final = {"tight": 1.0, "loose": 1.5}
+P = ParamSpec("P")
+R = TypeVar("R")
 
-
-def big_board(nodes: int, kind: str) -> Board:
-    """Nodes with 20 pods each, of 300 shapes, in four pools; budgets do not matter."""
-    problem, pods = used_cluster(nodes)
-    types = synthetic_types(100)
-    there, candidates = [], []
-    for number, node in enumerate(problem.nodes):
-        pool = _POOLS[number % len(_POOLS)]
-        type_ = types[math.ceil(_size(node) * _SLACK[kind]) - 1]
-        there.append(_fitted(node, pool, type_))
-        candidates.append(_candidate(there[-1], type_, pods[node.name]))
-    own = of_labels({names.CAPACITY_TYPE_LABEL: "on-demand"})
-    pools = [Pool(name=pool, requirements=own.add(one_of(names.NODEPOOL_LABEL, (pool,)))) for pool in _POOLS]
-    world = World(there, pools, dict.fromkeys(_POOLS, types), (), Options(refuse_uninitialized=True))
-    return Board(
-        at=_AT,
-        world=world,
-        candidates={Reason.UNDERUTILIZED: tuple(candidates)},
-        allowances={(pool, Reason.UNDERUTILIZED): _unlimited(nodes) for pool in _POOLS},
-        pools={pool: PoolFacts(name=pool) for pool in _POOLS},
-    )
+_SIZES: Final = (500, 1_000, 2_000, 5_000)
+_COLD_RUNS: Final = 3
+_EVENTS: Final = 5
+_STRIDE: Final = 997  # of the pods that end: each of another node
 
 
-def _size(node: Node) -> float:
-    """In parts of the smallest type."""
-    smallest = synthetic_types(1)[0].allocatable
-    return max(node.requested[name] / smallest[name] for name in smallest)
+class Pass(NamedTuple):
+    """Seconds of processor time: of the event loop, and of the thread beside it for the world and to decide."""
+
+    loop: float
+    world: float
+    decided: float
+
+    @property
+    def total(self) -> float:
+        return sum(self)
 
 
-def _fitted(node: Node, pool: str, type_: MachineType) -> Node:
-    more = {names.NODEPOOL_LABEL: pool, names.INSTANCE_TYPE_LABEL: type_.name}
-    return msgspec.structs.replace(
-        node, labels={**node.labels, **more}, allocatable=type_.allocatable, capacity=type_.capacity, pool=pool
-    )
+class TimedThread(ThreadCompute):
+    """Knows how long it has been at work."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        def timed() -> R:
+            started = time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.seconds += time.thread_time() - started
+
+        return await super().run(timed)
+
+    def taken(self) -> float:
+        """Since it was last asked."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
 
 
-def _candidate(node: Node, type_: MachineType, pods: list[Pod]) -> Candidate:
-    return Candidate(
-        node=node.name,
-        claim=node.name,
-        claim_uid=node.name,
-        pool=node.pool,
-        type=type_.name,
-        zone=node.labels[names.ZONE_LABEL],
-        capacity_type="on-demand",
-        price=type_.offers[0].price,
-        cost=1.0 + len(pods),
-        pods=tuple(msgspec.structs.replace(pod, origin=Origin.CANDIDATE) for pod in pods),
-    )
+class Stand:
+    """What the controller has, on this server."""
+
+    def __init__(self, url: str, cluster: Cluster, state: PlacingState) -> None:
+        self._url = url
+        self._cluster = cluster
+        self._state = state
+        self._maker = BoardMaker(cluster, state, options=Options())
+        self._rules = Rules()
+        self._thread = TimedThread()
+
+    async def passed(self) -> tuple[Pass, Decision, Board]:
+        """As the controller makes it; validation would follow."""
+        started = time.thread_time()
+        board = await self.board()
+        world = self._thread.taken()
+        decision = await self._thread.run(decide_pass, board, self._rules)
+        return Pass(time.thread_time() - started, world, self._thread.taken()), decision, board
+
+    async def board(self) -> Board:
+        await self._state.refresh()
+        await self._maker.settle()
+        picture = await self._maker.pictured(self._thread)
+        return await self._thread.run(self._maker.board, picture)
+
+    def single_seconds(self, board: Board) -> float:
+        """Of each node by itself alone, which is a part of the decision."""
+        started = time.thread_time()
+        single(board, self._rules, lambda: True)
+        return time.thread_time() - started
+
+    async def end_pod(self, number: int) -> None:
+        """Returns when the cache knows."""
+        async with aiohttp.ClientSession() as session, session.post(f"{self._url}/end?number={number}") as answer:
+            name = await answer.text()
+        while self._cluster.pods.get(("default", name)) is not None:
+            await asyncio.sleep(0.01)
 
 
-def _unlimited(nodes: int) -> Allowance:
-    return Allowance(reason=Reason.UNDERUTILIZED, limit=nodes, binding=None, allowed=nodes, until=None, when=ALWAYS)
+@asynccontextmanager
+async def standing(url: str) -> AsyncIterator[Stand]:
+    """With everything read."""
+    with _kubeconfig(url) as file:
+        async with connect(kubeconfig=str(file)) as api, asyncio.TaskGroup() as group:
+            provider = KwokProvider(api, types=types())
+            cluster = Cluster(api, SystemClock(), provider.node_classes)
+            stand = Stand(url, cluster, PlacingState(cluster, provider))
+            following = [group.create_task(each.run()) for each in cluster.reflectors]
+            for each in cluster.reflectors:
+                await each.wait_synced()
+            gc.collect()
+            gc.freeze()  # as `dovetail run` does
+            yield stand
+            for task in following:
+                task.cancel()
+
+
+@contextmanager
+def _kubeconfig(url: str) -> Iterator[Path]:
+    config = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "kubeconfig")
+        file.write_text(json.dumps(config))
+        yield file
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
-def _single(board: Board) -> dict[str, float]:
-    found = single(board, Rules(), lambda: True)
-    return {"moves": len(found.moves), "deleted": sum(not move.replacements for move in found.moves)}
+async def measure(url: str, events: int) -> dict[str, Any]:
+    """One pass when all is new, and one after each of so many pods has ended."""
+    async with standing(url) as stand:
+        first, decision, board = await stand.passed()
+        alone, again = stand.single_seconds(board), []
+        del board
+        for event in range(events):
+            await stand.end_pod(event * _STRIDE)
+            again.append((await stand.passed())[0])
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = [f"{each.method}: {len(each.nodes)} → {len(each.replacements)}" for each in decision.commands]
+    could = len(decision.standing)
+    return {"first": first, "again": again, "single": alone, "peak_mb": peak_mb, "found": found, "could": could}
 
 
-def _multi(board: Board) -> dict[str, float]:
-    move = multi(board, Rules(), lambda: True)
-    return {"moves": 0 if move is None else len(move.candidates), "saved": 0 if move is None else move.savings / 1e9}
+@contextmanager
+def _served(nodes: int, kind: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "bench.many_nodes", str(nodes), kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
 
 
-_PASSES: Final[dict[str, Callable[[Board], dict[str, float]]]] = {"single": _single, "multi": _multi}
+def _measured(nodes: int, kind: str) -> list[dict[str, Any]]:
+    """Each run in a process of its own: what a pass learns stays. The first goes on with the events."""
+    runs = []
+    for number in range(_COLD_RUNS):
+        with _served(nodes, kind) as url:
+            command = [sys.executable, "-m", "bench.disruption", "measure", url, str(0 if number else _EVENTS)]
+            runs.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+    return runs
 
 
-def measure(method: str, kind: str, nodes: int) -> dict[str, float]:
-    """From a cold start; then once more, when all that can be known beforehand is."""
-    board, times, found = big_board(nodes, kind), [], dict[str, float]()
-    for _ in range(2):
-        started = time.process_time()
-        found = _PASSES[method](board)
-        times.append(time.process_time() - started)
-    return {"first": times[0], "again": times[1], **found}
+def _median(passes: list[list[float]]) -> Pass:
+    return Pass(*(statistics.median(column) for column in zip(*passes, strict=True)))
 
 
-def profile(method: str, kind: str, nodes: int, most: int = 25) -> None:
-    board = big_board(nodes, kind)
-    profiler = cProfile.Profile()
-    profiler.runcall(_PASSES[method], board)
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(most)
-
-
-def print_disruption(sizes: tuple[int, ...] = (100, 1_000, 5_000)) -> None:
-    """Each row in a process of its own."""
-    print("consolidation: 20 pods a node, 300 shapes, four pools; processor time")
-    print(f"{'':<14} {'nodes':>7} {'first':>9} {'again':>9} {'a node':>9}  found")
-    for method in _PASSES:
-        for kind in _SLACK:
-            for nodes in sizes:
-                command = [sys.executable, "-m", "bench.disruption", "measure", method, kind, str(nodes)]
-                run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                found: dict[str, Any] = json.loads(run.stdout)
-                first, again = found.pop("first"), found.pop("again")
-                shown = ", ".join(f"{name} {value:g}" for name, value in found.items())
-                print(
-                    f"{method:<7}{kind:<7} {nodes:>7} {first:>7.2f} s {again:>7.2f} s {again / nodes * 1e6:>6.0f} µs"
-                    f"  {shown}"
-                )
+def print_disruption(sizes: tuple[int, ...] = _SIZES) -> None:
+    print(f"a pass over all nodes: {PODS_PER_NODE} pods a node, 100 types, four pools; medians of processor time")
+    print(f"{'':<15}{'when all is new':^39}{'after one pod has ended':^37}")
+    for_each = f"{'loop':>12}{'world':>9}{'decided':>9}"
+    print(f"{'':<7}{'nodes':>8}{for_each}{'growth':>8}{for_each}{'growth':>8}{'of it single':>14}{'memory':>9}  found")
+    for kind in KINDS:
+        before: tuple[int, Pass, Pass] | None = None
+        for nodes in sizes:
+            runs = _measured(nodes, kind)
+            first, again = (
+                _median([run["first"] for run in runs]),
+                _median([one for run in runs for one in run["again"]]),
+            )
+            growths = (
+                ["", ""]
+                if before is None
+                else [
+                    _growth(before[0], was.total, nodes, now.total)
+                    for was, now in ((before[1], first), (before[2], again))
+                ]
+            )
+            alone, peak = statistics.median(run["single"] for run in runs), max(run["peak_mb"] for run in runs)
+            found = "; ".join(runs[0]["found"]) or "nothing"
+            print(
+                f"{kind:<7}{nodes:>8}{_shown(first)}{growths[0]:>8}{_shown(again)}{growths[1]:>8}{alone:>12.2f} s"
+                f"{peak:>6.0f} MB  {found}; {runs[0]['could']} could go",
+                flush=True,
+            )
+            before = (nodes, first, again)
     print()
+
+
+def _shown(one: Pass) -> str:
+    return f"{one.loop * 1e3:>9.0f} ms{one.world * 1e3:>6.0f} ms{one.decided:>7.2f} s"
+
+
+def _growth(small: int, before: float, large: int, now: float) -> str:
+    """The power of the size with which the time grew: 1 is linear."""
+    return f"{math.log(now / before) / math.log(large / small):.2f}"
+
+
+async def profile(url: str, most: int = 25) -> None:
+    """Of a decision after one pod has ended."""
+    async with standing(url) as stand:
+        await stand.passed()
+        await stand.end_pod(0)
+        board, profiler = await stand.board(), cProfile.Profile()
+        profiler.runcall(decide_pass, board, Rules())
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(most)
 
 
 def main(arguments: list[str]) -> None:
     match arguments:
-        case ["measure", method, kind, nodes]:
-            print(json.dumps(measure(method, kind, int(nodes))))
-        case ["profile", method, kind, nodes]:
-            profile(method, kind, int(nodes))
-        case _:
-            print_disruption()
+        case ["measure", url, events]:
+            print(json.dumps(asyncio.run(measure(url, int(events)))))
+        case ["profile", kind, nodes]:
+            with _served(int(nodes), kind) as url:
+                asyncio.run(profile(url))
+        case sizes:
+            print_disruption(tuple(map(int, sizes)) or _SIZES)
 
 
 if __name__ == "__main__":
