@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test soak check fmt bench mutate coverage cluster-up cluster-down lock clean
+.PHONY: help setup demo test soak check fmt bench mutate coverage screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -32,8 +32,8 @@ $(DEV): requirements/dev.txt $(RUNTIME)
 
 setup: $(RUNTIME) ## make .venv with the program at .venv/bin/dovetail
 
-demo: $(RUNTIME) ## explain the example cluster: who blocks which node, and until when
-	$(BIN)/dovetail explain -f examples/cluster.yaml --at 2026-03-06T16:20:00Z
+demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on the dashboard
+	$(BIN)/dovetail demo
 
 test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
@@ -63,6 +63,9 @@ coverage: $(DEV) ## branch coverage of values and rules
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+
+screenshots: $(DEV) ## make the pictures of the dashboard in docs anew
+	$(BIN)/python -m tests.browser.screenshots
 
 cluster-up: $(RUNTIME) ## start a real control plane to try things on, and print its kubeconfig
 	@$(BIN)/python -m tests.cluster up

@@ -26,6 +26,7 @@ from bench.real_shrinking import print_real_shrinking
 from bench.scheduling import print_scheduling
 from bench.shrinking import print_shrinking
 from bench.sim import print_sim
+from bench.week import print_week
 from bench.windows import know_zone, print_hardest_windows
 from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
@@ -55,6 +56,7 @@ def main() -> None:
     print_ingest()
     print_real_ingest()
     print_sim()
+    print_week()
     print_scheduling()
     print_disruption()
     print_shrinking()

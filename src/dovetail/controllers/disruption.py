@@ -22,11 +22,10 @@ from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.undone_moves import UndoneMoves
 from dovetail.model.records import PodRecord
 from dovetail.planning.batching import Batch
-from dovetail.planning.disruption.board import Board
-from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.commands import Command, side_by_side
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
-from dovetail.planning.disruption.validation import Rejected, validated
+from dovetail.planning.disruption.validation import Rejected, Validated, validated
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
@@ -168,21 +167,21 @@ class Disruption(Passes):
         self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
 
     async def _validate(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
-        results = await self._compute.run(self._validated, picture, commands)
-        started = []
-        for command, (valid, rejected) in zip(commands, results, strict=True):
-            if rejected is not None:
-                self.history.append(Past(command=command, rejected=rejected))
-                self._telling.rejected(context, command, rejected)
-            if valid is not None:
-                started.append(valid)
-        await self._start(context, picture, tuple(started))
+        looked = await self._compute.run(self._validated, picture, commands)
+        for command, each in zip(commands, looked, strict=True):
+            if each.rejected is not None:
+                self.history.append(Past(command=command, rejected=each.rejected))
+                self._telling.rejected(context, command, each.rejected)
+        started = (each.started for each in looked if each.started is not None)
+        await self._start(context, picture, side_by_side(started, looked[-1].board))
 
-    def _validated(
-        self, picture: Picture, commands: tuple[Command, ...]
-    ) -> list[tuple[Command | None, Rejected | None]]:
-        board: Board = self._maker.board(picture)
-        return [validated(command, board, self._rules) for command in commands]
+    def _validated(self, picture: Picture, commands: tuple[Command, ...]) -> list[Validated]:
+        """Each besides those before it."""
+        board, looked = self._maker.board(picture), list[Validated]()
+        for command in commands:
+            looked.append(validated(command, board, self._rules))
+            board = looked[-1].board
+        return looked
 
     async def _start(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
         pools = {name: read.pool for name, read in picture.read_pools.items()}

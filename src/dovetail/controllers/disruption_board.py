@@ -179,6 +179,9 @@ class BoardMaker:
                 if _blocked_by_budget_alone(verdict):
                     candidate = self._candidate(known, verdict.reason, noted.places)
                     candidates.setdefault(verdict.reason, []).append(candidate)
+                    # When one of these changes, it may be none any more.
+                    ends += [each.until for each in verdict.verdicts if each.until is not None]
+                    ends += [each.until for each in known.moving.judged if each.until is not None]
                 else:
                     left.append(Left(node=known.standing.member.name, verdict=verdict))
         return Picture(

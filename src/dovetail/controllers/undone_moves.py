@@ -21,9 +21,11 @@ from dovetail.runtime.pace import Backoff
 from dovetail.scheduling.problem import Pod
 from dovetail.values.timestamp import format_time
 
-LEFT_ALONE: Final = Backoff(first_seconds=300.0, cap_seconds=86_400.0)
+LEFT_ALONE: Final = Backoff(first_seconds=20.0, cap_seconds=86_400.0)
 # Replacements come up, and pods are evicted and placed, within this.
 WATCHED: Final = timedelta(minutes=15)
+# So long after the end of a pause, and as long as it was twice, another vain move is one more of the same.
+REMEMBERED: Final = timedelta(minutes=30)
 
 # Pods that their owner makes from one template are not told apart: the one that comes back has another name.
 Kind: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
@@ -65,7 +67,7 @@ class UndoneMoves:
         before = self._left_alone.get(kind)
         times = 1 if before is None or before.again_after <= now else before.times + 1
         pause = timedelta(seconds=LEFT_ALONE.seconds(times, Random(0)))
-        self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause)
+        self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause + REMEMBERED)
 
     def at(self, now: datetime) -> dict[Kind, datetime]:
         """Pods that are not to be moved now to save something, and until when."""

@@ -29,6 +29,6 @@ def test_pods_that_needed_a_new_node_after_all_are_left_where_they_are_for_ever_
         notes = [note for node in nodes(setting) for note in setting.notes(EventReason.UNCONSOLIDATABLE, node)]
         assert any("were moved in vain, as they needed a new node; again from 2" in note for note in notes)
 
-    play(scenario)
+    play(scenario, except_for=["rescheduled"])  # that a moved pod has no place for a while is what this is about
     assert moves[0] > 3  # at first there is much to be gained; a round takes a minute
     assert sum(moves[1:]) <= 3

@@ -65,6 +65,21 @@ def test_a_candidate_that_is_undrifted_is_none_any_more() -> None:
     play(scenario)
 
 
+def test_a_candidate_whose_pods_window_closes_is_none_any_more() -> None:
+    """Nothing but time changes, and nothing asks to look but the end of the window."""
+    window = {names.DISRUPTION_SCHEDULE: "0 0 * * *", names.DISRUPTION_SCHEDULE_DURATION: "30m"}
+
+    async def scenario(setting: Setting) -> None:
+        (claim,) = await stand(setting, pool(budgets=[NOTHING]), annotations=window)
+        await drift(setting, claim)
+        await setting.sim.run_for("3s")
+        assert is_marked(setting, claim)
+        await setting.sim.run_for("30m")
+        assert setting.taints(node_of(setting, claim)) == []
+
+    play(scenario)
+
+
 def test_an_empty_candidate_that_gets_a_pod_is_none_any_more() -> None:
     """Seed 003: "If a node … becomes utilized, the candidacy is removed (S2 → S1)"."""
 

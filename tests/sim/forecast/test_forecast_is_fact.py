@@ -23,8 +23,7 @@ def foretell(seed: int, tally: Tally) -> None:
         at = setting.now()
         await compare(setting, forecast(dump(setting), at, at + SPAN), tally, f"seed {seed}")
 
-    # Whoever was a candidate, and is not any more because a window has closed, keeps its mark until the next pass.
-    play(scenario, seed=seed, except_for=["marks"])
+    play(scenario, seed=seed)
 
 
 @pytest.mark.parametrize("first", range(0, SCENARIOS, AT_ONCE))

@@ -167,8 +167,8 @@ def run_controllers(
     slack_seconds = TRIPS * latency_seconds + computing_seconds
 
     async def within(sim: SimCluster) -> list[R]:
-        try:
-            with checked(sim, slack_seconds=slack_seconds, **checking) as checkers:
+        with checked(sim, slack_seconds=slack_seconds, **checking) as checkers:
+            try:
                 async with asyncio.TaskGroup() as group:
                     program = Program(sim, group, controllers_of, checkers)
                     if started:
@@ -176,8 +176,8 @@ def run_controllers(
                     result = await scenario(sim, program)
                     await program.stop()
                     return [result]
-        except BaseExceptionGroup as errors:
-            raise root_cause(errors) from None
+            except BaseExceptionGroup as errors:
+                raise root_cause(errors) from None
         raise AssertionError("the program ended before the scenario")
 
     return run(within, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds)[0]

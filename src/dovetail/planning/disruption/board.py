@@ -1,6 +1,7 @@
 """What a pass of the disruption engine looks at: one picture, taken at one instant (02 §3, §5)."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -10,7 +11,7 @@ from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
 from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import ReasonVerdict
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import Pod
+from dovetail.scheduling.problem import Pod, Solution
 from dovetail.values.timestamp import format_time
 
 
@@ -84,6 +85,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway.
 
     `held`: pools whose last replacements did not come up, so that for a while none is tried (R23).
+    What the same pass has decided before: `gone` are nodes, `moved` those of their pods that go to nodes that are
+    there, and `landing`, by UID, to which.
     """
 
     at: datetime
@@ -93,9 +96,38 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     allowances: Mapping[tuple[str, Reason], Allowance] = {}
     pools: Mapping[str, PoolFacts] = {}
     held: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    moved: tuple[Pod, ...] = ()
+    landing: Mapping[str, str] = {}
 
     def of(self, reason: Reason) -> tuple[Candidate, ...]:
         return self.candidates.get(reason, ())
+
+    def is_open(self, candidate: Candidate) -> bool:
+        """Whether nothing that was decided in this pass is about it."""
+        return candidate.node not in self.gone and candidate.node not in self.expecting
+
+    @property
+    def expecting(self) -> set[str]:
+        """Nodes to which pods are to go."""
+        return set(self.landing.values())
+
+    def after(self, candidates: Sequence[Candidate], solution: Solution) -> "Board":
+        """As if they had gone, whichever reason for: all budgets of their pools have so much less."""
+        its = {pod.uid: pod for each in candidates for pod in each.pods}
+        its |= {pod.uid: pod for pod in self.moved}
+        landing = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in its}
+        pools = Counter(each.pool for each in candidates)
+        return msgspec.structs.replace(
+            self,
+            gone=self.gone | {each.node for each in candidates},
+            moved=tuple(its[uid] for uid in landing),
+            landing=landing,
+            allowances={
+                (pool, reason): msgspec.structs.replace(each, allowed=max(0, each.allowed - pools[pool]))
+                for (pool, reason), each in self.allowances.items()
+            },
+        )
 
 
 class Budgets:

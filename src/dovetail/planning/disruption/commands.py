@@ -75,6 +75,20 @@ def make_command(
     )
 
 
+def side_by_side(commands: Iterable[Command], board: Board) -> tuple[Command, ...]:
+    """The same, with pods where they go when all is done: each was looked at besides those before it only."""
+    return tuple(
+        msgspec.structs.replace(
+            command,
+            landing={
+                uid: f"node/{board.landing[uid]}" if uid in board.landing else where
+                for uid, where in command.landing.items()
+            },
+        )
+        for command in commands
+    )
+
+
 def saved_by_deleting(candidates: Iterable[Candidate]) -> int | None:
     """None: some price is not known."""
     prices = [each.price for each in candidates]

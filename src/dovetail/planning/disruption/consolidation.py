@@ -6,7 +6,7 @@ alone that skips what does not fit, and the same walk in each pool alone, so tha
 one. A walk ends with nodes that are worth it only together, on one new node.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -39,6 +39,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str] = {}
     dear: tuple[Candidate, ...] = ()
     complete: bool = True
+
+    def besides(self, board: Board) -> "Found":
+        """Without nodes that are part of what the pass has decided since."""
+        moves = tuple(move for move in self.moves if all(map(board.is_open, move.candidates)))
+        dear = tuple(each for each in self.dear if board.is_open(each))
+        return msgspec.structs.replace(self, moves=moves, dear=dear)
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -109,14 +115,18 @@ def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: (-move.worth, move.candidates[0].node)))
 
 
-def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None) -> Move | None:
-    """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found."""
+def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None, *, again: bool = False) -> Move | None:
+    """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found.
+
+    `again`: it is not the first of this pass, and the search is a shorter one.
+    """
     alone = single(board, rules, go_on) if alone is None else alone
     spare, dear = [move.candidates[0] for move in alone.moves], list(alone.dear)
     search = _Search(board, rules, go_on)
     work = sum(len(each.pods) for each in (*spare, *dear)) * _TIMES
-    most = max(_FEWEST_PODS, min(work, _MOST_PODS))
-    found = [search.longest_prefix(_within_budgets(board)[:_PREFIX]), search.walk(spare, dear, most * 3 // 4)]
+    most = max(_FEWEST_PODS, min(work, _FEWEST_PODS if again else _MOST_PODS))
+    found = [] if again else [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
+    found.append(search.walk(spare, dear, most * 3 // 4))
     pools = sorted({each.pool for each in (*spare, *dear)})
     found += [
         search.walk(_of_pool(spare, pool), _of_pool(dear, pool), most // 4 // len(pools))
@@ -124,6 +134,19 @@ def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None) -
     ]
     sets = [move for move in found if move is not None and len(move.candidates) > 1]
     return max(sets, key=_gain, default=None)
+
+
+def still_alone(board: Board, rules: Rules, go_on: GoOn, alone: Found) -> Iterator[Move]:
+    """One node after the other that can go besides what has been decided, the best first; as it is then."""
+    for move in alone.moves:
+        (candidate,) = move.candidates
+        if not go_on():
+            return
+        if board.is_open(candidate) and Budgets(board, Reason.UNDERUTILIZED).allow(candidate):
+            decided = _wanted(board, [candidate], rules)
+            if isinstance(decided, Move):
+                yield decided
+                board = board.after(decided.candidates, decided.solution)
 
 
 def _within_budgets(board: Board) -> list[Candidate]:
@@ -225,7 +248,10 @@ class _Room:
         largest = NOTHING
         for type_ in types:
             largest |= type_.allocatable
-        self._there = total(self._rows.free[row] for row in members(self._rows.usable)) + largest
+        usable = (row for row in members(self._rows.usable) if self._rows.nodes[row].name not in board.gone)
+        self._there = (
+            total(self._rows.free[row] for row in usable) + largest - total(pod.request for pod in board.moved)
+        )
         self._takes: dict[str, Resources] = {}
 
     def next_of(

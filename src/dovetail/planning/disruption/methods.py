@@ -3,20 +3,24 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
-from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
-from dovetail.planning.disruption.consolidation import Found, GoOn, in_order, multi, single
+from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
+from dovetail.planning.disruption.consolidation import Found, GoOn, in_order, multi, single, still_alone
 from dovetail.planning.disruption.renewal import Renewal
 from dovetail.planning.disruption.replacing import Move, Refused, Rules
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
+# So many sets, and so many single nodes besides, are consolidated side by side.
+_SETS: Final = 10
+_SINGLES: Final = 50
 _NEVER_SEEN: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -148,7 +152,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
     commands, refused, complete = [], dict[str, str](), True
     renewal = Renewal(board, order)
     for each in order:
-        if not budgets.allow(each) or renewal.expects(each):
+        if not budgets.allow(each) or not renewal.board.is_open(each):
             continue
         complete = this.go_on()
         if not complete:
@@ -160,7 +164,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
             new = renewal.go(each, solution)
             commands.append(make_command(board, method, [each], solution=solution, replacements=new))
     return Decision(
-        commands=tuple(commands),
+        commands=side_by_side(commands, renewal.board),
         standing=nodes - refused.keys(),
         refused=refused,
         held_back=len(commands) + len(refused) < len(order),
@@ -182,37 +186,43 @@ def _is_static(board: Board, candidate: Candidate) -> bool:
 
 
 def _several(this: _Pass) -> Decision:
-    """That there is nothing is only sure if nobody had to stay out for a budget, and time was enough (02 §5.4)."""
+    """Sets, and then single nodes, that can go side by side; that there is none is only sure if nobody had to stay out
+    for a budget, and time was enough (02 §5.4)."""
     board, alone = this.board, this.alone
-    move = multi(board, this.rules, this.go_on, alone)
-    if move is None:
+    commands: list[Command] = []
+    while len(commands) < _SETS:
+        move = multi(board, this.rules, this.go_on, alone, again=bool(commands))
+        if move is None:
+            break
+        commands.append(_consolidating(board, Method.MULTI_NODE, move))
+        board = board.after(move.candidates, move.solution)
+        alone = alone.besides(board)
+    if not commands:
         budgets = Budgets(board, Reason.UNDERUTILIZED)
         waiting = not all(budgets.take(each) for each in board.of(Reason.UNDERUTILIZED))
         return Decision(held_back=waiting, complete=this.go_on())
-    return Decision(
-        commands=(_consolidating(board, Method.MULTI_NODE, move),),
-        validated_first=True,
-        standing=_could_go(alone) | {each.node for each in move.candidates},
-        refused=alone.refused,
-        complete=alone.complete,
-    )
+    return _consolidated(this, commands, board, alone)
 
 
 def _one(this: _Pass) -> Decision:
-    found, budgets = this.alone, Budgets(this.board, Reason.UNDERUTILIZED)
-    best = next((move for move in found.moves if budgets.within(move.candidates)), None)
+    return _consolidated(this, [], this.board, this.alone)
+
+
+def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Found) -> Decision:
+    """These, and single nodes besides."""
+    for move in islice(still_alone(board, this.rules, this.go_on, rest), _SINGLES):
+        commands.append(_consolidating(board, Method.SINGLE_NODE, move))
+        board = board.after(move.candidates, move.solution)
+    found = this.alone
+    could_go = {each.node for move in found.moves for each in move.candidates}
     return Decision(
-        commands=() if best is None else (_consolidating(this.board, Method.SINGLE_NODE, best),),
+        commands=side_by_side(commands, board),
         validated_first=True,
-        standing=_could_go(found),
+        standing=frozenset(could_go.union(*(command.nodes for command in commands))),
         refused=found.refused,
-        held_back=best is None and bool(found.moves),
+        held_back=not commands and bool(found.moves),
         complete=found.complete,
     )
-
-
-def _could_go(found: Found) -> frozenset[str]:
-    return frozenset(each.node for move in found.moves for each in move.candidates)
 
 
 def _consolidating(board: Board, method: Method, move: Move) -> Command:

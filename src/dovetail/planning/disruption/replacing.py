@@ -8,13 +8,15 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.planning.disruption.board import Board, Candidate
-from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, PodError, Solution, price_text
+from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, Pod, PodError, Solution, price_text
 from dovetail.scheduling.reference import too_few
 from dovetail.scheduling.requirements import Requirements, one_of
 
 # In this order a launch takes what there is.
 _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)
 _FEWEST_SPOT_TYPES = 15
+# A replacement must save at least a twentieth: pods are not moved for cents, again and again.
+_LEAST_SAVING = 20
 # To buy types, by their names.
 Ways = dict[str, list[Offer]]
 
@@ -53,19 +55,35 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     spot_to_spot: bool = False
 
 
-def simulate(board: Board, candidates: Sequence[Candidate], *, most_new: int | None = None) -> Solution | Refused:
-    """Where their pods would go (02 §7.5)."""
+def simulate(
+    board: Board,
+    candidates: Sequence[Candidate],
+    *,
+    shut: Sequence[str] = (),
+    owed: tuple[Pod, ...] | None = None,
+    explain: bool = False,
+    most_new: int | None = None,
+) -> Solution | Refused:
+    """Where their pods would go (02 §7.5), besides those that the same pass has sent away before.
+
+    `shut`: nodes that take none. `owed`: instead of the board's.
+    """
     unmovable = next((why for each in candidates for why in each.unmovable), None)
     if unmovable is not None:
         return Refused(unmovable)
-    pods = [pod for each in candidates for pod in each.pods]
-    without = [each.node for each in candidates]
-    return wholly(board.world.what_if(pods, without, owed=board.owed, most_new=most_new))
-
-
-def wholly(solution: Solution) -> Solution | Refused:
-    """Nothing goes if somebody would be left without a place."""
-    return solution if solution.all_scheduled else Refused(_why_not(solution))
+    solution = board.world.what_if(
+        [*board.moved, *(pod for each in candidates for pod in each.pods)],
+        [*board.gone, *(each.node for each in candidates)],
+        shut=shut,
+        owed=board.owed if owed is None else owed,
+        explain=explain,
+        most_new=most_new,
+    )
+    if not solution.all_scheduled:
+        return Refused(_why_not(solution))
+    new = {uid for claim in solution.new_claims for uid in claim.pods} if board.moved else set[str]()
+    crowded = next((pod for pod in board.moved if pod.uid in new), None)
+    return solution if crowded is None else Refused(f"{crowded} moves at the same time, and would lose its place")
 
 
 def _why_not(solution: Solution) -> str:
@@ -98,8 +116,12 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
     replacement = cheaper(board.world.types, new[0], candidates, rules)
     if isinstance(replacement, Refused):
         return msgspec.structs.replace(replacement, dear=True)
-    price = launch_price(board.world.types, replacement)
-    saved = sum(each.price or 0 for each in candidates) - price
+    price = sum(each.price or 0 for each in candidates)
+    saved = price - launch_price(board.world.types, replacement)
+    if saved * _LEAST_SAVING < price:
+        return Refused(
+            f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth", dear=True
+        )
     return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
 
 

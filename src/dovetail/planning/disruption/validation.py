@@ -1,12 +1,14 @@
 """Is a command that was found a while ago still right (02 §8)?"""
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
 from dovetail.planning.disruption.replacing import Refused, Rules, decide, launch_price, too_few_kinds
+from dovetail.scheduling.problem import Solution
 
 
 class Cause(StrEnum):
@@ -25,23 +27,34 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
 
 
-def validated(command: Command, board: Board, rules: Rules) -> tuple[Command | None, Rejected | None]:
-    """The command as it can be started now, if it can, and what has fallen out of it, if anything has."""
+class Validated(NamedTuple):
+    """The command as it can be started now, if it can, and what has fallen out of it, if anything has.
+
+    `board`: as it is with the command, for those that are to be started besides.
+    """
+
+    started: Command | None
+    rejected: Rejected | None
+    board: Board
+
+
+def validated(command: Command, board: Board, rules: Rules) -> Validated:
+    """Look at it again."""
     if command.method is Method.EMPTINESS:
         return _still_empty(command, board)
     if command.method in (Method.MULTI_NODE, Method.SINGLE_NODE):
         return _still_consolidating(command, board, rules)
-    return command, None
+    return Validated(command, None, board)
 
 
 def _present(command: Command, board: Board) -> list[Candidate]:
     """Its candidates as they are now, without those that are none any more."""
     now = {each.node: each for each in board.of(REASONS[command.method])}
     same = ((each, now.get(each.node)) for each in command.candidates)
-    return [new for old, new in same if new is not None and new.claim_uid == old.claim_uid]
+    return [new for old, new in same if new and new.claim_uid == old.claim_uid and board.is_open(new)]
 
 
-def _still_empty(command: Command, board: Board) -> tuple[Command | None, Rejected | None]:
+def _still_empty(command: Command, board: Board) -> Validated:
     """Those that still are go; the others stay."""
     present, budgets = _present(command, board), Budgets(board, command.reason)
     taken = [each for each in present if budgets.take(each)]
@@ -55,33 +68,36 @@ def _still_empty(command: Command, board: Board) -> tuple[Command | None, Reject
     )
     savings = saved_by_deleting(taken)
     started = make_command(board, command.method, taken, savings=savings) if taken else None
-    return started, rejected if lost else None
+    return Validated(started, rejected if lost else None, board.after(taken, Solution()))
 
 
-def _still_consolidating(command: Command, board: Board, rules: Rules) -> tuple[Command | None, Rejected | None]:
+def _still_consolidating(command: Command, board: Board, rules: Rules) -> Validated:
     """All of it or nothing. The types that were planned must be among those that are found now."""
     nodes = tuple(command.nodes)
+
+    def refused(cause: Cause, message: str) -> Validated:
+        return Validated(None, Rejected(cause=cause, message=message, nodes=nodes), board)
+
     present = _present(command, board)
     if len(present) < len(nodes):
         kept = {each.node for each in present}
         lost = tuple(node for node in nodes if node not in kept)
-        return None, Rejected(cause=Cause.CHURN, message=f"{', '.join(lost)} cannot go any more", nodes=nodes)
+        return refused(Cause.CHURN, f"{', '.join(lost)} cannot go any more")
     if not Budgets(board, command.reason).within(present):
-        return None, Rejected(cause=Cause.BUDGET, message="the budget has become smaller", nodes=nodes)
+        return refused(Cause.BUDGET, "the budget has become smaller")
     move = decide(board, present, rules)
     if isinstance(move, Refused):
-        return None, Rejected(cause=Cause.SCHEDULING, message=str(move), nodes=nodes)
+        return refused(Cause.SCHEDULING, str(move))
     if len(move.replacements) != len(command.replacements):
         changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
-        return None, Rejected(cause=Cause.SCHEDULING, message=changed, nodes=nodes)
+        return refused(Cause.SCHEDULING, changed)
     replacements = [
         msgspec.structs.replace(found, types=planned.types)
         for planned, found in zip(command.replacements, move.replacements, strict=True)
         if set(planned.types) <= set(found.types) and not too_few_kinds(board.world.types, found, planned.types)
     ]
     if len(replacements) < len(move.replacements):
-        message = "some of the planned instance types would not do any more"
-        return None, Rejected(cause=Cause.SCHEDULING, message=message, nodes=nodes)
+        return refused(Cause.SCHEDULING, "some of the planned instance types would not do any more")
     price = sum(launch_price(board.world.types, each) for each in replacements)
     deleted = saved_by_deleting(present)
     started = make_command(
@@ -92,4 +108,4 @@ def _still_consolidating(command: Command, board: Board, rules: Rules) -> tuple[
         replacements=replacements,
         savings=None if deleted is None else deleted - price,
     )
-    return started, None
+    return Validated(started, None, board.after(present, move.solution))

@@ -146,8 +146,10 @@ class Explained:
         if draining and pod.allowed:
             self._scene.applied[RULE] += 1
             return
-        why = _sentence(blocked) if blocked else f"its node is in {told.nodes[0].state}"
-        parts = [(PODS, name, namespace), *own_parts(member), *self._scene.pdbs_in([namespace])]
+        if blocked:
+            parts, why = [(PODS, name, namespace), *self._scene.pdbs_in([namespace])], _sentence(blocked)
+        else:
+            parts, why = own_parts(member), f"its node is in {told.nodes[0].state}"
         objection = self._told(parts, f"was taken off its node, and explain says: {why}")
         if objection:
             self._objection = (f"Pod/{namespace}/{name}", objection)

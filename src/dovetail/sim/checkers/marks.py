@@ -13,9 +13,9 @@ from dovetail.sim.checkers.scene import Scene
 from dovetail.sim.store import Change
 
 RULE: Final = "marks"
-# Strays are looked for after five seconds, passes are made at most ten seconds after a change, and taints are not
-# written all at once.
-_SETTLED: Final = timedelta(seconds=30)
+# Strays are looked for after five seconds, passes are made some seconds after a change, a minute at most, and taints
+# are not written all at once.
+_SETTLED: Final = timedelta(minutes=2)
 
 
 class Marks:

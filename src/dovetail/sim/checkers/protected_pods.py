@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from dovetail.api import names
+from dovetail.ports import EventType
 from dovetail.sim.actors.wire import Raw, annotations_of, created_at, deleting, finished, node_of
 from dovetail.sim.checkers.scene import Scene, begins_to_go
 from dovetail.sim.store import Change, Key
@@ -31,9 +32,11 @@ class ProtectedPods:
         old, new = change.old, change.new.body
         if old is None:
             return
-        meta = new["metadata"]
-        if annotations_of(old.body) != annotations_of(new):
-            self._annotated[meta.get("namespace", ""), meta["name"]] = (self._scene.now(), annotations_of(old.body))
+        key = (new["metadata"]["namespace"], new["metadata"]["name"])
+        if change.type is EventType.DELETED:
+            self._annotated.pop(key, None)
+        elif annotations_of(old.body) != annotations_of(new):
+            self._annotated[key] = (self._scene.now(), annotations_of(old.body))
         if not self._scene.by_us or finished(old.body):  # R4
             return
         if begins_to_go(change):

@@ -41,16 +41,13 @@ class Replacing:
         if not record.replacements:
             return
         missing = [why for name in record.replacements if (why := self._missing(name, record))]
-        if missing and (self._is_forced(claim, record) or self._is_news(record)):
+        if missing and (self._is_forced(claim, record) or any(map(self._has_just_gone, record.replacements))):
             self._scene.not_applied[FIRST] += 1
             return
         self._scene.applied[FIRST] += 1
         for why in missing:
             object_ = f"NodeClaim/{claim['metadata']['name']}"
             self._scene.report(FIRST, object_, f"was deleted ({record.reason}) though its replacement {why}")
-
-    def _is_news(self, record: Record) -> bool:
-        return self._scene.is_news((NODECLAIMS, name, "") for name in record.replacements)
 
     def _missing(self, name: str, record: Record) -> str:
         replacement = self._scene.claim(name)
@@ -64,6 +61,12 @@ class Replacing:
         if parse_time(condition["lastTransitionTime"]) > record.deadline:
             return f"{name} was initialized only after {format_time(record.deadline)}"
         return ""
+
+    def _has_just_gone(self, name: str) -> bool:
+        """Nobody could have known."""
+        replacement = self._scene.claim(name)
+        gone = replacement is None or deleting(replacement)
+        return gone and self._scene.is_news([(NODECLAIMS, name, "")])
 
     def _is_forced(self, claim: Raw, record: Record) -> bool:
         """Whether it goes for something else than its command: its Node is gone or going, or a forceful reason."""

@@ -84,10 +84,9 @@ class Scene:
         self.now = now
         self.asked: Asked | None = None
         self.violations: list[Violation] = []
-        self.applied: Counter[str] = Counter()  # by rule: how often it had something to say
-        self.not_applied: Counter[str] = (
-            Counter()
-        )  # by rule: how often it held its tongue, for its premise did not hold
+        # By rule: how often it could tell, and how often not, because its premise did not hold.
+        self.applied: Counter[str] = Counter()
+        self.not_applied: Counter[str] = Counter()
         self._slack = slack
         self._store = store
         self._pods, self._nodes = store.collection(PODS), store.collection(NODES)
@@ -108,7 +107,10 @@ class Scene:
         meta = change.new.body["metadata"]
         key = (meta.get("namespace", ""), meta["name"])
         old = None if change.old is None else change.old.body
-        self._remember((resource.plural, key))
+        if change.type is EventType.DELETED and resource.plural == PODS.plural:
+            self._changes.pop((resource.plural, key), None)  # nobody asks, and in a week there are many
+        else:
+            self._remember((resource.plural, key))
         self._index(resource.plural, key, old, None if change.type is EventType.DELETED else change.new.body)
 
     def _index(self, plural: str, key: Key, old: Raw | None, new: Raw | None) -> None:
@@ -239,5 +241,7 @@ def _move(
         return
     if before:
         index[before].pop(key, None)
+        if not index[before]:
+            del index[before]
     if after:
         index[after][key] = None

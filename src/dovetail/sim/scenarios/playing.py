@@ -49,6 +49,9 @@ _TIMINGS: Final = Timings(
     drift_seconds=_SELDOM_SECONDS,
     type_check_seconds=_SELDOM_SECONDS,
     consistency_seconds=_SELDOM_SECONDS,
+    # Fewer and larger looks at who could go: each takes as long as in a real cluster, and there are weeks of them.
+    disruption_idle_seconds=10.0,
+    disruption_longest_seconds=60.0,
 )
 _PATIENT: Final = ReflectorTimings(watch_seconds=86_400, idle_seconds=2 * _SELDOM_SECONDS)
 

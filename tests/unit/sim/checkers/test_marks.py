@@ -54,7 +54,7 @@ def test_a_taint_without_a_command_is_caught_at_the_end() -> None:
         await ground.begin()
         await ground.nodes("a", "b")
         await ground.taint("a", DISRUPTED)
-        await ground.sim.run_for("1m")
+        await ground.sim.run_for("5m")
         await ground.taint("b", DISRUPTED)  # somebody may be about to take it off
 
     assert told(scenario, RULE) == [("Node/a", "is tainted as disrupted, stays, and is in no command")]
@@ -89,7 +89,7 @@ def test_a_candidate_that_can_be_none_is_caught() -> None:
         await ground.taint("a", CANDIDATE)
         await ground.status("b", *READY, "Drifted")
         await ground.taint("b", CANDIDATE)
-        await ground.sim.run_for("1m")
+        await ground.sim.run_for("5m")
 
     assert told(scenario, RULE) == [("Node/a", "is tainted as a candidate, and no graceful reason can stand for it")]
 
@@ -100,6 +100,6 @@ def test_a_candidate_that_only_a_budget_keeps_is_not() -> None:
         await ground.nodes("a")
         await ground.pod("p", "a")
         await ground.taint("a", CANDIDATE)
-        await ground.sim.run_for("1m")
+        await ground.sim.run_for("5m")
 
     assert told(scenario, RULE) == []

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dovetail.ports import NODES
+from dovetail.ports import NODECLAIMS, NODES
+from tests.unit.controllers.manifests import node_claim
 from tests.unit.sim.checkers.planting import CHEAP, DEAR, READY, Ground, checked, told
 
 FIRST, CHEAPER = "replacements-first", "cheaper"
@@ -52,6 +53,30 @@ def test_and_one_whose_replacement_goes_itself() -> None:
     assert [message for _, message in told(scenario, FIRST)] == [
         "was deleted (Drifted) though its replacement r is going itself"
     ]
+
+
+def test_that_a_replacement_has_just_been_created_is_no_excuse() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.begin()
+        await ground.nodes("a")
+        await ground.write_down("a", replacements=("r",))
+        await ground.us.create(NODECLAIMS, node_claim("r"))
+        await ground.delete("a")
+
+    assert [message for _, message in told(scenario, FIRST)] == [
+        "was deleted (Drifted) though its replacement r is not initialized"
+    ]
+
+
+def test_that_somebody_has_just_deleted_it_could_not_be_known() -> None:
+    async def scenario(ground: Ground) -> None:
+        await ground.begin()
+        await ground.nodes("a", "r")
+        await ground.write_down("a", replacements=("r",))
+        await ground.sim.api.delete(NODECLAIMS, "r")
+        await ground.delete("a")
+
+    assert told(scenario, FIRST) == []
 
 
 def test_one_that_waits_for_its_replacement_is_not() -> None:
