@@ -49,7 +49,7 @@ class _LazyGroup(click.Group):
 def program() -> None:
     """Node disruptions that fit around your workloads.
 
-    Only `run` and `cleanup` write to a cluster; the others read what `kubectl get … -o yaml` prints.
+    Only `run` and `cleanup` write to a cluster; the others read a live cluster, or a dump of it.
     Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input, 3 the cluster
     cannot be reached.
     """
