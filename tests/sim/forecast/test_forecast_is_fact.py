@@ -35,5 +35,6 @@ def test_what_is_called_exact_happens_at_that_instant(first: int) -> None:
     wrong = [told for told in tally.wrong if told.startswith(Certainty.EXACT)]
     assert not wrong, "\n".join(wrong)
     exact = {type_: count for (type_, of), count in tally.foretold.items() if of is Certainty.EXACT}
-    assert exact.keys() >= {"budget", *Type}, "some type of event is never exact"
+    # That a node is disrupted is exact only if it is alone and nothing has to be placed: not every group has that.
+    assert exact.keys() >= {"budget", *Type} - {Type.DISRUPTS}, "some type of event is never exact"
     assert sum(exact.values()) > 5 * AT_ONCE

@@ -1,6 +1,7 @@
 """Runs the program in this process, as its entry point would."""
 
 import io
+import logging
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,11 @@ class Program:
 
     def __call__(self, *arguments: str, stdin: bytes = b"") -> Outcome:
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+        log = logging.getLogger("dovetail")
+        propagate, handlers = (
+            log.propagate,
+            list(log.handlers),
+        )  # some commands silence it, which would outlive them here
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["dovetail", *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -42,6 +48,8 @@ class Program:
                 code = 0
             except SystemExit as exit_:
                 code = int(exit_.code or 0)
+            finally:
+                log.propagate, log.handlers[:] = propagate, handlers
         return Outcome(code, _text(out), _text(err))
 
     def file(self, text: str | bytes, name: str = "input.yaml") -> str:
