@@ -14,11 +14,11 @@ import msgspec
 
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
-from dovetail.cli.options import BUDGET_READING, Common, Source
+from dovetail.cli.options import BUDGET_READING, Common, Instant, Source
 from dovetail.cli.output import without_cycle_search, working
 from dovetail.cli.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
-from dovetail.values.timestamp import TimeError, format_time, parse_time
+from dovetail.values.timestamp import format_time
 from dovetail.views.forecast import machines_of
 
 if TYPE_CHECKING:
@@ -49,16 +49,6 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join([*asking, *([] if self.at is None else [f"--at {format_time(self.at)}"])])
 
 
-class _Instant(click.ParamType[datetime]):
-    name = "RFC3339"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return value if isinstance(value, datetime) else parse_time(value)
-        except TimeError as error:
-            self.fail(str(error), param, ctx)
-
-
 @click.command("dashboard")
 @click.option(
     "-f",
@@ -68,7 +58,7 @@ class _Instant(click.ParamType[datetime]):
     metavar="PATH",
     help="A file, a directory, or - for standard input; YAML or JSON. May be given several times.",
 )
-@click.option("--at", type=_Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
+@click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
 @click.option(
     "--kubeconfig",
     metavar="FILE",

@@ -8,8 +8,9 @@ from typing import Final
 from dovetail.model.records import claim_record, node_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.sim.scenarios.playing import Play
+from dovetail.views.forecast import machine_of
 from dovetail.web.app import board_served
-from dovetail.web.sources import PushedSource, decided, machine_of
+from dovetail.web.sources import PushedSource, decided
 
 _START_SECONDS: Final = 20.0
 _EVERY_FRAMES: Final = 5

@@ -74,7 +74,7 @@ def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) 
     }
     chosen: dict[int, PodView | NodeView | PoolView] = {}
     for text in objects:
-        key = _key(text, namespace)
+        key = object_key(text, namespace)
         found = known.get(key)
         if found is None:
             fail(f"{text}: not found in the input, which holds no {key}")
@@ -103,7 +103,7 @@ _KINDS = {
 }
 
 
-def _key(text: str, namespace: str) -> str:
+def object_key(text: str, namespace: str) -> str:
     kind, _, name = text.partition("/")
     known = _KINDS.get(kind.lower())
     if known is None or not name:

@@ -7,7 +7,7 @@ from datetime import timedelta
 import click
 import msgspec
 
-from dovetail.cli.explain import _key
+from dovetail.cli.explain import object_key
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
 from dovetail.cli.forecast_text import forecast_lines
@@ -105,7 +105,7 @@ def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespa
     nodes: set[str] = set()
     pools: set[str] = set()
     for text in objects:
-        key = _key(text, namespace or "default")
+        key = object_key(text, namespace or "default")
         if key not in known:
             fail(f"{text}: not found in the input, which holds no {key}")
         nodes |= known[key][0]

@@ -1,6 +1,5 @@
 """The options that every command which reads a cluster has (09), defined once."""
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
@@ -10,7 +9,7 @@ import click
 
 from dovetail.cli.failing import fail
 from dovetail.rules.budgets import Reading
-from dovetail.values.duration import DAY, DurationError, add, parse_simple, shown
+from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.values.zone import ZoneError, load_zone
 
@@ -18,7 +17,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # What does not change within five years is said not to change (R10).
 _LONGEST = 5 * 365 * DAY
-_SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
 
 
 class Source(NamedTuple):
@@ -57,7 +55,7 @@ class Common(NamedTuple):
         return Source(self.paths, self.kubeconfig, self.context, self.namespace)
 
 
-class _Instant(click.ParamType[datetime]):
+class Instant(click.ParamType[datetime]):
     name = "RFC3339"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -77,9 +75,8 @@ class _Span(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _SPAN.fullmatch(value)
         try:
-            span_ns = int(found[1] or 0) * DAY + (parse_simple(found[2]) if found[2] else 0) if found else 0
+            span_ns = parse_span(value) or 0
         except DurationError as error:
             self.fail(str(error), param, ctx)
         if not 0 < span_ns <= _LONGEST:
@@ -150,7 +147,7 @@ def common_options(
             show_default=True,
             help="A table for people, or data for scripts.",
         ),
-        click.option("--at", type=_Instant(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
+        click.option("--at", type=Instant(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
         *([span] if ahead else []),
         click.option(
             "--tz",

@@ -3,7 +3,7 @@
 Everything is read already: whoever asks has parsed quantities, selectors and requirements once. Nothing here changes.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -419,6 +419,10 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
     def all_scheduled(self) -> bool:
         """Whether nobody is worse off: a pod that was pending before may be so after (05 §11)."""
         return all(error.origin is Origin.PENDING for error in self.errors.values())
+
+    def new_for(self, uids: Collection[str]) -> list[NewClaim]:
+        """The new nodes that hold one of these pods."""
+        return [claim for claim in self.new_claims if any(uid in uids for uid in claim.pods)]
 
     def summary(self, most: int = 5) -> str:
         """What went wrong, for people."""

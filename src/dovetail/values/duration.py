@@ -169,3 +169,17 @@ def _malformed(text: str, form: str) -> DurationError:
 
 def _too_long(text: str) -> DurationError:
     return DurationError(f"{shown(text)} is too long a duration: the most is about 292 years")
+
+
+_SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
+
+
+def parse_span(text: str) -> int | None:
+    """Nanoseconds of `36h` and the other simple forms, with days before them: `7d`, `1d12h`; None: it has no such form.
+
+    Raises DurationError if it has, and is too long.
+    """
+    found = _SPAN.fullmatch(text)
+    if found is None or not text:
+        return None
+    return int(found[1] or 0) * DAY + (parse_simple(found[2]) if found[2] else 0)

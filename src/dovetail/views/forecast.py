@@ -59,16 +59,18 @@ def forecast(
 
 def machines_of(documents: Iterable[Document]) -> dict[str, Machine]:
     """What the Nodes among the documents run on. Raises InputError."""
-    found = {}
-    for document in documents:
-        if (document.api_version, document.kind) == ("v1", "Node"):
-            meta = decode(document, objects.Node).metadata
-            found[meta.name] = Machine(
-                instance_type=meta.labels.get(names.INSTANCE_TYPE_LABEL),
-                capacity_type=meta.labels.get(names.CAPACITY_TYPE_LABEL),
-                zone=meta.labels.get(names.ZONE_LABEL),
-            )
-    return found
+    nodes = (decode(each, objects.Node) for each in documents if (each.api_version, each.kind) == ("v1", "Node"))
+    return {node.metadata.name: machine_of(node) for node in nodes}
+
+
+def machine_of(node: objects.Node) -> Machine:
+    """What it runs on, by its labels."""
+    labels = node.metadata.labels
+    return Machine(
+        instance_type=labels.get(names.INSTANCE_TYPE_LABEL),
+        capacity_type=labels.get(names.CAPACITY_TYPE_LABEL),
+        zone=labels.get(names.ZONE_LABEL),
+    )
 
 
 def _first(drained: Drain) -> datetime | None:

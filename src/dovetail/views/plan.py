@@ -253,7 +253,7 @@ class Drained(msgspec.Struct, frozen=True, kw_only=True):
 def removal_view(board: Board, drained: Drained, solution: Solution, *, blockers: Sequence[str]) -> RemovalView:
     """Of the pods that would have to move, where each would go."""
     names = {pod.uid: str(pod) for pod in drained.pods}
-    new = [claim for claim in solution.new_claims if not names.keys().isdisjoint(claim.pods)]
+    new = solution.new_for(names)
     to = {uid: f"node/{where}" for where, uids in solution.existing.items() for uid in uids}
     for number, claim in enumerate(new, 1):
         to |= dict.fromkeys(claim.pods, f"new node {number}")

@@ -7,8 +7,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dovetail.api import objects
-from dovetail.api.names import CAPACITY_TYPE_LABEL, INSTANCE_TYPE_LABEL, ZONE_LABEL
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption import Disruption, Past
 from dovetail.controllers.disruption_telling import one_line
@@ -18,6 +16,7 @@ from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.reflector import Change, Reflector
 from dovetail.views.dashboard import Decided
+from dovetail.views.forecast import machine_of
 from dovetail.views.forecast_data import Machine
 
 LONGEST_WAIT: Final = timedelta(hours=1)
@@ -279,16 +278,6 @@ def decided(past: Past) -> Decided:
     """A decision, for people."""
     why = "" if past.rejected is None else f"{past.rejected.cause}: {past.rejected.message}"
     return Decided(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
-
-
-def machine_of(node: objects.Node) -> Machine:
-    """What it runs on, by its labels."""
-    labels = node.metadata.labels
-    return Machine(
-        instance_type=labels.get(INSTANCE_TYPE_LABEL),
-        capacity_type=labels.get(CAPACITY_TYPE_LABEL),
-        zone=labels.get(ZONE_LABEL),
-    )
 
 
 def _values(kept: Iterable[Any]) -> Iterable[Any]:

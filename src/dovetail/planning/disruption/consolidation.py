@@ -6,7 +6,7 @@ alone that skips what does not fit, and the same walk in each pool alone, so tha
 one. A walk ends with nodes that are worth it only together, on one new node.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -136,17 +136,11 @@ def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None, *
     return max(sets, key=_gain, default=None)
 
 
-def still_alone(board: Board, rules: Rules, go_on: GoOn, alone: Found) -> Iterator[Move]:
-    """One node after the other that can go besides what has been decided, the best first; as it is then."""
-    for move in alone.moves:
-        (candidate,) = move.candidates
-        if not go_on():
-            return
-        if board.is_open(candidate) and Budgets(board, Reason.UNDERUTILIZED).allow(candidate):
-            decided = _wanted(board, [candidate], rules)
-            if isinstance(decided, Move):
-                yield decided
-                board = board.after(decided.candidates, decided.solution)
+def besides(board: Board, rules: Rules, move: Move) -> Move | None:
+    """The same nodes, if they can go besides what the pass has decided since."""
+    fits = all(map(board.is_open, move.candidates)) and Budgets(board, Reason.UNDERUTILIZED).within(move.candidates)
+    decided = _wanted(board, move.candidates, rules) if fits else None
+    return decided if isinstance(decided, Move) else None
 
 
 def _within_budgets(board: Board) -> list[Candidate]:

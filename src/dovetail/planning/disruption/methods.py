@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
-from dovetail.planning.disruption.consolidation import Found, GoOn, in_order, multi, single, still_alone
+from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
 from dovetail.planning.disruption.renewal import Renewal
 from dovetail.planning.disruption.replacing import Move, Refused, Rules
 from dovetail.scheduling.problem import NewClaim
@@ -210,9 +209,14 @@ def _one(this: _Pass) -> Decision:
 
 def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Found) -> Decision:
     """These, and single nodes besides."""
-    for move in islice(still_alone(board, this.rules, this.go_on, rest), _SINGLES):
-        commands.append(_consolidating(board, Method.SINGLE_NODE, move))
-        board = board.after(move.candidates, move.solution)
+    most = len(commands) + _SINGLES
+    for alone in rest.moves:
+        if len(commands) >= most or not this.go_on():
+            break
+        move = besides(board, this.rules, alone)
+        if move is not None:
+            commands.append(_consolidating(board, Method.SINGLE_NODE, move))
+            board = board.after(move.candidates, move.solution)
     found = this.alone
     could_go = {each.node for move in found.moves for each in move.candidates}
     return Decision(

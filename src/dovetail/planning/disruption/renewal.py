@@ -32,5 +32,4 @@ class Renewal:
     def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
         """It goes, and needs these new nodes."""
         self.board = self.board.after([candidate], solution)
-        its = {pod.uid for pod in candidate.pods}
-        return [claim for claim in solution.new_claims if not its.isdisjoint(claim.pods)]
+        return solution.new_for({pod.uid for pod in candidate.pods})

@@ -106,7 +106,7 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
     if isinstance(solution, Refused):
         return solution
     moved = {pod.uid for each in candidates for pod in each.pods}
-    new = [claim for claim in solution.new_claims if not moved.isdisjoint(claim.pods)]
+    new = solution.new_for(moved)
     chosen = tuple(candidates)
     if not new:
         return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))

@@ -1,6 +1,5 @@
 """What do scenario files say: which objects are there at the start, when is that, and what happens later (09)?"""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -14,7 +13,7 @@ from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.model.problem import Problem, Severity
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
-from dovetail.values.duration import DAY, DurationError, parse_simple, shown
+from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 
 Body = dict[str, Any]
@@ -24,7 +23,6 @@ API_VERSION: Final = "dovetail.dev/v1alpha1"
 KIND: Final = "Scenario"
 DEFAULT_SPAN: Final = timedelta(days=7)
 LONGEST: Final = timedelta(days=366)
-_SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
 # Server-made noise, which nothing that is simulated reads.
 _SILENT: Final = frozenset({"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision"})
 
@@ -125,9 +123,8 @@ def error_in(document: Document, message: str, field: str = "") -> InputError:
 
 def read_span(text: str) -> timedelta:
     """`36h`, `7d`, `1d12h`. Raises ValueError."""
-    found = _SPAN.fullmatch(text)
     try:
-        span_ns = int(found[1] or 0) * DAY + (parse_simple(found[2]) if found[2] else 0) if found and text else None
+        span_ns = parse_span(text)
     except DurationError:
         span_ns = None
     if span_ns is None:
