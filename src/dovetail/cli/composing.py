@@ -310,14 +310,17 @@ def crds_found(cluster: Cluster, missing: tuple[str, ...]) -> Health:
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
     """Stop in order; but whoever presses Ctrl-C twice does not want to wait."""
-    loop = asyncio.get_running_loop()
 
     def stopping(by: signal.Signals) -> None:
-        log.info("stopping", extra={"signal": by.name})
-        stop.set()
         if by is signal.SIGINT:
-            loop.remove_signal_handler(signal.SIGINT)
+            # Before anything is said: who reads it may press at once. A second one that was already on its way to the
+            # loop finds us here again.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            if stop.is_set():
+                signal.raise_signal(signal.SIGINT)
+        stop.set()
+        log.info("stopping", extra={"signal": by.name})
 
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping, number)
