@@ -1,7 +1,8 @@
 """How long does a week of a cluster take: 500 nodes, 5,000 pods, nodes that expire, days and nights, and an upgrade?
 
-`python -m bench.week` prints an ordinary week; with `upgrade` all nodes are replaced once as well, with a number only
-so many days are played, and with `profile` it says where the time goes.
+`python -m bench.week` prints a quiet week, in which nodes expire; with `days` ten workloads grow by half each morning
+and shrink each night as well, and with `upgrade` all nodes are replaced once. With a number only so many days are
+played, and with `profile` it says where the time goes.
 """
 
 import cProfile
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail.api.documents import Document
+from dovetail.runtime.compute import spare_collections
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import format_time
@@ -25,13 +27,13 @@ _TYPE = "s-16x-amd64-linux"
 _CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 
 
-def documents(nodes: int = 500, pods: int = 5_000, *, upgrade: bool = False) -> list[Document]:
+def documents(nodes: int = 500, pods: int = 5_000, *, daily: bool = False, upgrade: bool = False) -> list[Document]:
     """A cluster as a dump shows it, whose nodes are up to 30 days old, and what a week brings."""
     apps = pods // _REPLICAS
     objects = [_pool(), *(_app(number) for number in range(apps)), *(_pdb(number) for number in range(apps))]
     objects += [part for number in range(nodes) for part in _node(number, nodes)]
     objects += [_pod(number, apps, nodes) for number in range(pods)]
-    objects.append(_scenario(upgrade=upgrade))
+    objects.append(_scenario(daily=daily, upgrade=upgrade))
     return [
         Document("bench", index, None, None, each["apiVersion"], each["kind"], value=each)
         for index, each in enumerate(objects, 1)
@@ -130,8 +132,8 @@ def _pod(number: int, apps: int, nodes: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
 
 
-def _scenario(*, upgrade: bool) -> dict[str, Any]:
-    """By day ten workloads are half as large again; with an upgrade the pool's template changes on Wednesday."""
+def _scenario(*, daily: bool, upgrade: bool) -> dict[str, Any]:
+    """Daily, by day ten workloads are half as large again; with an upgrade the pool's template changes on Wednesday."""
 
     def scaled(replicas: int) -> list[dict[str, Any]]:
         return [
@@ -145,7 +147,7 @@ def _scenario(*, upgrade: bool) -> dict[str, Any]:
         ]
 
     events: list[dict[str, Any]] = []
-    for day in range(7):
+    for day in range(7) if daily else ():
         events.append({"at": f"{day * 24 + 8}h", "apply": scaled(_REPLICAS * 3 // 2)})
         events.append({"at": f"{day * 24 + 20}h", "apply": scaled(_REPLICAS)})
     if upgrade:
@@ -166,34 +168,36 @@ def _changed_pool() -> dict[str, Any]:
     return {**pool, **changed}
 
 
-def play(*, days: float = 7, upgrade: bool = False) -> Report:
+def play(*, days: float = 7, daily: bool = False, upgrade: bool = False) -> Report:
     """The week, or the first days of it."""
-    scenario = read_scenario(documents(upgrade=upgrade), now=_START, span=timedelta(days=days))
+    scenario = read_scenario(documents(daily=daily, upgrade=upgrade), now=_START, span=timedelta(days=days))
     with Play(scenario) as playing:
+        spare_collections()  # as the command does
         playing.advance(scenario.end)
         return playing.report()
 
 
-def print_week(days: float = 7, *, upgrade: bool = False) -> None:
+def print_week(days: float = 7, *, daily: bool = False, upgrade: bool = False) -> None:
     """The table."""
     began, used = time.perf_counter(), time.process_time()
-    report = play(days=days, upgrade=upgrade)
+    report = play(days=days, daily=daily, upgrade=upgrade)
     seconds, computed = time.perf_counter() - began, time.process_time() - used
-    print(f"{days:g} simulated days of 500 nodes and 5,000 pods: {seconds:.1f} s ({computed:.1f} s of computing)")
+    which = " with days and nights" * daily + " with an upgrade" * upgrade or ", quiet"
+    print(f"{days:g} simulated days of 500 nodes and 5,000 pods{which}: {seconds:.1f} s ({computed:.1f} s of CPU)")
     gone = ", ".join(f"{count} {reason}" for reason, count in report.nodes.terminated.items())
     print(f"launched {report.nodes.launched}, gone {gone or 'none'}, {report.pods.evicted} pods evicted")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n")
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB\n", flush=True)
 
 
 def main() -> None:
     """Print it; see the module for the words."""
     words = sys.argv[1:]
-    days = next((float(word) for word in words if word not in ("profile", "upgrade")), 7.0)
+    days = next((float(word) for word in words if word not in ("profile", "upgrade", "days")), 7.0)
     if "profile" not in words:
-        print_week(days, upgrade="upgrade" in words)
+        print_week(days, daily="days" in words, upgrade="upgrade" in words)
         return
     profile = cProfile.Profile()
-    profile.runcall(print_week, days, upgrade="upgrade" in words)
+    profile.runcall(print_week, days, daily="days" in words, upgrade="upgrade" in words)
     pstats.Stats(profile).sort_stats("tottime").print_stats(40)
 
 

@@ -49,17 +49,28 @@ class CandidateMarks(Keyed[str]):
         return is_marked(node) != (node.metadata.name in self._wanted and node.metadata.deletion_timestamp is None)
 
     async def reconcile(self, key: str) -> Outcome:
+        node = self._wrong(key)
+        while node is not None and (seconds := self._waits()):
+            await self.clock.sleep(seconds)  # in the one worker: if each put itself off, all would come back each time
+            node = self._wrong(key)
+        if node is not None:
+            kept = [taint for taint in node.spec.taints if not taint.matches(MARK)]
+            taints = kept if is_marked(node) else [*kept, MARK]
+            await write_node(self.api, self._cluster, node, {"spec": {"taints": [to_body(taint) for taint in taints]}})
+        return Done()
+
+    def _wrong(self, key: str) -> objects.Node | None:
+        """The node, if a write would change it."""
         node = self._cluster.nodes.current(key)
-        if node is None or not self._is_wrong(node) or node.metadata.deletion_timestamp is not None:
-            return Done()
+        if node is None or node.metadata.deletion_timestamp is not None:
+            return None
+        return node if self._is_wrong(node) else None
+
+    def _waits(self) -> float:
+        """Seconds until the next write may be made; 0: it is this one's turn."""
         at = self.clock.monotonic()
         self._bucket = self._bucket or TokenBucket(RATE, at=at)
-        if not self._bucket.take(at):
-            return Done(self._bucket.wait_seconds(at))
-        kept = [taint for taint in node.spec.taints if not taint.matches(MARK)]
-        taints = kept if is_marked(node) else [*kept, MARK]
-        await write_node(self.api, self._cluster, node, {"spec": {"taints": [to_body(taint) for taint in taints]}})
-        return Done()
+        return 0.0 if self._bucket.take(at) else self._bucket.wait_seconds(at)
 
 
 def is_marked(node: objects.Node) -> bool:

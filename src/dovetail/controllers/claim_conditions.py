@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
-from dovetail.runtime.reflector import Added, Change, Updated
+from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
 
 
@@ -50,7 +50,7 @@ class ClaimConditions(Keyed[str]):
 
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         match change:
-            case Added(key=(_, pool)):
+            case Added(key=(_, pool)) | Deleted(key=(_, pool)):
                 pass
             case Updated(key=(_, pool), old=old, new=new) if _edition(old.value) != _edition(new.value):
                 pass

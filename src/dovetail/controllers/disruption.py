@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api.names import Reason
+from dovetail.api.objects import NodePool
 from dovetail.controllers.candidate_marks import CandidateMarks
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
@@ -80,13 +81,19 @@ class Disruption(Passes):
         self._undone = UndoneMoves()
         self._waiting: tuple[datetime, tuple[Command, ...]] | None = None  # to be validated then
         self._wake_at: datetime | None = None
-        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
+        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs):
             cache.subscribe(self._changed)
-        cluster.pods.subscribe(self._pod_changed)
+        cluster.pools.subscribe(self._pool_changed)
+        cluster.pods.subscribe(self._note_pod)
 
-    def _pod_changed(self, change: Change[PodRecord]) -> None:
+    def _note_pod(self, change: Change[PodRecord]) -> None:
         if self.context is not None and isinstance(change, Added | Updated):
             self._undone.saw(change.new.value, self.context.clock.now())
+
+    def _pool_changed(self, change: Change[NodePool]) -> None:
+        """What we count into its status after each change is no reason to look again."""
+        if not (isinstance(change, Updated) and _decisive(change.old.value) == _decisive(change.new.value)):
+            self._changed(change)
 
     def _changed(self, change: Change[Any]) -> None:
         if self.context is not None and not isinstance(change, Synced):
@@ -192,3 +199,7 @@ class Disruption(Passes):
                 self._telling.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):
             self._batch.add(_CHANGED, context.clock.now())
+
+
+def _decisive(pool: NodePool) -> tuple[Any, ...]:
+    return pool.metadata.generation, pool.metadata.deletion_timestamp, pool.spec, pool.status.conditions

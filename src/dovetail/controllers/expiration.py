@@ -1,12 +1,11 @@
 """When a NodeClaim has lived long enough: by `expireAfter` it is deleted (R19), by `gracefulExpireAfter` it becomes a
 candidate (R20). A timer a claim; nothing is polled."""
 
-from collections.abc import Iterable
-
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
+from dovetail.controllers.claim_conditions import ClaimConditions
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.keyed import Keyed, seconds_until
+from dovetail.controllers.keyed import seconds_until
 from dovetail.controllers.reasons import write_reason
 from dovetail.controllers.writing import disrupt, tell_disrupted, write_status
 from dovetail.model.records import claim_record, pool_record
@@ -17,47 +16,31 @@ from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
 
-class Expiration(Keyed[str]):
+class Expiration(ClaimConditions):
     """Keys are names of claims."""
 
     name = "nodeclaim.expiration"
 
     def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
-        super().__init__()
-        self._cluster = cluster
+        super().__init__(cluster)
         self._metrics = metrics
-        self.follow(cluster.claims, lambda claim: [claim.metadata.name])
-        self.follow(cluster.pools, self._claims_of)
 
-    def keys(self) -> Iterable[str]:
-        return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    def _claims_of(self, pool: objects.NodePool) -> list[str]:
-        return [claim.metadata.name for claim in self._cluster.claims_in[pool.metadata.name]]
-
-    async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
-        if (
-            claim is None
-            or claim.metadata.deletion_timestamp is not None
-            or not self._cluster.manages(claim.spec.node_class_ref)
-        ):
-            return Done()
+    async def tend(self, claim: objects.NodeClaim) -> Outcome:
         now, record = self.clock.now(), claim_record(claim)
         hard_at = expires_at(record)
         if hard_at is not None and now >= hard_at:
             await self._expire(claim, f"expired {format_time(hard_at)}")
             return Done()
-        pool = self._cluster.pools.get(("", record.pool))
-        soft_at = gracefully_expires_at(record, None if pool is None else pool_record(pool.value))
+        pool = self.pool_of(claim)
+        soft_at = gracefully_expires_at(record, None if pool is None else pool_record(pool))
         await self._mark(claim, expired=soft_at is not None and now >= soft_at)
         ahead = [at for at in (hard_at, soft_at) if at is not None and at > now]
         return Done(seconds_until(min(ahead, default=None), now))
 
     async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
-        claim = await write_reason(self.api, self._cluster, claim, Reason.EXPIRED, self.clock.now())
-        await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
-        tell_disrupted(self.recorder, self._cluster, claim, Reason.EXPIRED, why)
+        claim = await write_reason(self.api, self.cluster, claim, Reason.EXPIRED, self.clock.now())
+        await disrupt(self.api, self.cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
+        tell_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)
 
     async def _mark(self, claim: objects.NodeClaim, *, expired: bool) -> None:
         """The condition by which the disruption engine finds it; gone again if the pool now says later."""
@@ -68,4 +51,4 @@ class Expiration(Keyed[str]):
             conditions.set(Condition.EXPIRED, message=f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}")
         else:
             conditions.clear(Condition.EXPIRED)
-        await write_status(self.api, self._cluster, claim, conditions)
+        await write_status(self.api, self.cluster, claim, conditions)

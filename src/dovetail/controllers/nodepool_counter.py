@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster, Index
-from dovetail.controllers.nodepools import PoolController
-from dovetail.model.records import claim_record, node_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.controllers.nodepools import PoolController, PoolMembers
 from dovetail.planning.pool_usage import usage
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import IN_DISRUPTION, state_of
@@ -20,6 +18,7 @@ class NodePoolCounter(PoolController):
 
     def __init__(self, cluster: Cluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
+        self._members = PoolMembers(cluster)
         self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
@@ -34,18 +33,18 @@ class NodePoolCounter(PoolController):
             await self.write_status(pool, {"nodes": found.nodes, "resources": {**found.texts, **gone}})
         return Done()
 
+    def forget(self, key: str) -> None:
+        self._members.forget(key)
+
     def _held(self, pool: str) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
         """What has been launched for the pool and is to stay. An instance counts once, whatever claims it."""
         seen: set[str] = set()
-        for claim in self.cluster.claims_in[pool]:
+        for claim, node, read in self._members.of(pool):
             instance = claim.status.provider_id
             if not instance or instance in seen or not self.cluster.manages(claim.spec.node_class_ref):
                 continue
             seen.add(instance)
-            nodes = self.cluster.nodes_of(claim)
-            node = nodes[0] if len(nodes) == 1 else None
-            member = ClusterNode(claim=claim_record(claim), node=None if node is None else node_record(node))
-            if state_of(member) not in IN_DISRUPTION:
+            if state_of(read) not in IN_DISRUPTION:
                 yield claim, node
         for node in self._nodes_in[pool]:
             lost = not self.cluster.claims_with[node.spec.provider_id] and self.cluster.manages_node(node)

@@ -1,17 +1,16 @@
 """Shows in each NodePool's status what its budgets allow for each reason, and until when that is so (R1, R25–R27)."""
 
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import seconds_until
 from dovetail.controllers.nodepool_counter import pools_of_claim, pools_of_node
-from dovetail.controllers.nodepools import PoolController
+from dovetail.controllers.nodepools import PoolController, PoolMembers
 from dovetail.controllers.writing import warn
-from dovetail.model.records import claim_record, node_record, pool_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
     BUDGETED,
@@ -28,12 +27,6 @@ from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
 
-class _Known(NamedTuple):
-    claim: objects.NodeClaim
-    node: objects.Node | None
-    member: ClusterNode
-
-
 class NodePoolDisruptions(PoolController):
     """For people: decisions count anew. What changes within a few seconds is shown together."""
 
@@ -43,7 +36,7 @@ class NodePoolDisruptions(PoolController):
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
         self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
-        self._known: dict[str, dict[str, _Known]] = {}  # by pool and claim
+        self._members = PoolMembers(cluster)
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
             cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
@@ -51,7 +44,7 @@ class NodePoolDisruptions(PoolController):
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
         now = self.clock.now()
-        counts = self._counts(pool.metadata.name)
+        counts = pool_counts(member.read for member in self._members.of(pool.metadata.name))
         self._tell_problems(pool, counts, now)
         found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:
@@ -60,7 +53,7 @@ class NodePoolDisruptions(PoolController):
 
     def forget(self, key: str) -> None:
         self._told.pop(key, None)
-        self._known.pop(key, None)
+        self._members.forget(key)
 
     def _tell_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
         """What its owner must know of its budgets (R25, R28, R29), when it is first seen and when it changes."""
@@ -99,20 +92,6 @@ class NodePoolDisruptions(PoolController):
             for each in allowances
         )
         return shown, min((each.until for each in allowances if each.until is not None), default=None)
-
-    def _counts(self, pool: str) -> PoolCounts:
-        """Of thousands of nodes only those are read anew that have changed."""
-        before = self._known.get(pool, {})
-        self._known[pool] = found = {}
-        for claim in self.cluster.claims_in[pool]:
-            nodes = self.cluster.nodes_of(claim)
-            node = nodes[0] if len(nodes) == 1 else None
-            known = before.get(claim.metadata.name)
-            if known is None or known.claim is not claim or known.node is not node:
-                record = None if node is None else node_record(node)
-                known = _Known(claim, node, ClusterNode(claim=claim_record(claim), node=record))
-            found[claim.metadata.name] = known
-        return pool_counts(known.member for known in found.values())
 
 
 def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail.api import objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
+from dovetail.model.records import claim_record, node_record
+from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODEPOOLS
 from dovetail.runtime.work_queue import Done, Outcome
@@ -57,3 +59,35 @@ class PoolController(Keyed[str]):
         """The conditions and what changes with them, if anything does."""
         if conditions.changed or status:
             await self.write_status(pool, {"conditions": conditions.body(), **status})
+
+
+class PoolMember(NamedTuple):
+    """A claim of a pool, its one Node if it has one, and what the rules read of both."""
+
+    claim: objects.NodeClaim
+    node: objects.Node | None
+    read: ClusterNode
+
+
+class PoolMembers:
+    """The claims of each pool; of thousands only those are read anew that have changed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[str, dict[str, PoolMember]] = {}  # by pool and claim
+
+    def of(self, pool: str) -> Iterable[PoolMember]:
+        before = self._known.get(pool, {})
+        self._known[pool] = found = {}
+        for claim in self._cluster.claims_in[pool]:
+            nodes = self._cluster.nodes_of(claim)
+            node = nodes[0] if len(nodes) == 1 else None
+            known = before.get(claim.metadata.name)
+            if known is None or known.claim is not claim or known.node is not node:
+                record = None if node is None else node_record(node)
+                known = PoolMember(claim, node, ClusterNode(claim=claim_record(claim), node=record))
+            found[claim.metadata.name] = known
+        return found.values()
+
+    def forget(self, pool: str) -> None:
+        self._known.pop(pool, None)

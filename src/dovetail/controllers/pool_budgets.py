@@ -57,7 +57,10 @@ class PoolBudgets:
                 known = self._known.get(pool.metadata.name)
                 if known is None or known.pool is not pool:
                     record = pool_record(pool)
-                    known = ReadPool(pool, record, read_budgets(record.budgets))
+                    if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
+                        known = ReadPool(pool, known.record, known.budgets)
+                    else:
+                        known = ReadPool(pool, record, read_budgets(record.budgets))
                 found[pool.metadata.name] = known
         self._known = found
         return found

@@ -1,5 +1,6 @@
 """How much is there of a NodePool: what its status counts, and its limits are held against (01 §5.1)?"""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
@@ -27,11 +28,14 @@ class Usage(msgspec.Struct, frozen=True):
 def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) -> Usage:
     """Of claims and their Nodes, either of which may be missing."""
     nodes = 0
-    total: dict[str, Quantity] = dict.fromkeys(_ALWAYS, _NOTHING)
+    alike: Counter[tuple[tuple[str, Quantity], ...]] = Counter()
     for claim, node in held:
         nodes += 1
-        for name, amount in _capacity(claim, node).items():
-            total[name] = _sum(total.get(name, _NOTHING), amount)
+        alike[tuple(_capacity(claim, node).items())] += 1
+    total: dict[str, Quantity] = dict.fromkeys(_ALWAYS, _NOTHING)
+    for amounts, count in alike.items():
+        for name, amount in amounts:
+            total[name] = _sum(total.get(name, _NOTHING), amount, count)
     total[names.NODES_RESOURCE] = parse_quantity(str(nodes))
     return Usage(nodes, total)
 
@@ -48,12 +52,16 @@ def _capacity(claim: objects.NodeClaim | None, node: objects.Node | None) -> dic
 
 
 def _amounts(quantities: objects.Quantities) -> dict[str, Quantity]:
-    """Without those that are nothing."""
-    amounts = {name: _amount(str(text)) for name, text in quantities.items()}
-    return {name: amount for name, amount in amounts.items() if amount.nano}
+    return _read(tuple(quantities.items()))
 
 
 @lru_cache(maxsize=4096)  # thousands of nodes are of a few sizes
+def _read(quantities: tuple[tuple[str, object], ...]) -> dict[str, Quantity]:
+    """Without those that are nothing."""
+    amounts = {name: _amount(str(text)) for name, text in quantities}
+    return {name: amount for name, amount in amounts.items() if amount.nano}
+
+
 def _amount(text: str) -> Quantity:
     try:
         return parse_quantity(text)
@@ -61,6 +69,6 @@ def _amount(text: str) -> Quantity:
         return _NOTHING  # R32: one bad number must not stop the count
 
 
-def _sum(total: Quantity, amount: Quantity) -> Quantity:
-    """Written as the first of them was."""
-    return Quantity(total.nano + amount.nano, total.format if total.nano else amount.format)
+def _sum(total: Quantity, amount: Quantity, count: int) -> Quantity:
+    """Of so many alike; written as the first of them was."""
+    return Quantity(total.nano + amount.nano * count, total.format if total.nano else amount.format)

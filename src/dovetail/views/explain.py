@@ -1,7 +1,7 @@
 """May each pod and node be disrupted now, and if not, which rules block it and until when? The contract of 09."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -179,8 +179,12 @@ def explain(
     end: datetime | None = None,
     reading: Reading = Reading.SEED,
     problems: Iterable[Problem] = (),
+    only: Container[str] | None = None,
 ) -> Explanation:
-    """Ask every rule about everything in the snapshot; with an end, also what changes until then."""
+    """Ask every rule about everything in the snapshot; with an end, also what changes until then.
+
+    `only`: of the nodes just these are told about; the others still count for the budgets.
+    """
     found = [*problems, *snapshot.problems]
     verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
     pods = []
@@ -195,6 +199,8 @@ def explain(
     pools = _pools(snapshot, at, reading)
     nodes = []
     for member in snapshot.nodes:
+        if only is not None and member.name not in only:
+            continue
         standing = pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods))
         nodes.append(_node_view(member, pools.get(member.pool), standing, at, end))
         found += node_problems(member, standing)

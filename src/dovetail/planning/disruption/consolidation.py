@@ -7,6 +7,8 @@ one. A walk ends with nodes that are worth it only together, on one new node.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import and_
 from typing import Final
 
 import msgspec
@@ -222,7 +224,14 @@ class _Search:
             more, place = self._room.next_of(order, place, 1, [*taken, *waiting])
             if not more:
                 break
-            found = self._try([*taken, *waiting, *more])
+            together = [*taken, *waiting, *more]
+            price = self._room.price_of_rest(together)
+            if price is None:
+                continue
+            if len(together) == 1 or price >= sum(each.price or 0 for each in together):
+                waiting += more  # no gain yet, as sums tell, or what is known of each alone
+                continue
+            found = self._try(together)
             if isinstance(found, Move) and _gain(found) > _gain(best):
                 best = found
                 taken += [*waiting, *more]
@@ -238,14 +247,16 @@ class _Room:
     def __init__(self, board: Board) -> None:
         self._board = board
         self._rows = board.world.rows
-        types = (type_ for each in board.world.types.values() for type_ in each)
         largest = NOTHING
-        for type_ in types:
-            largest |= type_.allocatable
-        usable = (row for row in members(self._rows.usable) if self._rows.nodes[row].name not in board.gone)
-        self._there = (
-            total(self._rows.free[row] for row in usable) + largest - total(pod.request for pod in board.moved)
-        )
+        for table in board.world.tables:
+            for _, type_ in table.chosen(table.suitable(table.start)):
+                largest |= type_.allocatable
+        # What is left on a node is of no use if not even the smallest pod there is would fit.
+        requests = dict.fromkeys(pod.request for each in board.of(Reason.UNDERUTILIZED) for pod in each.pods)
+        self._useful = self._rows.with_room(reduce(and_, requests, next(iter(requests), NOTHING)))
+        useful = (row for row in members(self._useful) if self._rows.nodes[row].name not in board.gone)
+        self._free = total(self._rows.free[row] for row in useful) - total(pod.request for pod in board.moved)
+        self._there = self._free + largest
         self._takes: dict[str, Resources] = {}
 
     def next_of(
@@ -266,11 +277,21 @@ class _Room:
                 left -= self._of(each)
         return found, place
 
+    def price_of_rest(self, taken: Iterable[Candidate]) -> int | None:
+        """What one new node for all that the others have no room for costs at least; None: no type is that large."""
+        lacking = total(map(self._of, taken)) - self._free
+        needed = {name: amount for name, amount in lacking.items() if amount > 0}
+        if not needed:
+            return 0
+        tables = self._board.world.tables
+        found = (table.cheapest_of(table.fitting(needed) & table.suitable(table.start)) for table in tables)
+        return min((each[0] for each in found if each is not None), default=None)
+
     def _of(self, candidate: Candidate) -> Resources:
         """What is needed elsewhere when it goes, and what goes with it."""
         known = self._takes.get(candidate.node)
         if known is None:
             row = self._rows.of_name[candidate.node]
-            free = self._rows.free[row] if self._rows.usable >> row & 1 else NOTHING
+            free = self._rows.free[row] if self._useful >> row & 1 else NOTHING
             known = self._takes[candidate.node] = total(pod.request for pod in candidate.pods) + free
         return known

@@ -1,5 +1,6 @@
 """What does a pass decide: the methods in their order, each under the budgets of its reason (02 §2, §7)?"""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,6 +21,8 @@ from dovetail.scheduling.resources import NOTHING
 # So many sets, and so many single nodes besides, are consolidated side by side.
 _SETS: Final = 10
 _SINGLES: Final = 50
+# So many of a pool that no longer fit besides the others mean that its room is used up; the next pass looks again.
+_MISSES: Final = 20
 _NEVER_SEEN: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -209,11 +212,13 @@ def _one(this: _Pass) -> Decision:
 
 def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Found) -> Decision:
     """These, and single nodes besides."""
-    most = len(commands) + _SINGLES
+    most, misses = len(commands) + _SINGLES, Counter[str]()
     for alone in rest.moves:
         if len(commands) >= most or not this.go_on():
             break
-        move = besides(board, this.rules, alone)
+        pool = alone.candidates[0].pool
+        move = besides(board, this.rules, alone) if misses[pool] < _MISSES else None
+        misses[pool] += move is None
         if move is not None:
             commands.append(_consolidating(board, Method.SINGLE_NODE, move))
             board = board.after(move.candidates, move.solution)

@@ -117,8 +117,7 @@ class Rows:
             found = self.usable & self.like(asked.labels) & self.tolerated(asked.tolerations)
             if asked.places != _ANYWHERE:
                 found &= self._any_of(asked.places)
-            for name, amount in asked.request.items():
-                found &= self._with_room(name).at_least(amount)
+            found &= self.with_room(asked.request)
             self._candidates[asked] = found
         return found
 
@@ -134,6 +133,13 @@ class Rows:
         found = 0
         for each in alternatives:
             found |= self.like(each)
+        return found
+
+    def with_room(self, request: Resources) -> Bits:
+        """Those that are usable and have so much left."""
+        found = self.usable
+        for name, amount in request.items():
+            found &= self._with_room(name).at_least(amount)
         return found
 
     def _with_room(self, name: str) -> Thresholds:

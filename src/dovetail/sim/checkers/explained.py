@@ -41,7 +41,7 @@ class Explained:
     def _to_disrupting(self, member: Member, reason: str) -> str:
         """Why `explain` says that the node may not be disrupted for the reason; empty if it may."""
         snapshot = self._node_snapshot(member)
-        told = explain(snapshot, self._scene.now(), reading=self._reading)
+        told = explain(snapshot, self._scene.now(), reading=self._reading, only=(member.name,))
         view = next((each for each in told.nodes if each.name == member.name), None)
         judged = None if view is None else next((each for each in view.reasons if each.reason == reason), None)
         if judged is None:
@@ -91,7 +91,7 @@ class Explained:
     def could_go(self, node: Raw, at: datetime) -> bool:
         """Whether nothing but a budget would keep the node, for a graceful reason that it has or may have."""
         member = self._scene.member_of_node(node)
-        told = explain(self._node_snapshot(member), at, reading=self._reading)
+        told = explain(self._node_snapshot(member), at, reading=self._reading, only=(member.name,))
         view = next(each for each in told.nodes if each.name == member.name)
         return any(
             all(each.allowed or each.rule == Rule.BUDGET for each in judged.verdicts)
