@@ -167,8 +167,7 @@ def _take_commands(course: Course, process: RunProcess, began_at: datetime) -> N
 def measure(number: int, folder: Path) -> None:
     """Beside a control plane that has been started there."""
     plane = Cluster(folder)
-    # One replica, and no lease that it could lose while the machine is busy.
-    with RunProcess(plane, "--disable-leader-election") as process:
+    with RunProcess(plane) as process:
         process.wait_ready()
         asyncio.run(_shrunk(plane, process, number))
 

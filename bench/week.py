@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail.api.documents import Document
-from dovetail.runtime.compute import spare_collections
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import format_time
@@ -172,7 +171,6 @@ def play(*, days: float = 7, daily: bool = False, upgrade: bool = False) -> Repo
     """The week, or the first days of it."""
     scenario = read_scenario(documents(daily=daily, upgrade=upgrade), now=_START, span=timedelta(days=days))
     with Play(scenario) as playing:
-        spare_collections()  # as the command does
         playing.advance(scenario.end)
         return playing.report()
 

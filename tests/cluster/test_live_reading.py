@@ -18,6 +18,7 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS
 from tests.cluster.access import eventually, kubeconfig_text
 from tests.cluster.plane import ControlPlane
 from tests.cluster.run_process import KEPT
+from tests.unit.cli.terminals import GIVEN_BACK, TOP, WHOLE_SCREEN, terminal
 from tests.unit.controllers.manifests import condition, node_claim, node_class, node_pool
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "without-installing.md"
@@ -236,6 +237,24 @@ def test_reading_rights_are_enough_and_a_dump_tells_the_same(setting: Setting, t
     assert told(plane, command, "-f", file) == live
 
 
+def test_a_live_cluster_is_played_like_its_dump(setting: Setting, tmp_path: Path) -> None:
+    """And with events of a Scenario beside it."""
+    plane, file = setting.plane, str(tmp_path / "dump.json.gz")
+    live = told(plane, "simulate", "--from-cluster", "--for", "2h", user=READER)
+    report = json.loads(live)
+    assert (report["start"], report["end"]) == (AT, "2026-03-06T18:20:00Z")
+    assert (report["nodes"]["atStart"], report["violations"]) == (1, [])
+    assert {problem["severity"] for problem in report["problems"]} <= {"info", "warning"}
+    assert dovetail(plane, "record", "-q", "-o", file, user=READER) == (0, "", "")
+    assert told(plane, "simulate", "--for", "2h", "-f", file) == live
+    event = {"at": "1h", "delete": "Pod/shop/cart-0"}
+    scenario = {"apiVersion": "dovetail.dev/v1alpha1", "kind": "Scenario", "for": "2h", "events": [event]}
+    (tmp_path / "event.json").write_text(json.dumps(scenario))
+    changed = told(plane, "simulate", "--from-cluster", str(tmp_path / "event.json"), user=READER)
+    happened = [(each["at"], each["object"]) for each in json.loads(changed)["timeline"] if each["type"] == "scenario"]
+    assert happened == [("2026-03-06T17:20:00Z", "Pod/shop/cart-0")]
+
+
 def test_nothing_is_asked_for_but_lists(setting: Setting) -> None:
     """Whatever has been asked in this module before, and now."""
     plane = setting.plane
@@ -315,6 +334,7 @@ def test_somebody_with_no_rights_and_somebody_unknown_are_told_in_one_line(setti
     nobody = dovetail(plane, "explain", user="somebody")
     assert (nobody.code, nobody.out, nobody.err.count("\n")) == (3, "", 1)
     assert "may read nothing of the cluster: nodepools" in nobody.err
+    assert dovetail(plane, "simulate", "--from-cluster", user="somebody") == nobody
     plane.kubeconfig_of("stranger").write_text(kubeconfig_text(plane.url, plane.ca_file, "wrong"))
     stranger = dovetail(plane, "record", user="stranger")
     assert (stranger.code, stranger.out, stranger.err.count("\n")) == (3, "", 1)
@@ -346,3 +366,25 @@ def test_rights_in_one_namespace_show_its_pods(setting: Setting) -> None:
         eventually(
             lambda: plane.request("GET", f"{SHOP}/pods", token=token).status == 403, seconds=20, what=lambda: "allowed"
         )
+
+
+def test_top_shows_the_cluster_once_and_as_it_changes(setting: Setting) -> None:
+    """The last of this module, for it watches."""
+    plane = setting.plane
+    once = dovetail(plane, "top", "--once", user=READER)
+    assert (once.code, once.err) == (0, "")
+    assert "n1" in once.out
+    labels = {names.NODEPOOL_LABEL: "default", names.REGISTERED_LABEL: "true"}
+    with terminal(*TOP, "--kubeconfig", str(plane.kubeconfig_of(READER))) as screen:
+        screen.until("n1")
+        assert "comes-later" not in screen.seen
+        plane.create("/api/v1/nodes", {"metadata": {"name": "comes-later", "labels": labels}})
+        try:
+            screen.until("comes-later")
+        finally:
+            plane.delete("/api/v1/nodes/comes-later")
+        screen.type("q")
+        assert screen.end() == 0
+        assert screen.seen.rindex(GIVEN_BACK) > screen.seen.rindex(WHOLE_SCREEN)
+        assert screen.attributes == screen.before
+        assert "Traceback" not in screen.seen

@@ -33,7 +33,7 @@ async def zone(cluster: Cluster, size: int) -> list[str]:
 async def test_the_nodes_of_a_zone_are_emptied_one_after_the_other(cluster: Cluster) -> None:
     nodes = await zone(cluster, 3)
     await fails(cluster, *nodes[:2])
-    (first,) = await cluster.eventually(lambda: emptied(cluster, nodes), timeout=5)
+    (first,) = await cluster.eventually(lambda: emptied(cluster, nodes))
     began = cluster.now()
     await cluster.settle(5)
     assert await emptied(cluster, nodes) == [first]
@@ -45,7 +45,7 @@ async def test_the_nodes_of_a_zone_are_emptied_one_after_the_other(cluster: Clus
 async def test_when_most_of_a_zone_fails_it_is_left_alone(cluster: Cluster) -> None:
     nodes = await zone(cluster, 5)
     await fails(cluster, nodes[0])
-    await cluster.eventually(lambda: emptied(cluster, nodes), lambda found: found == nodes[:1], timeout=5)
+    await cluster.eventually(lambda: emptied(cluster, nodes), lambda found: found == nodes[:1])
     await fails(cluster, *nodes[1:3])
     await cluster.settle(14)  # long enough for the next, had it been its turn
     assert await emptied(cluster, nodes) == nodes[:1]

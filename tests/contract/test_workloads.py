@@ -3,7 +3,9 @@
 from contextlib import aclosing
 from typing import Any
 
-from dovetail.ports import Resource
+import pytest
+
+from dovetail.ports import Invalid, Resource
 from tests.contract.backends import Cluster, condition
 from tests.contract.bodies import (
     DAEMONSETS,
@@ -70,6 +72,16 @@ async def test_a_workload_has_a_status_from_the_beginning(cluster: Cluster) -> N
 
 
 # -- Deployments and ReplicaSets ---------------------------------------------------------------------------------------
+
+
+async def test_a_selector_matches_the_own_pods(cluster: Cluster) -> None:
+    space = await cluster.new_namespace()
+    await cluster.api.create(DEPLOYMENTS, workload("x", "x", replicas=0), namespace=space)
+    other = {"spec": {"template": {"metadata": {"labels": {"app": "other"}}}}}
+    with pytest.raises(Invalid) as refused:
+        await cluster.api.patch(DEPLOYMENTS, "x", other, namespace=space)
+    assert "spec.template.metadata.labels: Invalid value:" in str(refused.value)
+    assert "`selector` does not match template `labels`" in str(refused.value)
 
 
 async def test_a_deployment_runs_its_replicas(cluster: Cluster) -> None:

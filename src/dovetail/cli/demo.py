@@ -1,9 +1,12 @@
 """`dovetail demo`: a week of a simulated cluster to watch, in the terminal and on the dashboard."""
 
+import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from importlib.resources import files
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -82,24 +85,43 @@ def _watched(scenario: Scenario, common: Common, *, speed: float, port: int | No
     from dovetail.cli.demo_view import Screen, View  # noqa: PLC0415  (and so does rich)
     from dovetail.sim.scenarios.playing import Play  # noqa: PLC0415
 
+    pace = Pace(speed)
     with ExitStack() as stack:
+        stack.enter_context(_signals(pace))
         board = None if port is None else stack.enter_context(Board(port))
         play = stack.enter_context(Play(scenario))
         pressed = stack.enter_context(keys())
         screen = stack.enter_context(Screen())
-        pace = Pace(speed)
         view = View(play, zone=common.zone, address="" if board is None else board.address)
-        try:
-            while play.now < scenario.end and not pace.ended:
-                pace.press(pressed())
-                _forward(play, pace)
-                if pace.frame_due():
-                    screen.show(view.drawn(pace))
-                    if board is not None:
-                        board.show(play, pace.speed_now)
-        except KeyboardInterrupt:
-            pass
+        while play.now < scenario.end and not pace.ended:
+            pace.press(pressed())
+            _forward(play, pace)
+            if pace.frame_due():
+                screen.show(view.drawn(pace))
+                if board is not None:
+                    board.show(play, pace.speed_now)
         return play.report()
+
+
+@contextmanager
+def _signals(pace: "Pace") -> Iterator[None]:
+    """Ctrl-C means what q means: the simulation ends between two steps, and not in one. The second ends at once."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        restore()
+        pace.press("q")
+
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        restore()
 
 
 def _forward(play: "Play", pace: "Pace") -> None:

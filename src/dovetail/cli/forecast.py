@@ -114,6 +114,7 @@ def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespa
 
 
 def _narrowed(found: Forecast, nodes: set[str], pools: set[str]) -> Forecast:
+    """Only these, with the problems that name them, or a whole kind that is missing."""
     kept = tuple(node for node in found.nodes if node.name in nodes)
     named = {f"Node/{node.name}" for node in kept} | {f"NodeClaim/{node.node_claim}" for node in kept}
     named |= {f"NodePool/{pool}" for pool in pools}
@@ -122,5 +123,5 @@ def _narrowed(found: Forecast, nodes: set[str], pools: set[str]) -> Forecast:
         nodes=kept,
         nodepools=tuple(pool for pool in found.nodepools if pool.name in pools),
         herds=tuple(herd for herd in found.herds if not nodes.isdisjoint(herd.nodes)),
-        problems=tuple(problem for problem in found.problems if problem.object in named),
+        problems=tuple(problem for problem in found.problems if problem.object in named or problem.object.isalpha()),
     )

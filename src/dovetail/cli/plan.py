@@ -13,6 +13,7 @@ from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.plan_text import plan_lines
 from dovetail.cli.read_kinds import PLACING_KINDS
+from dovetail.cli.simulate_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.sources import read_cluster
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.snapshot import Snapshot
@@ -42,6 +43,7 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 )
 @click.option("--nodepool", metavar="NAME", help="As if only nodes of this NodePool could go.")
 @click.option("--remove", metavar="NODE", multiple=True, help="What if this node were drained? May be repeated.")
+@INSTANCE_TYPES
 @BUDGET_READING
 @click.option("--spot-to-spot", is_flag=True, help="As with the feature gate SpotToSpotConsolidation.")
 @without_cycle_search()
@@ -51,6 +53,7 @@ def command(
     reason: str | None,
     nodepool: str | None,
     remove: tuple[str, ...],
+    instance_types: str | None,
     budget_reading: str,
     spot_to_spot: bool,
 ) -> None:
@@ -66,10 +69,12 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         read = read_cluster(common, also=PLACING_KINDS)
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
-        still = look(scenario, reading=Reading(budget_reading), drained=remove)
+        still = look(scenario, catalogue=catalogue_in(instance_types), reading=Reading(budget_reading), drained=remove)
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
         rules = Rules(spot_to_spot=spot_to_spot)
-        plan = _planned(still, rules, nodepool=nodepool, reason=reason, removals=removals, problems=read.problems)
+        plan = _planned(
+            still, rules, nodepool=nodepool, reason=reason, removals=removals, problems=read.problems_beside_scenario
+        )
     if nodepool is not None and nodepool not in still.board.pools:
         fail(f"there is no NodePool {nodepool} in the input")
     if missing := next((name for name in remove if name not in {each.node for each in still.drained}), None):

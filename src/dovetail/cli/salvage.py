@@ -119,7 +119,8 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _cut_off(error: InputError, count: int, name: str) -> Problem:
-    words = " ".join(filter(None, (error.field, error.message)))
+    at = f"line {error.line}: " if (error.line or 1) > 1 else ""  # the first one tells nothing about the end
+    words = at + " ".join(filter(None, (error.field, error.message)))
     return Problem(
         severity=Severity.ERROR,
         rule="CutOff",

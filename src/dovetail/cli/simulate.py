@@ -11,15 +11,16 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from dovetail.api.documents import Document
+from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.failing import fail
-from dovetail.cli.files import documents_of, one_line_errors
+from dovetail.cli.files import one_line_errors
 from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, working
-from dovetail.cli.read_kinds import PLACING_KINDS, WORKLOAD_KINDS
-from dovetail.cli.run_values import read_instance_types
+from dovetail.cli.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
+from dovetail.cli.salvage import salvaged_documents
 from dovetail.cli.simulate_text import comparison_lines, report_lines
-from dovetail.cli.sources import read_cluster
+from dovetail.cli.simulate_types import INSTANCE_TYPES, catalogue_in
+from dovetail.cli.sources import Read, cluster_documents, understood
 from dovetail.controllers.all import Disrupting
 from dovetail.model.problem import Problem
 from dovetail.ports import InstanceType
@@ -68,7 +69,7 @@ class Progress(Protocol):
     help="The settings of the second run; then --set holds for the first.",
 )
 @click.option("--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write one web page.")
-@click.option("--instance-types", metavar="FILE", help="A JSON file of instance types, instead of the built-in ones.")
+@INSTANCE_TYPES
 @BUDGET_READING
 @click.pass_context
 def command(
@@ -102,16 +103,16 @@ def command(
         fail("--kubeconfig and --context go with --from-cluster")
     given = context.get_parameter_source("at") is ParameterSource.COMMANDLINE
     with one_line_errors(), working("reading …"):
-        documents, problems = _documents(common, paths, from_cluster=from_cluster)
+        read = _read(common, paths, from_cluster=from_cluster)
         scenario = read_scenario(
-            documents,
+            read.documents,
             now=common.at,
             start=common.at if given else None,
             span=None if common.end is None else common.end - common.at,
             seed=seed,
         )
-        scenario = msgspec.structs.replace(scenario, problems=(*problems, *scenario.problems))
-        catalogue = None if instance_types is None else _types(instance_types)
+        scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
+        catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
     disrupting = Disrupting(reading=Reading(budget_reading))
     with one_line_errors(), progress_bar("simulating") as tell:
@@ -129,19 +130,28 @@ def be_silent() -> None:
     log.propagate = False
 
 
-def _documents(common: Common, paths: Sequence[str], *, from_cluster: bool) -> tuple[list[Document], Sequence[Problem]]:
-    documents = list(documents_of(paths))
-    if not from_cluster:
-        return documents, ()
-    read = read_cluster(common._replace(paths=()), also=(*PLACING_KINDS, *WORKLOAD_KINDS))
-    return [*read.documents, *documents], read.problems
+def _read(common: Common, paths: Sequence[str], *, from_cluster: bool) -> Read:
+    problems: list[Problem] = []
+    live: list[Document] = []
+    if from_cluster:
+        kinds = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS)
+        live = list(cluster_documents(common.source._replace(paths=()), kinds, problems))
+    written = list(salvaged_documents(paths, problems))
+    _refuse_half_manifests(written, problems)
+    return understood([*live, *written], problems)
 
 
-def _types(file: str) -> Sequence[InstanceType] | None:
-    try:
-        return read_instance_types(file)
-    except ValueError as error:
-        fail(f"--instance-types {error}")
+def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Problem]) -> None:
+    """Half a dump is played as far as it goes. What people write has a mistake there, which they can correct."""
+    for problem in problems:
+        if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
+            raise InputError(problem.file, problem.message)
+
+
+def _is_dumped(document: Document) -> bool:
+    """Nobody writes when something was created."""
+    meta = plain_value(document).get("metadata")
+    return isinstance(meta, dict) and "creationTimestamp" in meta
 
 
 def _runs(

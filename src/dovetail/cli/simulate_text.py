@@ -6,7 +6,7 @@ from datetime import timedelta
 import click
 
 from dovetail.cli.output import Times, plain, problem_lines, table
-from dovetail.model.problem import Severity
+from dovetail.model.problem import Problem, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.views.report import Comparison, Report, by_hour_of_day, most_important
 
@@ -52,7 +52,7 @@ def report_lines(report: Report, times: Times, *, verbose: bool, quiet: bool) ->
         problems = [one for one in report.problems if verbose or one.severity is not Severity.INFO]
         hidden = len(report.problems) - len(problems)
         if report.problems:
-            lines += ["", click.style("Assumed", bold=True), *problem_lines(problems, times)]
+            lines += ["", _problem_title(report.problems), *problem_lines(problems, times)]
             if hidden:
                 lines.append(f"{hidden} more that are only worth knowing; -v shows them")
     return lines
@@ -147,8 +147,14 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
             lines += [f"{plain(label)}:", *_violations(report, times)]
     problems = [one for one in second.problems if verbose or one.severity is not Severity.INFO]
     if problems:
-        lines += ["", click.style("Assumed", bold=True), *problem_lines(problems, times)]
+        lines += ["", _problem_title(problems), *problem_lines(problems, times)]
     return lines
+
+
+def _problem_title(problems: Sequence[Problem]) -> str:
+    """What is worth knowing was assumed; what is worse is missing, or odd."""
+    mild = all(problem.severity is Severity.INFO for problem in problems)
+    return click.style("Assumed" if mild else "Missing or assumed", bold=True)
 
 
 def _number(value: float) -> str:

@@ -14,6 +14,8 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.views.missing import missing_parts
 
 _KNOWN: Final = frozenset((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
+# Rules that are told in other words where a cluster is set up anew from the documents.
+_TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "OldApiVersion", "NoNodePools"))
 _OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
 
 
@@ -26,6 +28,11 @@ class Read(NamedTuple):
     documents: list[Document]
     """All objects, for those who need more than the snapshot."""
 
+    @property
+    def problems_beside_scenario(self) -> list[Problem]:
+        """What `read_scenario` and those who play it do not say of the same documents."""
+        return [problem for problem in self.problems if problem.rule not in _TOLD_BY_SCENARIOS]
+
 
 def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
     """The cluster of the files, or without files the live one. Raises InputError; ends the program if there is none.
@@ -34,7 +41,11 @@ def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
     documents are taken.
     """
     problems: list[Problem] = []
-    documents = list(cluster_documents(common.source, (*RULE_KINDS, *also), problems))
+    return understood(list(cluster_documents(common.source, (*RULE_KINDS, *also), problems)), problems)
+
+
+def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
+    """The cluster that these documents are; `problems` are those of reading them. Raises InputError."""
     snapshot, odd = take_in(document for document in documents if _is_for_rules(document))
     return Read(snapshot, [*problems, *odd, *missing_parts(snapshot)], documents)
 

@@ -1,11 +1,13 @@
 """Which rules of the built-in kinds do controllers run into? What is not here the real API server may refuse."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from dovetail.sim.metadata_rules import qualified_fault
 from dovetail.values.label_syntax import is_label_value
+from dovetail.values.selector import SelectorError, make_selector
 
 Body = dict[str, Any]
 
@@ -131,10 +133,31 @@ def _event_faults(body: Body, old: Body | None) -> Iterator[str]:
         yield 'involvedObject.namespace: Invalid value: "": does not match event.namespace'
 
 
+def _workload_faults(body: Body, _old: Body | None) -> Iterator[str]:
+    """Pods that their own selector does not match would be made for ever."""
+    spec = body.get("spec") or {}
+    selector, template = spec.get("selector"), spec.get("template")
+    if not (selector and template):
+        return
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    try:
+        entries = [
+            (each["key"], each["operator"], each.get("values") or ()) for each in selector.get("matchExpressions") or ()
+        ]
+        matches = make_selector(selector.get("matchLabels") or {}, entries).matches(labels)
+    except SelectorError as error:
+        yield f"spec.selector: Invalid value: {error}"
+        return
+    if not matches:
+        shown = json.dumps(labels, sort_keys=True, separators=(",", ":"))
+        yield f"spec.template.metadata.labels: Invalid value: {shown}: `selector` does not match template `labels`"
+
+
 RULES: Final[Mapping[tuple[str, str], Callable[[Body, Body | None], Iterator[str]]]] = {
     ("", "pods"): _pod_faults,
     ("", "nodes"): _node_faults,
     ("policy", "poddisruptionbudgets"): _pdb_faults,
     ("coordination.k8s.io", "leases"): _lease_faults,
     ("events.k8s.io", "events"): _event_faults,
+    **{("apps", plural): _workload_faults for plural in ("deployments", "replicasets", "statefulsets", "daemonsets")},
 }

@@ -3,36 +3,50 @@
 Everything that comes from objects is escaped: names and messages may hold markup.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from html import escape
 from typing import Final
 
+from dovetail.model.problem import Problem, Severity
 from dovetail.values.timestamp import format_time
-from dovetail.views.report import Comparison, Life, Report, by_hour_of_day, most_important
+from dovetail.views.report import HOUR, Comparison, Life, Report, by_hour_of_day, most_important
 
-_WIDTH, _LEFT, _ROW = 1100, 190, 13
+_WIDTH, _LEFT, _RIGHT, _ROW = 1100, 190, 10, 13
+_MAX_TICKS: Final = 12
+_TICK_ROOM: Final = 60  # for the name of the last one
+_STEPS: Final = (
+    *(timedelta(minutes=minutes) for minutes in (1, 5, 10, 30)),
+    *(timedelta(hours=hours) for hours in (1, 2, 3, 6, 12, 24)),
+)
 _MAX_ROWS: Final = 400
 _MAX_ENTRIES: Final = 2_000
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT[^ ]+$")  # is not broken into two lines
 _REASONS: Final = ("Empty", "Underutilized", "Drifted", "Expired", "Unhealthy", "Interrupted", "Other")
 _CSS: Final = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#57606a;--line:#d0d7de;--back:#fff;--card:#f6f8fa;--life:#9ec5e8;
 --boot:#d5e5f3;--Empty:#6a737d;--Underutilized:#8250df;--Drifted:#bf8700;--Expired:#0969da;--Unhealthy:#cf222e;
---Interrupted:#bc4c00;--Other:#57606a;--cost:#1a7f37}
+--Interrupted:#bc4c00;--Other:#1b7c83;--cost:#1a7f37}
 @media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--soft:#9198a1;--line:#3d444d;--back:#0d1117;--card:#151b23;
 --life:#30618f;--boot:#1d3a56;--Empty:#9198a1;--Underutilized:#ab7df8;--Drifted:#d29922;--Expired:#4493f8;
---Unhealthy:#f85149;--Interrupted:#db6d28;--Other:#9198a1;--cost:#3fb950}}
+--Unhealthy:#f85149;--Interrupted:#db6d28;--Other:#39c5cf;--cost:#3fb950}}
 *{box-sizing:border-box}body{margin:0 auto;max-width:1180px;padding:24px 16px;color:var(--ink);background:var(--back);
-font:15px/1.5 system-ui,sans-serif}h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}
-p{margin:4px 0;color:var(--soft)}.tiles{display:flex;flex-wrap:wrap;gap:12px;margin:16px 0}
-.tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px;min-width:130px}
+font:15px/1.5 system-ui,sans-serif}h1{font-size:24px;margin:0 0 4px}
+h1.run{margin-top:48px;padding-top:24px;border-top:1px solid var(--line)}h2{font-size:18px;margin:32px 0 8px}
+p{margin:4px 0;color:var(--soft)}.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;
+margin:16px 0}
+.tile{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px}
 .tile b{display:block;font-size:22px;font-variant-numeric:tabular-nums}.tile span{color:var(--soft);font-size:13px}
 .bad b{color:var(--Unhealthy)}svg{display:block;width:100%;height:auto;background:var(--card);
 border:1px solid var(--line);border-radius:8px}
 svg text{fill:var(--ink);font:11px system-ui,sans-serif}svg .soft{fill:var(--soft)}
+svg .pool{font-weight:bold}
 .grid{stroke:var(--line);stroke-width:1}.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}
 th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}details{margin:8px 0}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
+td.t{white-space:nowrap;font-variant-numeric:tabular-nums}.fit table{width:auto}
+.fit th,.fit td{padding-right:32px}details{margin:8px 0}
 summary{cursor:pointer;color:var(--soft)}
 .key{display:inline-block;margin-right:14px;font-size:13px;color:var(--soft)}
 .key i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}
@@ -53,14 +67,15 @@ def comparison_page(comparison: Comparison, zone: tzinfo) -> str:
         [escape(row.what), _number(row.first), _number(row.second), _number(row.second - row.first, sign=True)]
         for row in comparison.differences
     ]
-    parts = ["<h2>Compared</h2>", _table(["", escape(first), escape(second), "change"], rows, numbers=(1, 2, 3))]
+    figures = _table(["", escape(first), escape(second), "change"], rows, numbers=(1, 2, 3))
+    parts = [f'<h2>Compared</h2><div class="fit">{figures}</div>']
     charts = [
         f"<div><p>{escape(label)}</p>{_histogram(report, zone)}</div>"
         for label, report in zip(comparison.labels, comparison.reports, strict=True)
     ]
     parts.append(f'<h2>Disruptions by hour of the day</h2><div class="two">{"".join(charts)}</div>')
     for label, report in zip(comparison.labels, comparison.reports, strict=True):
-        parts.append(f"<h1>{escape(label)}</h1>")
+        parts.append(f'<h1 class="run">{escape(label)}</h1>')
         parts += _body(report, zone)
     return _page("Two simulated runs", _span(comparison.reports[0], zone), "".join(parts))
 
@@ -86,15 +101,20 @@ def _body(report: Report, zone: tzinfo) -> Iterable[str]:
     if report.violations:
         rows = [[_at(v.at, zone), escape(v.rule), escape(v.object), escape(v.message)] for v in report.violations]
         yield "<h2>Violations</h2>" + _table(["at", "rule", "object", ""], rows)
+    bad = [problem for problem in report.problems if problem.severity is not Severity.INFO]
+    if bad:
+        yield "<h2>Missing or odd</h2>" + _problems(bad)
     yield "<h2>Nodes over time</h2>" + _keys() + _lives(report, zone)
     yield "<h2>Nodes and cost, hour by hour</h2>" + _hours(report, zone)
     yield "<h2>Disruptions by hour of the day</h2>" + _histogram(report, zone)
     yield "<h2>What happened</h2>" + _timeline(report, zone)
-    if report.problems:
-        rows = [
-            [escape(p.severity.value), escape(p.rule), escape(p.object), escape(p.message)] for p in report.problems
-        ]
-        yield "<h2>Assumed</h2>" + _table(["", "rule", "object", ""], rows)
+    if len(bad) < len(report.problems):
+        yield "<h2>Assumed</h2>" + _problems(p for p in report.problems if p.severity is Severity.INFO)
+
+
+def _problems(problems: Iterable[Problem]) -> str:
+    rows = [[escape(p.severity.value), escape(p.rule), escape(p.object), escape(p.message)] for p in problems]
+    return _table(["", "rule", "object", ""], rows)
 
 
 def _tiles(report: Report) -> str:
@@ -142,17 +162,22 @@ class _Axis:
 
     def x(self, at: datetime) -> float:
         share = (min(max(at, self.start), self.end) - self.start).total_seconds() / self._seconds
-        return round(_LEFT + share * (_WIDTH - _LEFT - 10), 1)
+        return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
     def ticks(self, zone: tzinfo) -> list[tuple[float, str]]:
-        """Midnights, or hours if the run is short."""
-        step = timedelta(days=1) if self.end - self.start > timedelta(days=2) else timedelta(hours=6)
-        while (self.end - self.start) / step > 16:
+        """At full hours or minutes, or midnights if the run is long, by the clocks of the zone."""
+        span = self.end - self.start
+        step = next((step for step in _STEPS if span / step <= _MAX_TICKS), _STEPS[-1])
+        while span / step > _MAX_TICKS:
             step *= 2
-        number = -((self.start - self.end) // step)  # none at the very end, where there is no room for its name
+        midnight = self.start.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        first = -((midnight - self.start) // step)
+        instants = [midnight + step * number for number in range(first, first + _MAX_TICKS + 1)]
         form = "%a %d %b" if step >= timedelta(days=1) else "%a %H:%M"
         return [
-            (self.x(at), at.astimezone(zone).strftime(form)) for at in (self.start + step * n for n in range(number))
+            (self.x(at), at.strftime(form))
+            for at in instants
+            if self.start <= at <= self.end and self.x(at) <= _WIDTH - _TICK_ROOM
         ]
 
 
@@ -166,7 +191,7 @@ def _lives(report: Report, zone: tzinfo) -> str:
         if life.nodepool != pool:
             pool = life.nodepool
             y += 6
-            rows.append(f'<text x="4" y="{y + 10}" font-weight="bold">{escape(pool[:26])}</text>')
+            rows.append(f'<text x="4" y="{y + 10}" class="pool">{escape(pool[:26])}</text>')
             y += _ROW + 2
         rows.append(_life(life, axis, y, zone))
         y += _ROW
@@ -227,20 +252,23 @@ def _life_table(lives: Sequence[Life], zone: tzinfo) -> str:
 
 def _hours(report: Report, zone: tzinfo) -> str:
     axis = _Axis(report.start, report.end)
-    top_nodes = max((hour.nodes for hour in report.hours), default=0) or 1
+    top_nodes = max(report.nodes.at_start, *(hour.nodes for hour in report.hours)) or 1
     top_cost = max((hour.cost for hour in report.hours), default=0.0) or 1.0
     height, base = 170, 150
 
     def points(values: Iterable[tuple[datetime, float]], top: float) -> str:
         return " ".join(f"{axis.x(at)},{base - value / top * 120:.1f}" for at, value in values)
 
-    nodes = points(((hour.at, float(hour.nodes)) for hour in report.hours), float(top_nodes))
-    cost = points(((hour.at, hour.cost) for hour in report.hours), top_cost)
+    ends = ((hour.at + HOUR, float(hour.nodes)) for hour in report.hours)
+    nodes = points([(report.start, float(report.nodes.at_start)), *ends], float(top_nodes))
+    steps = ((hour.at + edge, hour.cost) for hour in report.hours for edge in (timedelta(), HOUR))
+    cost = points(steps, top_cost)
     grid = "".join(
         f'<line class="grid" x1="{x}" x2="{x}" y1="20" y2="{base}"/>'
         f'<text class="soft" x="{x + 2}" y="{base + 14}">{escape(t)}</text>'
         for x, t in axis.ticks(zone)
     )
+    grid += f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>'
     drawn = (
         f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" '
         'aria-label="Nodes and cost over time; the table below says the same">'
@@ -296,7 +324,10 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Seque
     """Cells are HTML already."""
 
     def row(cells: Sequence[str], tag: str) -> str:
-        made = (f"<{tag}{' class=n' if index in numbers else ''}>{cell}</{tag}>" for index, cell in enumerate(cells))
+        made = (
+            f"<{tag}{' class=n' if index in numbers else ' class=t' if _INSTANT.match(cell) else ''}>{cell}</{tag}>"
+            for index, cell in enumerate(cells)
+        )
         return f"<tr>{''.join(made)}</tr>"
 
     body = "".join(row(cells, "td") for cells in rows)

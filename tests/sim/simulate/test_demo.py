@@ -1,16 +1,17 @@
 """What the demo shows, and how its pace answers keys; in a real terminal it begins, pauses, jumps and ends cleanly."""
 
-import os
-import pty
-import select
+import json
+import re
 import signal
-import sys
-import termios
 from datetime import UTC, datetime, timedelta
+from http.client import HTTPResponse
 from importlib.resources import files
 from io import StringIO
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
+import pytest
 from rich.console import Console
 
 from dovetail.api.documents import read_documents
@@ -19,6 +20,7 @@ from dovetail.cli.demo_pace import Pace
 from dovetail.cli.demo_view import View
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
+from tests.unit.cli.terminals import GIVEN_BACK, WHOLE_SCREEN, Terminal, terminal
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -65,44 +67,61 @@ def test_the_copy_among_the_examples_is_the_same() -> None:
     assert (ROOT / "examples/scenarios/week.yaml").read_bytes() == WEEK
 
 
-def test_in_a_terminal() -> None:
-    """A pseudo-terminal: what is written to it is what a person would see."""
-    child, terminal = pty.fork()
-    if child == 0:  # the program, with the terminal as its own
-        command = [sys.executable, "-m", "dovetail", "demo", "--no-dashboard", "--speed", "60", "-q"]
-        os.execve(sys.executable, command, {**os.environ, "COLUMNS": "160", "LINES": "50", "TERM": "xterm"})
-    before = termios.tcgetattr(terminal)[3]
-    try:
-        shown = _read_until(terminal, b"takes pods")
-        os.write(terminal, b" ")
-        shown += _read_until(terminal, b"paused")
-        os.write(terminal, b"q")
-        shown += _read_until(terminal, b"Violations")
-        shown += _rest(terminal)
-    except BaseException:
-        os.kill(child, signal.SIGKILL)
-        raise
-    finally:
-        _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert b"\x1b[?1049l" in shown, "the screen is given back"
-    assert termios.tcgetattr(terminal)[3] == before, "and so are the keys"
-    os.close(terminal)
+DEMO = ("-m", "dovetail", "demo", "-q")
+LARGE = (50, 160)
+ADDRESS = re.compile(r"http://127\.0\.0\.1:[0-9]+/")
 
 
-def _rest(terminal: int) -> bytes:
-    found = b""
-    try:
-        while more := os.read(terminal, 65536):
-            found += more
-    except OSError:  # nobody has it open any more
-        return found
-    return found
+@pytest.mark.parametrize("signalled", [False, True])
+def test_in_a_terminal(signalled: bool) -> None:
+    """What is written to it is what a person would see."""
+    with terminal(*DEMO, "--no-dashboard", "--speed", "60", size=LARGE) as screen:
+        screen.until("takes pods")
+        screen.type(" ")
+        screen.until("paused")
+        if signalled:
+            screen.process.terminate()
+        else:
+            screen.type("q")
+        ended_cleanly(screen)
+        assert ADDRESS.search(screen.seen) is None
 
 
-def _read_until(terminal: int, words: bytes, seconds: float = 120.0) -> bytes:
-    found = b""
-    while words not in found:
-        assert select.select([terminal], [], [], seconds)[0], found[-2000:]
-        found += os.read(terminal, 65536)
-    return found
+def test_its_dashboard_is_served_while_it_runs() -> None:
+    with terminal(*DEMO, size=LARGE) as screen:
+        screen.until("takes pods")
+        found = ADDRESS.search(screen.seen)
+        assert found is not None
+        with urlopen(found[0], timeout=60) as answer:
+            assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+            assert b"<title>" in answer.read()
+        with urlopen(f"{found[0]}api/stream", timeout=60) as stream:  # which begins with what makes a reader ask
+            assert stream.readline() == b"event: reset\n"
+        with urlopen(f"{found[0]}api/board", timeout=60) as answer:
+            board = json.load(answer)
+        assert board["title"] == "dovetail demo"
+        assert len(board["rows"]) > 20
+        with urlopen(f"{found[0]}api/stream?after={board['version']}", timeout=60) as stream:
+            first = read_tick(stream)
+            screen.until("Monday 02 March 00:2")
+            while read_tick(stream) == first:  # what was sent meanwhile is read first
+                pass
+            screen.process.send_signal(signal.SIGINT)  # while somebody looks
+            ended_cleanly(screen)
+        with pytest.raises(URLError):
+            urlopen(found[0], timeout=60)
+
+
+def read_tick(stream: HTTPResponse) -> int:
+    """What time it is in the demo, by the next event that tells."""
+    while (line := stream.readline()) != b"event: tick\n":
+        assert line, "the stream has ended"
+    return int(json.loads(stream.readline().removeprefix(b"data: "))["at"])
+
+
+def ended_cleanly(screen: Terminal) -> None:
+    """With its report, and the terminal as it was before."""
+    assert screen.end() == 0
+    assert screen.seen.rindex("Violations") > screen.seen.rindex(GIVEN_BACK) > screen.seen.rindex(WHOLE_SCREEN)
+    assert screen.attributes == screen.before
+    assert "Traceback" not in screen.seen

@@ -7,7 +7,10 @@ import msgspec
 import pytest
 import yaml
 
+from dovetail.api import names
 from dovetail.api.documents import InputError, read_documents
+from dovetail.ports import NODES, Unavailable
+from dovetail.sim.faults import Fault
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.report import Report
@@ -72,6 +75,26 @@ def test_capacity_is_provisioned_and_paid_for() -> None:
     assert [hour.nodes for hour in report.hours] == [3, 3]
     assert not report.violations
     assert [each.rule for each in report.problems] == ["NodeClassAssumed"]
+
+
+def test_what_is_left_behind_is_told_once() -> None:
+    """A node that waits for its budget is marked; then it has pods again, and nobody can take the mark off."""
+    pool = POOL.replace("{nodes: 100%}", '{nodes: "0"}')
+    web = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: %d}}"
+    events = (f"{{at: 10m, apply: {web % 2}}}", f"{{at: 1h, apply: {web % 3}}}")
+    data = "\n---\n".join((pool, WEB, scenario(*events))).encode()
+    found = read_scenario(read_documents(data, "test.yaml"), now=START)
+    with Play(found) as playing:
+        playing.advance(START + timedelta(minutes=59))
+        refused = Fault(error=Unavailable("out of order"))
+        playing.sim.server.faults.add(refused, verb="patch", resource=NODES, client=names.COMPONENT, times=10**6)
+        playing.advance(found.end)
+        assert playing.violations() == ()
+        first, second = playing.report(), playing.report()
+    assert [(each.at, each.rule, each.message) for each in first.violations] == [
+        (found.end, "marks", "is tainted as a candidate, and no graceful reason can stand for it")
+    ]
+    assert first == second
 
 
 def test_the_same_input_and_seed_give_the_same_bytes() -> None:

@@ -181,32 +181,98 @@ def test_damaged_dumps_are_answered_or_refused_in_one_line(dovetail: Program, co
 # -- other commands ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["forecast", "plan"])
+COMMANDS = {"forecast": [], "plan": [], "simulate": ["--for", "1m"]}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("items", "rule"),
     [
         pytest.param(without("NodePool"), "NodePoolMissing", id="no pools"),
         pytest.param(without("NodePool", "NodeClaim", "Node"), None, id="pods alone"),
-        pytest.param(without("NodeClaim"), None, id="no claims"),
-        pytest.param(without("Pod"), None, id="no pods"),
+        pytest.param(without("NodeClaim"), "NodeClaimMissing", id="no claims"),
+        pytest.param(without("Pod"), "NoPods", id="no pods"),
         pytest.param([], None, id="nothing"),
     ],
 )
 def test_parts_are_missing(dovetail: Program, command: str, items: list[dict[str, Any]], rule: str | None) -> None:
-    outcome = dovetail(command, "-f", dovetail.file(kubectl_yaml(items)), "--at", AT, "-o", "json")
+    arguments = [command, "-f", dovetail.file(kubectl_yaml(items)), "--at", AT, *COMMANDS[command]]
+    outcome = dovetail(*arguments, "-o", "json")
     assert (outcome.code, outcome.err) == (0, "")
+    shown = dovetail(*arguments)
+    assert shown.code == 0
     if rule is not None:
         assert rule in {problem["rule"] for problem in json.loads(outcome.out)["problems"]}
-    assert dovetail(command, "-f", dovetail.file(kubectl_yaml(items)), "--at", AT).code == 0
+        assert f"{rule}: " in shown.out
 
 
-@pytest.mark.parametrize("command", ["forecast", "plan"])
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_nodes_of_nobody_leave_nothing_to_do(dovetail: Program, command: str) -> None:
+    items = json.loads(json.dumps(without("NodePool", "NodeClaim")))
+    for item in items:
+        item["metadata"].get("labels", {}).pop("karpenter.sh/nodepool", None)
+    file = dovetail.file(kubectl_yaml(items))
+    outcome = dovetail(command, "-f", file, "--at", AT, "-o", "json", *COMMANDS[command])
+    assert (outcome.code, outcome.err) == (0, "")
+    told = [problem["rule"] for problem in json.loads(outcome.out)["problems"]]
+    assert told.count("NoNodePools") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_half_a_dump(dovetail: Program, command: str, form: Callable[[list[dict[str, Any]]], bytes]) -> None:
     whole = form(ITEMS)
-    outcome = dovetail(command, "-f", dovetail.file(whole[: len(whole) // 2]), "--at", AT, "-o", "json")
+    file = dovetail.file(whole[: len(whole) // 2])
+    outcome = dovetail(command, "-f", file, "--at", AT, "-o", "json", *COMMANDS[command])
     assert (outcome.code, outcome.err) == (0, "")
     assert "CutOff" in {problem["rule"] for problem in json.loads(outcome.out)["problems"]}
+
+
+@pytest.mark.parametrize("command", ["plan", "simulate"])
+def test_an_object_that_comes_twice_is_told_once(dovetail: Program, command: str) -> None:
+    file = dovetail.file(kubectl_yaml([*ITEMS, ITEMS[0]]))
+    outcome = dovetail(command, "-f", file, "--at", AT, "-o", "json", *COMMANDS[command])
+    assert [each["rule"] for each in json.loads(outcome.out)["problems"]].count("DuplicateObject") == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (b"kind: Scenario", b"kind: [Scenario", "cannot be read to its end (line 7: "),
+        (b"metadata: {name: web}", b"metadata: {}", "metadata.name: is required"),
+        (b"replicas: 3", b"replicas: many", "document 1, line 1: spec.replicas: expected an integer"),
+        (b"name: web, image", b"name: [], image", "spec.template.spec.containers[0].name: expected a string"),
+        (b"matchLabels: {", b"matchLabels: [{", "input.yaml: document 1, line 4: "),
+        (b"labels: {app: web}", b"labels: {app: other}", "spec.template.metadata.labels: are not those that"),
+        (b"selector:", b"selectors:", "spec.selector: is required"),
+        (b"replicas: 4", b"replicas: -1", "events[0].apply.spec.replicas: "),
+        (b"maxSurge: 1", b"maxSurge: 1%%", "events[0].apply.spec.strategy.rollingUpdate.maxSurge: "),
+    ],
+)
+def test_a_mistake_in_what_people_write_is_refused(dovetail: Program, before: bytes, after: bytes, said: str) -> None:
+    """Also at the end of the text, where it would be a cut in a dump."""
+    template = "{metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: web}]}}"
+    text = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n"
+        f"spec: {{replicas: 3, selector: {{matchLabels: {{app: web}}}}, template: {template}}}\n"
+        "---\nkind: Scenario\napiVersion: dovetail.dev/v1alpha1\nfor: 1m\nevents:\n- at: 30s\n"
+        "  apply: {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: "
+        "{replicas: 4, strategy: {rollingUpdate: {maxSurge: 1}}}}\n"
+    ).encode()
+    assert dovetail("simulate", dovetail.file(text)).code == 0
+    outcome = dovetail("simulate", dovetail.file(text.replace(before, after)))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert said in outcome.err
+
+
+def test_an_object_that_the_api_refuses_is_named(dovetail: Program) -> None:
+    items = json.loads(json.dumps(ITEMS))
+    pool = next(item for item in items if item["kind"] == "NodePool")
+    pool["spec"]["disruption"]["consolidateAfter"] = "soon"
+    outcome = dovetail("simulate", dovetail.file(kubectl_yaml(items)), "--at", AT, "--for", "1m")
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert f"NodePool/{pool['metadata']['name']}" in outcome.err
+    assert "spec.disruption.consolidateAfter" in outcome.err
 
 
 # -- packed ------------------------------------------------------------------------------------------------------------

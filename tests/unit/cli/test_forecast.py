@@ -115,17 +115,29 @@ def test_nothing_to_foretell(dovetail: Program) -> None:
     assert data(dovetail, path=empty)["nodes"] == []
 
 
+def objects() -> list[dict[str, Any]]:
+    items = [each for each in yaml.safe_load_all(Path(CLUSTER).read_text(encoding="utf-8")) if each]
+    return [item for each in items for item in (each["items"] if each["kind"] == "List" else [each])]
+
+
 @pytest.mark.parametrize(
     ("kept", "rule"),
     [(("Node", "NodeClaim", "NodePool"), "NoPods"), (("Node", "NodeClaim", "Pod"), "NodePoolMissing")],
 )
 def test_what_is_missing_is_said(dovetail: Program, kept: tuple[str, ...], rule: str) -> None:
-    items = [each for each in yaml.safe_load_all(Path(CLUSTER).read_text(encoding="utf-8")) if each]
-    flat = [item for each in items for item in (each["items"] if each["kind"] == "List" else [each])]
-    path = dovetail.file(yaml.safe_dump_all([item for item in flat if item["kind"] in kept]))
+    path = dovetail.file(yaml.safe_dump_all([item for item in objects() if item["kind"] in kept]))
     answer = data(dovetail, path=path)
     assert rule in {problem["rule"] for problem in answer["problems"]}
     assert len(answer["nodes"]) > 10
+
+
+def test_what_is_missing_is_said_of_single_nodes_too(dovetail: Program) -> None:
+    """A whole kind, or half the dump, is missing from what is said of each of them."""
+    whole = ",".join(json.dumps(item) for item in objects() if item["kind"] != "Pod")
+    path = dovetail.file(f'{{"apiVersion": "v1", "kind": "List", "items": [{whole}, {{"kind"')
+    for named in (["node/batch-9dwlm"], ["--nodepool", "batch"], ["-n", "ml"]):
+        rules = {problem["rule"] for problem in data(dovetail, *named, path=path)["problems"]}
+        assert rules >= {"NoPods", "CutOff"}, named
 
 
 # -- how it looks -----------------------------------------------------------------------------------------------------

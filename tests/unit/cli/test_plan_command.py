@@ -51,6 +51,26 @@ def test_only_one_pool_or_reason(dovetail: Program) -> None:
     assert empty["commands"] == []
 
 
+def test_machines_and_prices_can_be_given(dovetail: Program) -> None:
+    offerings = [
+        {"capacityType": "on-demand", "zone": f"eu-central-1{zone}", "price": 0.125} for zone in ("a", "b", "c")
+    ]
+    sold = {
+        "name": "m-own",
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "100Gi"},
+        "offerings": offerings,
+    }
+    arguments = ("plan", "-f", CLUSTER, "--at", AT, "--remove", "batch-2fp8k", "-q", "--instance-types")
+    outcome = dovetail(*arguments, dovetail.file(json.dumps([sold]), "types.json"))
+    assert outcome.code == 0
+    assert "m-own, from $0.125" in outcome.out
+    wrong = dovetail(*arguments, dovetail.file("[{}]", "types.json"))
+    assert (wrong.code, wrong.out, wrong.err.count("\n")) == (2, "", 1)
+    assert wrong.err.startswith("dovetail: --instance-types ")
+
+
 def test_a_node_that_cannot_be_drained_is_said_by_the_exit_code(dovetail: Program) -> None:
     cluster = yaml.safe_load((ROOT / CLUSTER).read_text())
     for item in cluster["items"]:

@@ -104,6 +104,23 @@ def test_a_page_of_its_own_with_everything_escaped(dovetail: Program, tmp_path: 
     assert "default-src 'none'" in text
 
 
+def test_a_page_has_the_clocks_of_the_zone_and_what_is_missing(dovetail: Program, tmp_path: Path) -> None:
+    node = """
+apiVersion: v1
+kind: Node
+metadata: {name: stray, labels: {karpenter.sh/nodepool: default}}
+spec: {providerID: "x://1"}
+---"""
+    page = tmp_path / "report.html"
+    arguments = ("--tz", "Asia/Kolkata", "--report", str(page))
+    assert dovetail("simulate", dovetail.file(POOL), *arguments).code == 0
+    whole = page.read_text(encoding="utf-8")
+    assert re.findall(r">(Mon [0-9:]{5})</text>", whole)[:3] == ["Mon 05:30", "Mon 05:35", "Mon 05:40"]
+    assert "Missing or odd" not in whole
+    assert dovetail("simulate", dovetail.file(node + POOL), *arguments).code == 0
+    assert re.search(r"Missing or odd.*NodeClaimMissing.*Nodes over time", page.read_text(encoding="utf-8"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -114,6 +131,10 @@ def test_a_page_of_its_own_with_everything_escaped(dovetail: Program, tmp_path: 
             "--set nodepool/other.spec.weight: there is no such object",
         ),
         (["FILE", "--set", "nodepool/default.spec.weight=high"], "spec.weight: expected an integer"),
+        (
+            ["FILE", "--set", "deployment/web.spec.replicas=many"],
+            "web.spec.replicas: spec.replicas: expected an integer",
+        ),
         (["FILE", "--compare"], "--compare needs --set"),
         (["FILE", "--report", "/nowhere/x.html", "--for", "1s"], "--report /nowhere/x.html: No such file"),
         (["FILE", "--instance-types", "none.json"], "--instance-types none.json: No such file"),
@@ -128,6 +149,21 @@ def test_what_is_wrong_is_one_line(dovetail: Program, arguments: list[str], said
     assert outcome.err.startswith("dovetail: ")
     assert outcome.err.count("\n") == 1
     assert said in outcome.err
+
+
+def test_a_cluster_that_cannot_be_reached(dovetail: Program) -> None:
+    """A port on which nobody listens."""
+    access = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    outcome = dovetail("simulate", "--from-cluster", "--kubeconfig", dovetail.file(json.dumps(access), "config"))
+    assert (outcome.code, outcome.out, outcome.err.count("\n")) == (3, "", 1)
+    assert outcome.err.startswith("dovetail: the cluster cannot be reached: ")
+    nowhere = dovetail("simulate", "--from-cluster")
+    assert (nowhere.code, nowhere.out, nowhere.err.count("\n")) == (2, "", 1)
 
 
 def test_the_demo_without_a_terminal(dovetail: Program) -> None:

@@ -1,17 +1,9 @@
 """`dovetail top`: what is drawn, what keys do, and that the program leaves the terminal as it found it."""
 
 import json
-import os
-import pty
 import re
-import select
 import shlex
 import signal
-import subprocess
-import sys
-import termios
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -36,6 +28,7 @@ from dovetail.views.forecast import Machine, forecast
 from tests import builders
 from tests.browser.clusters import NOW, cluster
 from tests.unit.cli.running import Program
+from tests.unit.cli.terminals import CURSOR, GIVEN_BACK, HIDDEN, TOP, WHOLE_SCREEN, terminal
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "top.md"
@@ -408,74 +401,6 @@ def test_wrong_usage_is_one_line(dovetail: Program) -> None:
 
 
 # -- the real program on a real terminal -------------------------------------------------------------------------------
-
-
-class Terminal:
-    """The program on a pseudo-terminal of 80 by 24."""
-
-    def __init__(self, *command: str) -> None:
-        self._ours, self._theirs = pty.openpty()
-        termios.tcsetwinsize(self._theirs, (24, 80))
-        self.before = termios.tcgetattr(self._theirs)
-        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-        self.process = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=self._theirs,
-            stdout=self._theirs,
-            stderr=self._theirs,
-            env=environment | {"TERM": "xterm-256color"},
-            start_new_session=True,
-        )
-        self.seen = ""
-
-    def until(self, text: str, seconds: float = 60.0) -> None:
-        """Read what is drawn until this has been."""
-        found = ""
-        while text not in found:
-            assert select.select([self._ours], [], [], seconds)[0], f"{text!r} not drawn, but {self.seen[-3000:]!r}"
-            found += os.read(self._ours, 65536).decode(errors="replace")
-        self.seen += found
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode())
-
-    def resize(self, lines: int, columns: int) -> None:
-        termios.tcsetwinsize(self._theirs, (lines, columns))
-        self.process.send_signal(signal.SIGWINCH)
-
-    def end(self) -> int:
-        """The exit code; all that is drawn till then is read, lest the program waits for its reader."""
-        for _ in range(600):
-            ended = self.process.poll() is not None
-            if select.select([self._ours], [], [], 0 if ended else 0.1)[0]:
-                self.seen += os.read(self._ours, 65536).decode(errors="replace")
-            elif ended:
-                break
-        return self.process.wait(0)
-
-    @property
-    def attributes(self) -> list[object]:
-        return termios.tcgetattr(self._theirs)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
-        os.close(self._theirs)
-
-
-@contextmanager
-def terminal(*command: str) -> Iterator[Terminal]:
-    made = Terminal(*command)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-TOP = ("-m", "dovetail", "top")
-HIDDEN, WHOLE_SCREEN, GIVEN_BACK, CURSOR = "\x1b[?25l", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 
 
 def test_the_program_draws_obeys_keys_and_gives_the_terminal_back() -> None:

@@ -9,6 +9,7 @@ Virtual time passes only in `advance`: whoever wants to watch decides how fast.
 """
 
 import asyncio
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
@@ -26,6 +27,7 @@ from dovetail.controllers.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
+from dovetail.runtime.compute import RARELY
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
@@ -77,6 +79,8 @@ class Play:
         self._clock = VirtualClock(self._loop)
         self._task: asyncio.Task[None] | None = None
         self._checkers: Checkers | None = None
+        self._over = False
+        self._before = gc.get_threshold()
         # What runs, once it does.
         self.sim: SimCluster
         self.cloud: SimCloud
@@ -85,6 +89,7 @@ class Play:
         self.disruption: Disruption
 
     def __enter__(self) -> "Play":
+        gc.set_threshold(*RARELY)
         self._task = self._loop.create_task(self._run(), name="play")
         self.advance(self.scenario.start)
         return self
@@ -97,6 +102,7 @@ class Play:
                 self._loop.cancel_all()
         finally:
             self._loop.close()
+            gc.set_threshold(*self._before)
 
     @property
     def now(self) -> datetime:
@@ -111,12 +117,16 @@ class Play:
     def advance(self, until: datetime) -> None:
         """Let virtual time pass. Raises InputError if an event cannot be carried out."""
         assert self._task is not None, "it has not been entered"
+        assert not self._over, "what was left behind has been looked at: nothing may follow"
         with _failures():
             self._loop.run_until(self._task, until=until)
         assert not self._task.done(), "the play never ends by itself"
 
     def report(self) -> Report:
-        """What has happened so far."""
+        """What has happened. The run is over then, at its end or before: what it leaves behind is looked at, once."""
+        if self._checkers is not None and not self._over:
+            self._checkers.finish()
+        self._over = True
         return self.ledger.report(
             start=self.scenario.start,
             seed=self.scenario.seed,

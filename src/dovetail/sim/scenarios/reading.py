@@ -13,6 +13,7 @@ from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.model.problem import Problem, Severity
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
+from dovetail.sim.scenarios.shapes import fault_of
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -314,6 +315,8 @@ def _applied(body: Body, document: Document, field: str) -> Body:
     meta = body.get("metadata")
     if not isinstance(meta, dict) or not meta.get("name"):
         raise error_in(document, "is required", f"{field}.metadata.name")
+    if fault := fault_of(kind.kind, body):
+        raise error_in(document, fault[1], f"{field}.{fault[0]}")
     return body
 
 

@@ -21,8 +21,10 @@ from dovetail.sim.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
 from dovetail.sim.scenarios.reading import Body, Placed, Scenario, assumption, node_class_resource
+from dovetail.sim.scenarios.shapes import fault_of
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
+from dovetail.views.explain_problems import NO_PODS
 
 _UP: Final = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
 _IMAGE: Final = "unknown"
@@ -41,6 +43,9 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None) -> Prepared:
     """Fill in what is missing. Raises InputError."""
     objects: list[Placed] = list(scenario.objects)
+    for each in objects:
+        if fault := fault_of(each.resource.kind, each.body, whole=True):
+            raise each.error(fault[1], fault[0])
     problems = list(scenario.problems)
     for step in (with_owners, with_run_times, _with_hashes, _with_known_claims):
         objects, told = step(objects)
@@ -57,7 +62,7 @@ def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None)
         objects=tuple(_with_namespaces(objects)),
         node_classes=node_classes,
         machines=machines,
-        problems=(*problems, *machines.problems, *_nothing_to_play(objects)),
+        problems=(*problems, *machines.problems, *_missing(objects)),
     )
 
 
@@ -343,8 +348,38 @@ def _with_namespaces(objects: Sequence[Placed]) -> list[Placed]:
     return [*made, *filter(first, objects), *(each for each in objects if not first(each))]
 
 
-def _nothing_to_play(objects: Sequence[Placed]) -> Iterable[Problem]:
-    if not any(each.resource.kind in (names.NODEPOOL_KIND, NODECLAIMS.kind) for each in objects):
+def _missing(objects: Sequence[Placed]) -> Iterable[Problem]:
+    """What a cluster has and the input has not, so that less happens than would, or more."""
+    kinds = Counter(each.resource.kind for each in objects)
+    if not kinds[names.NODEPOOL_KIND] and not kinds[names.NODECLAIM_KIND]:
         yield assumption(
-            "NoNodePools", "", "the input holds no NodePool and no NodeClaim: there is nothing for the controller to do"
+            "NoNodePools",
+            names.NODEPOOL_KIND,
+            "the input holds no NodePool and no NodeClaim: there is nothing for the controller to do",
+            f"{_DUMP_TOO}: kubectl get nodepools,nodeclaims -o yaml",
+            field="kind",
+            severity=Severity.WARNING,
         )
+    if kinds["Node"] and not any(kinds[kind] for kind in _WORK):
+        yield NO_PODS
+    launched = {status_of(each.body).get("providerID") for each in objects if each.resource.kind == NODECLAIMS.kind}
+    stray = [each for each in objects if each.resource.kind == "Node" and _is_of_a_pool(each)]
+    stray = [each for each in stray if (each.body.get("spec") or {}).get("providerID") not in launched]
+    if stray:
+        yield assumption(
+            "NodeClaimMissing",
+            names.NODECLAIM_KIND,
+            f"{len(stray)} {'node of a NodePool has' if len(stray) == 1 else 'nodes of NodePools have'} no NodeClaim "
+            "in the input: what has none is not the controller's, costs nothing here, and stays",
+            f"{_DUMP_TOO}: kubectl get nodeclaims -o yaml",
+            field="status.providerID",
+            severity=Severity.WARNING,
+        )
+
+
+_DUMP_TOO: Final = "put them into the dump too"
+_WORK: Final = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+
+
+def _is_of_a_pool(placed: Placed) -> bool:
+    return bool(labels_of(placed.body).get(names.NODEPOOL_LABEL))

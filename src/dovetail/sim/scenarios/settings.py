@@ -8,6 +8,7 @@ import msgspec
 
 from dovetail.api.yaml_events import YamlError, parse
 from dovetail.sim.scenarios.reading import Placed, Scenario
+from dovetail.sim.scenarios.shapes import fault_of
 from dovetail.values.duration import shown
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(?:([0-9]{1,6})|'([^']+)'|\"([^\"]+)\")\]")
@@ -47,6 +48,8 @@ def with_settings(scenario: Scenario, settings: Sequence[Setting]) -> Scenario:
         index, path = _found(objects, setting.target)
         placed = objects[index]
         body = _with_value(placed.body, path, setting.value, setting.target)
+        if fault := fault_of(placed.resource.kind, body):
+            raise SettingError(f"{setting.target}: {': '.join(fault)}")
         objects[index] = Placed(placed.resource, body, placed.document)
     return msgspec.structs.replace(scenario, objects=tuple(objects))
 

@@ -1,0 +1,79 @@
+"""Runs a program on a terminal of its own, as a person would see it."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+TOP: Final = ("-m", "dovetail", "top")
+HIDDEN, WHOLE_SCREEN, GIVEN_BACK, CURSOR = "\x1b[?25l", "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
+
+
+class Terminal:
+    """The program on a pseudo-terminal of so many lines and columns."""
+
+    def __init__(self, command: Sequence[str], size: tuple[int, int]) -> None:
+        self._ours, self._theirs = pty.openpty()
+        termios.tcsetwinsize(self._theirs, size)
+        self.before = termios.tcgetattr(self._theirs)
+        environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+        self.process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            env=environment | {"TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+        self.seen = ""
+
+    def until(self, text: str, seconds: float = 60.0) -> None:
+        """Read what is drawn until this has been."""
+        found = ""
+        while text not in found:
+            assert select.select([self._ours], [], [], seconds)[0], f"{text!r} not drawn, but {self.seen[-3000:]!r}"
+            found += os.read(self._ours, 65536).decode(errors="replace")
+        self.seen += found
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def resize(self, lines: int, columns: int) -> None:
+        termios.tcsetwinsize(self._theirs, (lines, columns))
+        self.process.send_signal(signal.SIGWINCH)
+
+    def end(self) -> int:
+        """The exit code; all that is drawn till then is read, lest the program waits for its reader."""
+        for _ in range(600):
+            ended = self.process.poll() is not None
+            if select.select([self._ours], [], [], 0 if ended else 0.1)[0]:
+                self.seen += os.read(self._ours, 65536).decode(errors="replace")
+            elif ended:
+                break
+        return self.process.wait(0)
+
+    @property
+    def attributes(self) -> list[object]:
+        return termios.tcgetattr(self._theirs)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+@contextmanager
+def terminal(*command: str, size: tuple[int, int] = (24, 80)) -> Iterator[Terminal]:
+    made = Terminal(command, size)
+    try:
+        yield made
+    finally:
+        made.close()
