@@ -236,7 +236,7 @@ class Program:
 class Found(NamedTuple):
     """The worst since last asked, in milliseconds."""
 
-    busy: float  # processor time of the event loop's thread between two rings of the timer
+    busy: float  # processor time of the event loop's thread between two rings of the timer: a turn, at most two
     late: float  # the timer
     slow: float  # the answer to the probe
 
@@ -246,14 +246,26 @@ class Lateness:
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._timer: asyncio.TimerHandle
         self._busiest = self._worst = self._slowest = 0.0
 
     async def watch_timer(self) -> None:
-        while True:
-            due, busy = time.perf_counter() + _EVERY_SECONDS, time.thread_time()
-            await asyncio.sleep(_EVERY_SECONDS)
+        """By callbacks: a task is woken only in the turn after that of its timer."""
+        loop = asyncio.get_running_loop()
+        due, busy = time.perf_counter(), time.thread_time()
+
+        def ring() -> None:
+            nonlocal due, busy
             self._worst = max(self._worst, time.perf_counter() - due)
             self._busiest = max(self._busiest, time.thread_time() - busy)
+            due, busy = time.perf_counter() + _EVERY_SECONDS, time.thread_time()
+            self._timer = loop.call_later(_EVERY_SECONDS, ring)
+
+        ring()
+        try:
+            await loop.create_future()
+        finally:
+            self._timer.cancel()
 
     async def watch_probe(self) -> None:
         async with aiohttp.ClientSession() as session:

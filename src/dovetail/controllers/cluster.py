@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from dovetail.api import names, objects, pod_specs, storage
+from dovetail.controllers.members import Members
 from dovetail.model.records import PdbRecord, PodRecord, Recorder, claim_record, node_record, pdb_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports import (
@@ -239,6 +240,7 @@ class Cluster:
         self.pdbs_in = Index(self.pdbs, lambda pdb: pdb.namespace)
         self.attachments_to = Index(self.attachments, lambda attachment: attachment.spec.node_name)
         self.claims_of_volume = Index(self.stored_claims, lambda claim: claim.spec.volume_name)
+        self.members = Members(self)  # one for all: thousands of them are looked up after the first lists
 
     @property
     def reflectors(self) -> list[Reflector[Any, Any]]:

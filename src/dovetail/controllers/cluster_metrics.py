@@ -17,11 +17,12 @@ from prometheus_client.registry import Collector
 
 from dovetail.controllers.alike_pods import AlikePods, Counted, Effect, PodCounts
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.members import Member, MemberKey
 from dovetail.controllers.node_gauges import NodeGauges, amounts
 from dovetail.controllers.pod_times import PodTimes
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Prices
-from dovetail.controllers.standing import Member, MemberKey, Members, Standing, StandingNodes
+from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.controllers.status_metrics import StatusMetrics
 from dovetail.model.records import PdbRecord
 from dovetail.observe.metrics import Aside
@@ -76,7 +77,6 @@ class ClusterMetrics(Collector):
         self._clock = clock
         self._leads = leads
         self._objects_too = objects_too  # gauges of each single node and pool
-        self._members = Members(cluster)
         self._counts = PodCounts(cluster)
         self._pods = AlikePods()
         self._standing = StandingNodes(self._pods)
@@ -101,18 +101,23 @@ class ClusterMetrics(Collector):
             {(): unsynced_seconds},
         )
         if synced and self._leads():
-            noted = self._noted()
-            yield Aside(partial(self._told, noted))
-            if self._objects_too:
-                yield Aside(partial(self._nodes.collect, self._nodes.noted(), noted.now))
-                yield Aside(partial(self._statuses.collect, self._statuses.noted(), noted.now))
+            yield from self._asides()
+
+    def _asides(self) -> list[Metric]:
+        """All is noted before the first is told: whoever collects may pause between one and the next."""
+        noted = self._noted()
+        found: list[Metric] = [Aside(partial(self._told, noted))]
+        if self._objects_too:
+            found.append(Aside(partial(self._nodes.collect, self._nodes.noted(), noted.now)))
+            found.append(Aside(partial(self._statuses.collect, self._statuses.noted(), noted.now)))
+        return found
 
     def _noted(self) -> _Noted:
         pools = self._budgets_of.pools()
         return _Noted(
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),
-            members=self._members.now(),
+            members=self._cluster.members.now(),
             node_count=len(self._cluster.nodes.snapshot().items),
             pools=pools,
             pods=self._counts.counted(),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import is_
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,11 +16,12 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
 from dovetail.controllers.alike_pods import AlikePods
 from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.members import Member, MemberKey
 from dovetail.controllers.placing_nodes import AT_ONCE, Place, is_daemon
 from dovetail.controllers.placing_state import Moving, Places, PlacingState, ReadPods, moving
 from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Offered, bought_as
-from dovetail.controllers.standing import Member, MemberKey, Members, Standing, StandingNodes
+from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.controllers.undone_moves import Kind, left_alone
 from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import ClusterNode
@@ -35,6 +36,8 @@ from dovetail.runtime.reflector import Kept, Snapshot
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import MachineType, Options, Origin, Pod
 from dovetail.values.instants import ALWAYS, NEVER
+
+LOOKED_AT_ONCE: Final = 1_000  # members in one turn of the event loop that turn out to be known: some 2 ms
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -86,7 +89,7 @@ class BoardMaker:
     ) -> None:
         self._cluster = cluster
         self._state = state
-        self._members = Members(cluster)
+        self._members = cluster.members
         self._read: dict[MemberKey, ReadPods] = {}
         self._budgets = PoolBudgets(cluster, reading)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
@@ -111,12 +114,14 @@ class BoardMaker:
         """Read most of what has to be read anew, in turns that are short, so that little is left to be noted."""
         await self._members.settle()
         done, places = 0, self._state.by_node()
-        for key, member in self._members.now().items():
-            if self._known_read(key, member, places) is None and member.node is not None:
+        for looked, (key, member) in enumerate(self._members.now().items(), 1):
+            known = member.node is None or self._known_read(key, member, places) is not None
+            if not known and self._members.stands(key, member):
                 self._read[key] = self._read_of(member, places)
                 done += 1
-                if done % AT_ONCE == 0:
-                    await self._cluster.clock.sleep(0)
+            if done == AT_ONCE or looked % LOOKED_AT_ONCE == 0:
+                done = 0
+                await self._cluster.clock.sleep(0)
 
     def noted(self, now: datetime, taken: Callable[[str], bool]) -> Noted:
         """In one turn, and no longer than it takes to look at what has changed."""

@@ -1,20 +1,20 @@
 """Where does each node of ours stand, which disruptions are wanted of it, and what holds them back now?
 
-`Members` notes on the event loop what belongs together; only what has changed is looked up again. The rest works on
-what was noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000 nodes are cheap.
+This works on what `Members` noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000
+nodes are cheap.
 """
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.alike_pods import Alike, AlikePods, blockers
-from dovetail.controllers.cluster import Cluster
-from dovetail.model.records import PodRecord, PoolRecord, claim_record, node_record
+from dovetail.controllers.members import Member, MemberKey
+from dovetail.model.records import PoolRecord, claim_record, node_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
@@ -29,124 +29,7 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.rules.verdict import Rule
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.values.instants import ALWAYS, NEVER
-
-V = TypeVar("V")
-
-AT_ONCE: Final = 500  # members looked up in one turn of the event loop: some 5 ms
-
-
-class Member(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """One claim with its Node, either of which may be missing, and the pods on it: another object if any of them is."""
-
-    claim: objects.NodeClaim | None
-    node: objects.Node | None
-    pods: tuple[PodRecord, ...]
-
-
-class MemberKey(NamedTuple):
-    """Whom a member is named after: its claim, or its Node if it has none."""
-
-    kind: str
-    name: str
-
-
-class Members:
-    """All nodes and claims of ours. Make it before the caches run."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._members: dict[MemberKey, Member] = {}
-        self._told: Mapping[MemberKey, Member] = {}
-        self._changed = False  # since it was told
-        self._dirty: dict[MemberKey, None] = {}  # no set: the same events are to give the same order
-        self._with_pods: dict[str, None] = {}  # names of nodes whose pods have changed
-        cluster.claims.subscribe(self._claim_changed)
-        cluster.nodes.subscribe(self._node_changed)
-        cluster.pods.subscribe(self._pod_changed)
-
-    async def settle(self) -> None:
-        """Look up most of what has changed, in turns that are short, so that `now` has little left to do."""
-        self._look_up(AT_ONCE)
-        while self._dirty:
-            await self._cluster.clock.sleep(0)
-            self._look_up(AT_ONCE)
-
-    def now(self) -> Mapping[MemberKey, Member]:
-        """Everything as it is now; later changes do not touch it. It is the same object until something changes."""
-        self._look_up()
-        if self._changed:
-            self._told, self._changed = self._members.copy(), False
-        return self._told
-
-    def _look_up(self, at_most: int | None = None) -> None:
-        for name in self._with_pods:
-            kept = self._cluster.nodes.get(("", name))
-            if kept is not None:
-                self._touch_node(kept.value)
-        self._with_pods.clear()
-        for _ in range(len(self._dirty) if at_most is None else min(at_most, len(self._dirty))):
-            key, _ = self._dirty.popitem()
-            found = self._claimed(key.name) if key.kind == names.NODECLAIM_KIND else self._unclaimed(key.name)
-            self._changed = True
-            if found is None:
-                self._members.pop(key, None)
-            else:
-                self._members[key] = found
-
-    def _claimed(self, name: str) -> Member | None:
-        kept = self._cluster.claims.get(("", name))
-        if kept is None or not self._cluster.manages(kept.value.spec.node_class_ref):
-            return None
-        nodes = self._cluster.nodes_of(kept.value)
-        return self._member(kept.value, nodes[0] if len(nodes) == 1 else None)
-
-    def _unclaimed(self, name: str) -> Member | None:
-        kept = self._cluster.nodes.get(("", name))
-        if kept is None or not self._cluster.manages_node(kept.value) or self._cluster.claim_of(kept.value) is not None:
-            return None
-        return self._member(None, kept.value)
-
-    def _member(self, claim: objects.NodeClaim | None, node: objects.Node | None) -> Member:
-        return Member(claim, node, () if node is None else tuple(self._cluster.pods_on[node.metadata.name]))
-
-    # -- what changed --------------------------------------------------------------------------------------------------
-
-    def _touch_node(self, node: objects.Node) -> None:
-        self._dirty[MemberKey("Node", node.metadata.name)] = None
-        for claim in self._cluster.claims_with[node.spec.provider_id]:
-            self._dirty[MemberKey(names.NODECLAIM_KIND, claim.metadata.name)] = None
-
-    def _touch_claim(self, claim: objects.NodeClaim) -> None:
-        self._dirty[MemberKey(names.NODECLAIM_KIND, claim.metadata.name)] = None
-        for node in self._cluster.nodes_of(claim):
-            self._dirty[MemberKey("Node", node.metadata.name)] = None
-
-    def _node_changed(self, change: Change[objects.Node]) -> None:
-        for node in values_of(change):
-            self._touch_node(node)
-
-    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
-        for claim in values_of(change):
-            self._touch_claim(claim)
-
-    def _pod_changed(self, change: Change[PodRecord]) -> None:
-        for pod in values_of(change):
-            if pod.node_name:
-                self._with_pods[pod.node_name] = None
-
-
-def values_of(change: Change[V]) -> tuple[V, ...]:
-    """The object that has changed, as it was and as it is."""
-    match change:
-        case Added(new=new):
-            return (new.value,)
-        case Updated(old=old, new=new):
-            return old.value, new.value
-        case Deleted(old=old):
-            return (old.value,)
-    return ()
 
 
 class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):

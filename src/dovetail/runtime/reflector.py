@@ -7,12 +7,13 @@ returns is kept.
 Subscribers are plain callbacks and not queues: they run in the same turn of the loop as the change, so that they can
 never see a snapshot that disagrees with the changes they were told of, and nothing has to be dropped when one is slow.
 They must be quick (add a key to a work queue, move a record in an index) and must not raise: an error of theirs ends
-the reflector.
+the reflector. Only the first list is told in several turns, for it is long, and nobody relies on it before the last of
+them, in which the reflector is synced.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from random import Random
 from types import MappingProxyType
@@ -56,7 +57,7 @@ Key: TypeAlias = tuple[str, str]  # namespace (empty for what has none) and name
 WATCHES_BEFORE_RELIST: Final = 5
 # Two million objects; a list that goes on longer does not end.
 PAGES_AT_MOST: Final = 4_000
-# A flood of changes must not keep the other tasks from running.
+# A flood of changes must not keep the other tasks from running (R45): of pods they take some 8 ms.
 EVENTS_IN_A_ROW: Final = 256
 
 
@@ -187,11 +188,14 @@ class Waited(msgspec.Struct, frozen=True):
 
 
 Seen: TypeAlias = Paged[T] | Told[T] | Ended | Failed | Waited
-Step: TypeAlias = tuple[list[Change[V]], State[V]]
+Step: TypeAlias = tuple[Iterable[Change[V]], State[V]]
 
 
 def step(state: State[V], seen: Seen[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
-    """What has changed, and the next state. This is the whole of the protocol; the reflector only asks and waits."""
+    """What has changed, and the next state. This is the whole of the protocol; the reflector only asks and waits.
+
+    What a list has changed is found as it is read: until then `known` has to stay as it is.
+    """
     match state, seen:
         case Listing(), Paged(page=page):
             return _paged(state, page, known, keep)
@@ -253,17 +257,15 @@ def _paged(state: Listing[V], page: Page[T], known: Mapping[Key, Kept[V]], keep:
         return [], now
     if now.continue_:
         return step(state, Failed(ApiError(f"the list has more than {PAGES_AT_MOST} pages")), known, keep)
-    changes: list[Change[V]] = [*now.unread]
-    if now.unnamed:
-        changes.append(Unread(f"{now.unnamed} objects could not be decoded, nor their names"))
-    changes += _differences(now, known)
-    changes.append(Synced(now.resource_version))
     # The failures stay until the watch tells something: a list alone does not show that its version can be watched.
-    return changes, Watching(now.resource_version, now.failures)
+    return _differences(now, known), Watching(now.resource_version, now.failures)
 
 
 def _differences(listed: Listing[V], known: Mapping[Key, Kept[V]]) -> Iterator[Change[V]]:
-    """Deletions first, in the order known, then the rest in the order listed."""
+    """What cannot be read, then deletions, in the order known, then the rest in the order listed."""
+    yield from listed.unread
+    if listed.unnamed:
+        yield Unread(f"{listed.unnamed} objects could not be decoded, nor their names")
     items = {key: new for page in listed.pages for key, new in page.items()}
     unread = {(unread.namespace, unread.name) for unread in listed.unread}
     for key, old in known.items():
@@ -272,6 +274,7 @@ def _differences(listed: Listing[V], known: Mapping[Key, Kept[V]]) -> Iterator[C
             yield Deleted(key, old)
     for key, new in items.items():
         yield from _arrival(key, new, known, initial=listed.initial)
+    yield Synced(listed.resource_version)
 
 
 def _told(state: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
@@ -401,7 +404,7 @@ class Reflector(Generic[T, V]):
             case Watching():
                 return await self._watch(state)
             case Listing():
-                return self._advance(state, await self._list(state))
+                return await self._take_in(state, await self._list(state))
             case BackingOff():
                 chosen = self._timings.backoff.seconds(state.failures, self._chance)
                 await self._clock.sleep(max(chosen, min(state.at_least_seconds, self._timings.backoff.cap_seconds)))
@@ -434,8 +437,7 @@ class Reflector(Generic[T, V]):
                     now = self._advance(now, Told(event))
                     if not isinstance(now, Watching):
                         return
-                    if told % EVENTS_IN_A_ROW == 0:
-                        await self._clock.sleep(0)
+                    await self._give_way(told)
 
         seen: Seen[T]
         try:
@@ -448,31 +450,69 @@ class Reflector(Generic[T, V]):
             seen = Ended(in_vain=True)
         return self._advance(now, seen) if isinstance(now, Watching) else now
 
+    async def _take_in(self, state: Listing[V], seen: Seen[T]) -> State[V]:
+        """As `_advance`, but in turns that are short, as far as nobody can tell.
+
+        What the first list tells is told in turns too, but all of it after the list is there, and before it is synced.
+        Of a later one little is new, and who relies on the cache must not meet a part of it: that is one turn.
+        """
+        changes, then = self._step(state, seen)
+        if not isinstance(then, Watching):
+            return then
+        if state.pages:  # reading the last of several was enough for a turn
+            await self._clock.sleep(0)
+        items, found = self._items.copy(), list[Change[V]]()
+        for change in changes:
+            self._apply(change, items)
+            found.append(change)
+            await self._give_way(len(found))
+        self._items = items
+        self._reach(then)
+        for number, change in enumerate(found, 1):
+            self._tell(change)
+            if state.initial:
+                await self._give_way(number)
+        return then
+
+    async def _give_way(self, done: int) -> None:
+        if done % EVENTS_IN_A_ROW == 0:
+            await self._clock.sleep(0)
+
     def _advance(self, state: State[V], seen: Seen[T]) -> State[V]:
+        changes, then = self._step(state, seen)
+        if isinstance(then, Watching):
+            self._reach(then)
+        found = list(changes)
+        for change in found:
+            self._apply(change, self._items)
+        # Only now, so that a subscriber who looks finds all that the event changed and not the part before its change.
+        for change in found:
+            self._tell(change)
+        return then
+
+    def _step(self, state: State[V], seen: Seen[T]) -> Step[V]:
         if isinstance(seen, Failed):
             self.failures += 1
             log.warning("%s: %s", self.name, seen.error)
-        changes, then = step(state, seen, self._items, self._keep)
-        if isinstance(then, Watching):
-            self._version = then.resource_version
-            self._snapshot = None
-        for change in changes:
-            self._apply(change)
-        # Only now, so that a subscriber who looks finds the whole list and not the part before its change.
-        for change in changes:
-            for subscriber in self._subscribers:
-                subscriber(change)
-        return then
+        return step(state, seen, self._items, self._keep)
 
-    def _apply(self, change: Change[V]) -> None:
+    def _reach(self, then: Watching) -> None:
+        self._version = then.resource_version
+        self._snapshot = None
+
+    def _apply(self, change: Change[V], items: dict[Key, Kept[V]]) -> None:
         match change:
             case Added(key=key, new=new) | Updated(key=key, new=new):
-                self._items[key] = new
+                items[key] = new
             case Deleted(key=key):
-                del self._items[key]
+                del items[key]
             case Unread():
                 self.undecodable += 1
                 log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
-            case Synced():
-                self.relists += self.synced
-                self._synced.set()
+
+    def _tell(self, change: Change[V]) -> None:
+        if isinstance(change, Synced):
+            self.relists += self.synced
+            self._synced.set()
+        for subscriber in self._subscribers:
+            subscriber(change)

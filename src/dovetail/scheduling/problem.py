@@ -98,7 +98,7 @@ class Origin(StrEnum):
     DELETING = "deleting"  # its node goes anyway
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that is to be placed. Rules are in the order of the pod, preferred ones heaviest first."""
 
     uid: str
@@ -126,7 +126,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.namespace}/{self.name or self.uid}"
 
 
-class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
+class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that has a node, as far as rules between pods see it. One that ends is on the node, but counts for none."""
 
     uid: str
@@ -277,7 +277,7 @@ def _selector(
 # -- where they could go -----------------------------------------------------------------------------------------------
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node that is there, or is about to be. `taints` are those that count, `requested` that of all its pods.
 
     Pods on a node that is not open (a candidate, or one that is going) count, but it takes none, and nobody counts on

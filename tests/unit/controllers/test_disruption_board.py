@@ -5,6 +5,7 @@ Work is counted, not timed: what is the same object as before was not made again
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -165,5 +166,26 @@ def test_at_the_start_it_takes_turns() -> None:
         other.cancel()
         assert turns >= 120 // 50
         assert len(taken(await world.maker.pictured(InlineCompute()))) == 120
+
+    play(scenario)
+
+
+def test_pods_that_go_between_two_turns_are_left_for_the_next_look() -> None:
+    """Of a pod that no cache holds any more nothing can be read."""
+
+    async def scenario(world: Boards) -> None:
+        await world.begin(120)
+        odd = [a_pod(f"odd-{number}", on=f"n-{number}", cpu=f"{100 + number}m") for number in range(120)]
+        await world.put(*odd)
+        await world.state.refresh()
+        settling = world.maker.settle()
+        settling.send(None)  # to the end of the first turn
+        for pod in odd:
+            await world.delete(PODS, pod["metadata"]["name"], grace_seconds=0)
+        with suppress(StopIteration):
+            while True:
+                settling.send(None)
+        await world.state.refresh()
+        assert {len(read.pods) for read in world.noted().read.values()} == {1}
 
     play(scenario)

@@ -10,13 +10,23 @@ import pytest
 
 from dovetail.api.objects import Node, ObjectMeta
 from dovetail.ports import NODES, ApiError, Gone, InternalError, TooManyRequests, Unavailable
-from dovetail.runtime.reflector import Added, Change, Deleted, Reflector, ReflectorTimings, Synced, Updated
+from dovetail.runtime.reflector import (
+    EVENTS_IN_A_ROW,
+    Added,
+    Change,
+    Deleted,
+    Reflector,
+    ReflectorTimings,
+    Synced,
+    Updated,
+)
 from dovetail.sim.api_server import ApiServer
 from dovetail.sim.faults import Fault
 from dovetail.sim.virtual_loop import VirtualClock, simulate
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")
+NODES_THERE = 2 * EVENTS_IN_A_ROW + 88
 
 
 def keep(node: Node) -> str:
@@ -122,6 +132,63 @@ def test_many_pages_are_one_list() -> None:
             running.cancel()
         # Whenever a subscriber looks, the list is whole.
         assert set(seen) == {1201}
+
+    play(scene)
+
+
+def test_the_first_list_is_told_in_turns_and_synced_in_the_last() -> None:
+    async def scene(world: Scene) -> None:
+        for number in range(NODES_THERE):
+            await world.add(f"n{number}")
+        reader: Reflector[Node, str] = Reflector(world.server, world.clock, NODES, keep)
+        told: list[Change[str]] = []
+        seen: list[tuple[int, int, bool]] = []
+
+        def look() -> None:
+            seen.append((len(told), len(reader.snapshot().items), reader.synced))
+
+        def notice(change: Change[str]) -> None:
+            told.append(change)
+            asyncio.get_running_loop().call_soon(look)  # when the reflector gives way
+
+        reader.subscribe(notice)
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(reader.run())
+            await reader.wait_synced()
+            await world.clock.sleep(1)
+            running.cancel()
+        # All are there before the first is told, and it is synced when the last is.
+        slices = [(EVENTS_IN_A_ROW, NODES_THERE, False), (2 * EVENTS_IN_A_ROW, NODES_THERE, False)]
+        assert sorted(set(seen)) == [*slices, (NODES_THERE + 1, NODES_THERE, True)]
+        assert [type(change) for change in told] == [Added] * NODES_THERE + [Synced]
+
+    play(scene)
+
+
+def test_a_later_list_is_told_in_one_turn() -> None:
+    """Whoever relies on the cache never meets a part of it."""
+
+    async def scene(world: Scene) -> None:
+        for number in range(NODES_THERE):
+            await world.add(f"n{number}")
+        await world.clock.sleep(5)
+        seen: set[int] = set()
+
+        def notice(_change: Change[str]) -> None:
+            asyncio.get_running_loop().call_soon(lambda: seen.add(len(world.rebuilt)))
+
+        world.reflector.subscribe(notice)
+        world.server.faults.add(Fault(error=Unavailable("down")), verb="watch", times=4)
+        world.server.drop_watches(error=Unavailable("down"))
+        for number in range(NODES_THERE):
+            await world.delete(f"n{number}")
+        for number in range(2 * NODES_THERE):
+            await world.add(f"m{number}")
+        world.server.compact()
+        await world.clock.sleep(120)
+        assert world.reflector.relists == 1
+        assert seen == {2 * NODES_THERE}
+        world.check()
 
     play(scene)
 

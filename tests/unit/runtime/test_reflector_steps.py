@@ -23,6 +23,7 @@ from dovetail.runtime.reflector import (
     WATCHES_BEFORE_RELIST,
     Added,
     BackingOff,
+    Change,
     Deleted,
     Ended,
     Expired,
@@ -33,7 +34,6 @@ from dovetail.runtime.reflector import (
     Paged,
     Seen,
     State,
-    Step,
     Synced,
     Told,
     Updated,
@@ -68,8 +68,9 @@ def key(name: str) -> Key:
     return "ns", name
 
 
-def take(state: State[str], seen: Seen[Pod], before: Known) -> Step[str]:
-    return step(state, seen, MappingProxyType(before), keep)
+def take(state: State[str], seen: Seen[Pod], before: Known) -> tuple[list[Change[str]], State[str]]:
+    changes, then = step(state, seen, MappingProxyType(before), keep)
+    return list(changes), then
 
 
 def page(*pods: Pod, **more: Any) -> Paged[Pod]:
