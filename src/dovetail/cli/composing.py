@@ -32,7 +32,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, ApiError, Clock, KubeApi, NotFound, Resource
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
-from dovetail.runtime.compute import ThreadCompute, spare_collections
+from dovetail.runtime.compute import ThreadCompute, space_collections, spare_collections
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
@@ -80,6 +80,7 @@ async def run(options: RunOptions) -> None:
 
     Raises KubeConfigError or Unreachable if there is no cluster to be had, PortTaken, and whatever ends the manager.
     """
+    space_collections()
     async with program(options) as made, serving_all(options, made):
         stop = asyncio.Event()
         _stop_on_signals(stop)
@@ -98,6 +99,7 @@ async def _settle(cluster: Cluster) -> None:
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
     spare_collections()
+    await cluster.members.settle()  # before a scrape looks up all of them in one turn
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

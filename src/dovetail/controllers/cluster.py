@@ -138,6 +138,10 @@ class Index(Generic[V]):
         group = self._groups.get(text, {}) if text else {}
         return [group[key] for key in sorted(group)]
 
+    def values(self) -> Iterator[V]:
+        """All that have a text, by text."""
+        return (value for group in self._groups.values() for value in group.values())
+
     def _follow(self, change: Change[V]) -> None:
         match change:
             case Added(key=key, new=new):

@@ -6,8 +6,8 @@ rule or a budget says. What was decided is kept for people, and of every node th
 
 import logging
 from collections import deque
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,7 @@ from dovetail.controllers.undone_moves import UndoneMoves
 from dovetail.model.records import PodRecord
 from dovetail.planning.batching import Batch
 from dovetail.planning.disruption.commands import Command, side_by_side
+from dovetail.planning.disruption.consolidation import GoOn
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.disruption.validation import Rejected, Validated, validated
@@ -43,6 +44,13 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     command: Command
     rejected: Rejected | None = None
+
+
+class _Waiting(NamedTuple):
+    """Commands of one pass; they may have to give up places to nobody but those that waited before them."""
+
+    due: datetime
+    commands: tuple[Command, ...]
 
 
 class Disruption(Passes):
@@ -79,8 +87,10 @@ class Disruption(Passes):
             longest=timedelta(seconds=timings.disruption_longest_seconds),
         )
         self._undone = UndoneMoves()
-        self._waiting: tuple[datetime, tuple[Command, ...]] | None = None  # to be validated then
+        self._waiting: deque[_Waiting] = deque()  # to be validated, in the order in which that is due
         self._wake_at: datetime | None = None
+        self._looked_at = datetime.min.replace(tzinfo=UTC)
+        self._besides = timedelta(seconds=timings.disruption_besides_seconds)
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs):
             cache.subscribe(self._changed)
         cluster.pools.subscribe(self._pool_changed)
@@ -106,28 +116,29 @@ class Disruption(Passes):
         self._batch.add(_CHANGED, context.clock.now())
 
     def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
-        """While a command waits to be validated nothing else is decided: it would have to be decided again."""
-        if self._waiting is not None:
-            return self._waiting[0]
-        return min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
+        """What waits to be validated does not keep others waiting; but each look costs one at that, too."""
+        look_at = min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
+        if not self._waiting:
+            return look_at
+        first, again = self._waiting[0].due, self._looked_at + self._besides
+        return first if look_at is None else min(first, max(look_at, again))
 
     async def make_pass(self, context: Context, now: datetime) -> None:
         await self._state.refresh()
         await self._maker.settle()
         if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
             self._batch.close()
-            self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
-            if self._waiting is not None:
-                self._waiting = (self._wake_at, self._waiting[1])
+            self._wake_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+            self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)
             return
         self._batch.close()
-        picture = self._with_held_back(await self._maker.pictured(self._compute, self._commands.holds), now)
+        taken = self._commands.held().__contains__
+        picture = self._with_held_back(await self._maker.pictured(self._compute, taken), now)
         self._wake_at = picture.wake_at
         if picture.places.left_out:  # that the provider has an answer again nobody tells
             self._look_again(now, self._timings.instance_types_seconds)
-        if self._waiting is not None:
-            commands, self._waiting = self._waiting[1], None
-            await self._validate(context, picture, commands)
+        if self._waiting and self._waiting[0].due <= now:
+            await self._validate(context, picture, self._waiting.popleft().commands)
             self._batch.add(_CHANGED, now)  # whatever came of it, look again
         else:
             await self._pass(context, picture)
@@ -143,17 +154,18 @@ class Disruption(Passes):
 
     async def _pass(self, context: Context, picture: Picture) -> None:
         clock, stopping = context.clock, context.stopping
+        self._looked_at = picture.at
         began_at = clock.monotonic()
         ends_at = began_at + self._timings.disruption_pass_seconds
 
         def go_on() -> bool:
             return clock.monotonic() < ends_at and not stopping.is_set()
 
-        decision = await self._compute.run(self._decided, picture, go_on)
+        waiting = tuple(command for each in self._waiting for command in each.commands)
+        decision, self.left_alone = await self._compute.run(self._decided, picture, waiting, go_on)
         if stopping.is_set():
             return
-        self.left_alone = {each.node: str(each) for each in picture.left} | dict(decision.refused)
-        self._marks.want(decision.standing)
+        self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
         self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
         if not decision.commands:
             if not decision.complete:
@@ -161,12 +173,17 @@ class Disruption(Passes):
             return
         if decision.validated_first:
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
-            self._waiting = (due, decision.commands)
+            self._waiting.append(_Waiting(due, decision.commands))
             return
         await self._start(context, picture, decision.commands)
 
-    def _decided(self, picture: Picture, go_on: Any) -> Decision:
-        return decide_pass(self._maker.board(picture), self._rules, go_on=go_on)
+    def _decided(self, picture: Picture, waiting: tuple[Command, ...], go_on: GoOn) -> tuple[Decision, dict[str, str]]:
+        """Besides what waits to be validated; and of all nodes that stay, why."""
+        board = self._maker.board(picture)
+        for command in waiting:
+            board = validated(command, board, self._rules).board
+        decision = decide_pass(board.with_open_ones(), self._rules, go_on=go_on)
+        return decision, {each.node: str(each) for each in picture.left} | dict(decision.refused)
 
     def _look_again(self, now: datetime, seconds: float) -> None:
         """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""

@@ -119,6 +119,11 @@ class DisruptionCommands(Keyed[str]):
             return True
         return any(each.claim == claim for begun in self._begun.values() for each in begun.command.candidates)
 
+    def held(self) -> frozenset[str]:
+        """All claims that `holds` is true of."""
+        begun = (each.claim for begun in self._begun.values() for each in begun.command.candidates)
+        return frozenset((*begun, *(claim.metadata.name for claim in self._claims_of.values())))
+
     def held_back(self, pool: str, now: datetime) -> datetime | None:
         """Until when no more replacements should be tried for nodes of the pool, if so (R23)."""
         held = self._held.get(pool)

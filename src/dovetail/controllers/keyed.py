@@ -22,6 +22,7 @@ V = TypeVar("V")
 # A net only: the watch tells when an own write is reflected.
 IN_FLIGHT_SECONDS: Final = 5.0
 CONFLICT_SECONDS: Final = 0.05
+ADDED_AT_ONCE: Final = 250  # keys, when it starts; dozens of controllers start together
 
 
 class Keyed(ABC, Generic[K]):
@@ -93,8 +94,10 @@ class Keyed(ABC, Generic[K]):
         self.api, self.clock, self.recorder = context.api, context.clock, context.recorder
         queue = self._queue = self._new_queue(context.clock)
         try:
-            for key in self.keys():
+            for number, key in enumerate(list(self.keys()), 1):
                 queue.add(key)
+                if number % ADDED_AT_ONCE == 0:
+                    await self.clock.sleep(0)
             async with asyncio.TaskGroup() as group:
                 group.create_task(work(queue, self._attempt, workers=self.workers), name=f"{self.name} workers")
                 await context.stopping.wait()

@@ -142,6 +142,7 @@ class PlacingState:
         self._pause = timedelta(seconds=timings.unlaunched_pause_seconds)
         self._listeners: list[Callable[[Trigger], None]] = []
         self._waiting: dict[Key, PodRecord] = {}
+        self._unbound: set[Key] = set()  # active pods without a node, whether the scheduler has seen them or not
         self._unlaunched: dict[str, objects.NodeClaim] = {}
         self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
         self._alike = AlikePods()
@@ -253,7 +254,12 @@ class PlacingState:
         return until if until is not None and at < until else None
 
     def nominations(self, at: datetime) -> Mapping[str, datetime]:
-        """By name of the claim, or of the Node where there is none: until when a pod is waited for there."""
+        """By name of the claim, or of the Node where there is none: until when a pod is waited for there.
+
+        Once every pod has a node, and none has to leave its own, nobody is on the way any more, sooner than is said.
+        """
+        if not (self._unbound or self.leaving().pods):
+            return {}
         return {name: until for name, until in self._nominated.items() if at < until}
 
     def _nomination_key(self, node: str) -> str:
@@ -285,6 +291,10 @@ class PlacingState:
         match change:
             case Added(key=key, new=new) | Updated(key=key, new=new):
                 pod = new.value
+                if pod.active and not pod.node_name:
+                    self._unbound.add(key)
+                else:
+                    self._unbound.discard(key)
                 if not pod.provisionable:
                     self._waiting.pop(key, None)
                     return
@@ -294,6 +304,7 @@ class PlacingState:
                     self._tell(Waiting(pod))
             case Deleted(key=key):
                 self._waiting.pop(key, None)
+                self._unbound.discard(key)
 
     def _node_changed(self, change: Change[objects.Node]) -> None:
         match change:

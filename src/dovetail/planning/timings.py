@@ -42,6 +42,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     # Disruption: a pass is made when nothing has changed for so long, or after the longest; how long one may take.
     disruption_idle_seconds: float = 1.0
     disruption_longest_seconds: float = 10.0
+    disruption_besides_seconds: float = 5.0  # between passes, while commands wait to be validated
     disruption_pass_seconds: float = 10.0
     disruption_unsynced_seconds: float = 1.0
     # A consolidation that was found is looked at again after this, before it is started (02 §8).

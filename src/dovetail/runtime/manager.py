@@ -182,10 +182,10 @@ class Manager:
 
     async def _run_controllers(self, context: Context) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._controller(controller, context), name=controller.name)
-                for controller in self._controllers
-            ]
+            tasks = []
+            for controller in self._controllers:
+                tasks.append(group.create_task(self._controller(controller, context), name=controller.name))
+                await self._clock.sleep(0)  # each takes stock of a large cluster when it begins: not all in one turn
             await context.stopping.wait()
             try:
                 await within(self._clock, self._timings.grace_seconds, _ended(*tasks))

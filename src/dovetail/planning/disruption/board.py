@@ -107,6 +107,13 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         """Whether nothing that was decided in this pass is about it."""
         return candidate.node not in self.gone and candidate.node not in self.expecting
 
+    def with_open_ones(self) -> "Board":
+        """Without candidates that something has been decided about."""
+        if not self.gone:
+            return self
+        found = {reason: tuple(filter(self.is_open, each)) for reason, each in self.candidates.items()}
+        return msgspec.structs.replace(self, candidates=found)
+
     @property
     def expecting(self) -> set[str]:
         """Nodes to which pods are to go."""
