@@ -37,7 +37,7 @@ demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on 
 
 test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
-	$(PYTEST) -n 3 --dist loadgroup
+	$(PYTEST) -n 3 --no-loadscope-reorder
 
 soak: $(DEV) ## the long random campaigns
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim

@@ -1,11 +1,19 @@
 """Settings shared by all tests."""
 
 import os
+from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 pytest_plugins = ["tests.cluster.fixtures"]
+_TESTS: Final = Path(__file__).parent
+# In this order, after all others: once up, a control plane stays, and takes part of a core even when nobody asks it.
+_LAST: Final = ("cluster", "browser", "contract")
+# What shares one run, or one browser, and so belongs on one worker.
+_TOGETHER: Final = ("browser/", "cluster/disruption/", "cluster/termination/test_seed_timelines.py")
 CRASH_POINTS: Final = "crash points"
 MEASURED: Final = "measured"
 
@@ -16,6 +24,29 @@ settings.register_profile(
 )
 settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+class _Workers(LoadScopeScheduling):  # type: ignore[misc]
+    """Each test goes to whoever is free, but for those that belong together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        name = nodeid.removeprefix("tests/")
+        return next((each for each in _TOGETHER if name.startswith(each)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _Workers(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """See `_LAST`."""
+    folders = ["", *_LAST]
+    items.sort(key=lambda item: folders.index(_folder(item) if _folder(item) in _LAST else ""))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(_TESTS).parts[0]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

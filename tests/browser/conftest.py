@@ -11,14 +11,10 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One browser serves all of them, so they run in one worker; without a browser they cannot run at all."""
+    """Without a browser they cannot run at all."""
     for item in items:
-        if "tests/browser/" in item.path.as_posix():
-            item.add_marker(pytest.mark.xdist_group("browser"))
-            if CHROMIUM is None:
-                item.add_marker(
-                    pytest.mark.skip(reason="no chromium on the PATH (on Debian: apt-get install chromium)")
-                )
+        if CHROMIUM is None and "tests/browser/" in item.path.as_posix():
+            item.add_marker(pytest.mark.skip(reason="no chromium on the PATH (on Debian: apt-get install chromium)"))
 
 
 @pytest.fixture(scope="module")

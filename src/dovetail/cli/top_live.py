@@ -52,8 +52,7 @@ class Show:
                     drawn = self._draw()
                     live.update(Group(*drawn.lines), refresh=True)
                     self._news.clear()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._news.wait(), TICK_SECONDS)
+                    await _at_most(TICK_SECONDS, self._news)
                     self._press(drawn)
                 following.cancel()
 
@@ -82,8 +81,7 @@ class Show:
             self._asked.clear()
             await self._ask()
             self._news.set()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), max(TICK_SECONDS, GAP_FACTOR * (loop.time() - began)))
+            await _at_most(max(TICK_SECONDS, GAP_FACTOR * (loop.time() - began)), self._asked)
 
     async def _ask(self) -> None:
         """Every rule about the selected node, if its details are looked at and not told yet."""
@@ -134,3 +132,10 @@ class Show:
     def _end(self) -> None:
         self._view = msgspec.structs.replace(self._view, ended=True)
         self._news.set()
+
+
+async def _at_most(seconds: float, event: asyncio.Event) -> None:
+    """Wait for it. (`wait_for` of Python 3.11 loses a Ctrl-C that comes in the same turn as the event.)"""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

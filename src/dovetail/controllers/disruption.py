@@ -219,4 +219,5 @@ class Disruption(Passes):
 
 
 def _decisive(pool: NodePool) -> tuple[Any, ...]:
-    return pool.metadata.generation, pool.metadata.deletion_timestamp, pool.spec, pool.status.conditions
+    meta = pool.metadata
+    return meta.generation, meta.deletion_timestamp, meta.annotations, pool.spec, pool.status.conditions

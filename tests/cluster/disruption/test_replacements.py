@@ -6,7 +6,6 @@ On a real control plane; the replacement is launched and has no Node for as long
 import asyncio
 
 import msgspec
-import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
@@ -20,7 +19,6 @@ from tests.cluster.plane import ControlPlane
 GIVEN_UP = msgspec.structs.replace(SHORT, replacement_seconds=10.0)
 
 
-@pytest.mark.xdist_group("disruption")
 def test_a_node_whose_replacement_never_registers_stays(plane: ControlPlane) -> None:
     async def main() -> None:
         async with acting(plane, GIVEN_UP) as stage:
@@ -49,7 +47,6 @@ def test_a_node_whose_replacement_never_registers_stays(plane: ControlPlane) -> 
     asyncio.run(main())
 
 
-@pytest.mark.xdist_group("disruption")
 def test_a_command_is_carried_on_by_the_next_program(plane: ControlPlane) -> None:
     """The taint is never lifted, and there is no other replacement: nothing is started over."""
 

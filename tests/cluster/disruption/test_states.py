@@ -179,7 +179,6 @@ TIMELINES: Sequence[Timeline] = (
 )
 
 
-@pytest.mark.xdist_group("disruption")
 @pytest.mark.parametrize("timeline", TIMELINES, ids=name_of)
 def test_timeline(timeline: Timeline, endings: Endings) -> None:
     judge(timeline, endings)

@@ -373,7 +373,6 @@ def endings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return asyncio.run(play(plane, timelines))
 
 
-@pytest.mark.xdist_group("timelines")
 @pytest.mark.parametrize("timeline", [name_of(timeline) for timeline in TIMELINES])
 def test_timeline(timeline: str, endings: Endings) -> None:
     error = endings[timeline]

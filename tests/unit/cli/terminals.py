@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -32,14 +33,28 @@ class Terminal:
             start_new_session=True,
         )
         self.seen = ""
+        self._looked = 0  # up to here
+        self._drawn = threading.Condition()
+        # All the time, lest the program waits for its reader while the test waits for the program.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        ended = False
+        while not ended:
+            ended = self.process.poll() is not None  # what it has drawn before is still to be read
+            while select.select([self._ours], [], [], 0 if ended else 0.1)[0]:
+                text = os.read(self._ours, 65536).decode(errors="replace")
+                with self._drawn:
+                    self.seen += text
+                    self._drawn.notify_all()
 
     def until(self, text: str, seconds: float = 60.0) -> None:
-        """Read what is drawn until this has been."""
-        found = ""
-        while text not in found:
-            assert select.select([self._ours], [], [], seconds)[0], f"{text!r} not drawn, but {self.seen[-3000:]!r}"
-            found += os.read(self._ours, 65536).decode(errors="replace")
-        self.seen += found
+        """Wait until this has been drawn after what was waited for before."""
+        with self._drawn:
+            drawn = self._drawn.wait_for(lambda: text in self.seen[self._looked :], seconds)
+            assert drawn, f"{text!r} not drawn, but {self.seen[-3000:]!r}"
+            self._looked = len(self.seen)
 
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
@@ -49,14 +64,10 @@ class Terminal:
         self.process.send_signal(signal.SIGWINCH)
 
     def end(self) -> int:
-        """The exit code; all that is drawn till then is read, lest the program waits for its reader."""
-        for _ in range(600):
-            ended = self.process.poll() is not None
-            if select.select([self._ours], [], [], 0 if ended else 0.1)[0]:
-                self.seen += os.read(self._ours, 65536).decode(errors="replace")
-            elif ended:
-                break
-        return self.process.wait(0)
+        """The exit code, when all is read that is drawn till then."""
+        code = self.process.wait(60)
+        self._reader.join()
+        return code
 
     @property
     def attributes(self) -> list[object]:
@@ -66,6 +77,7 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self._reader.join()
         os.close(self._ours)
         os.close(self._theirs)
 
