@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -69,10 +70,9 @@ class News:
         """Until there is a later version, but no longer than these seconds."""
         self._event.clear()
         if self.version == version:
-            try:
-                await asyncio.wait_for(self._event.wait(), seconds)
-            except TimeoutError:
-                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 can lose a cancellation
+                    await self._event.wait()
 
 
 def _until(until: datetime | None, now: datetime, pace: float) -> float | None:
@@ -190,10 +190,9 @@ class LiveSource(Source):
     async def wait_synced(self, seconds: float) -> None:
         """Until everything has been listed once; but what cannot be listed must not hold up the rest for longer."""
         waiting = asyncio.gather(*(reflector.wait_synced() for reflector in self.reflectors))
-        try:
-            await asyncio.wait_for(waiting, seconds)
-        except TimeoutError:
-            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await waiting
 
     def look(self) -> Seen:
         pods, nodes, claims, pools, pdbs = (reflector.snapshot().items.values() for reflector in self.reflectors)

@@ -181,7 +181,8 @@ class Feed:
         """Until there is something after this version, but no longer than these seconds."""
         if version == self.version:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), seconds)
+                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 can lose a cancellation
+                    await self._news.wait()
 
 
 class Stream:
