@@ -31,6 +31,7 @@ class Terminal:
             stderr=self._theirs,
             env=environment | {"TERM": "xterm-256color"},
             start_new_session=True,
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509  (no thread has been started yet)
         )
         self.seen = ""
         self._looked = 0  # up to here
@@ -80,6 +81,11 @@ class Terminal:
         self._reader.join()
         os.close(self._ours)
         os.close(self._theirs)
+
+
+def _heed_interrupts() -> None:
+    """What is started in the background by a shell ignores Ctrl-C, and so does all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
