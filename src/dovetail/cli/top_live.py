@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Final
 
@@ -18,6 +18,7 @@ from dovetail.cli.top_keys import View, keys_in, press
 from dovetail.cli.top_screen import Drawn, Scene, draw
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
+from dovetail.runtime.tasks import happens_within
 from dovetail.views.dashboard import Board
 from dovetail.views.dashboard_details import Details
 from dovetail.web.sources import Source
@@ -52,7 +53,7 @@ class Show:
                     drawn = self._draw()
                     live.update(Group(*drawn.lines), refresh=True)
                     self._news.clear()
-                    await _at_most(TICK_SECONDS, self._news)
+                    await happens_within(TICK_SECONDS, self._news)
                     self._press(drawn)
                 following.cancel()
 
@@ -81,7 +82,7 @@ class Show:
             self._asked.clear()
             await self._ask()
             self._news.set()
-            await _at_most(max(TICK_SECONDS, GAP_FACTOR * (loop.time() - began)), self._asked)
+            await happens_within(max(TICK_SECONDS, GAP_FACTOR * (loop.time() - began)), self._asked)
 
     async def _ask(self) -> None:
         """Every rule about the selected node, if its details are looked at and not told yet."""
@@ -132,10 +133,3 @@ class Show:
     def _end(self) -> None:
         self._view = msgspec.structs.replace(self._view, ended=True)
         self._news.set()
-
-
-async def _at_most(seconds: float, event: asyncio.Event) -> None:
-    """Wait for it. (`wait_for` of Python 3.11 loses a Ctrl-C that comes in the same turn as the event.)"""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

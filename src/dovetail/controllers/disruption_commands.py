@@ -114,10 +114,7 @@ class DisruptionCommands(Keyed[str]):
 
     def holds(self, claim: str) -> bool:
         """Whether the claim is in a command, from the moment of its start on: its node may not show it yet."""
-        kept = self._cluster.claims.get(("", claim))
-        if kept is not None and self._id_on(kept.value):
-            return True
-        return any(each.claim == claim for begun in self._begun.values() for each in begun.command.candidates)
+        return claim in self.held()
 
     def held(self) -> frozenset[str]:
         """All claims that `holds` is true of."""

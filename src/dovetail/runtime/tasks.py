@@ -6,6 +6,7 @@ paused as a whole.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from dovetail.ports import Clock
@@ -68,3 +69,13 @@ async def _outcome(work: Coroutine[Any, Any, R]) -> tuple[list[R], Exception | N
         return [await work], None
     except Exception as error:  # noqa: BLE001  it is raised again, in the task that waits
         return [], error
+
+
+async def happens_within(seconds: float | None, event: asyncio.Event) -> None:
+    """Wait for it, but no longer, by the wall clock.
+
+    `asyncio.wait_for` of Python 3.11 loses a cancellation, and so a Ctrl-C, that comes in the same turn as the event.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

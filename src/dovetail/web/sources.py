@@ -16,6 +16,7 @@ from dovetail.model.records import Recorder, claim_record, node_record, pdb_reco
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.reflector import Change, Reflector
+from dovetail.runtime.tasks import happens_within
 from dovetail.views.dashboard import Decided
 from dovetail.views.forecast import machine_of
 from dovetail.views.forecast_data import Machine
@@ -70,9 +71,7 @@ class News:
         """Until there is a later version, but no longer than these seconds."""
         self._event.clear()
         if self.version == version:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 can lose a cancellation
-                    await self._event.wait()
+            await happens_within(seconds, self._event)
 
 
 def _until(until: datetime | None, now: datetime, pace: float) -> float | None:

@@ -11,7 +11,6 @@ import hashlib
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -20,6 +19,7 @@ import msgspec
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
+from dovetail.runtime.tasks import happens_within
 from dovetail.views.dashboard import Board, Details, Row, make_board, make_details, next_change, redacted
 from dovetail.views.explain import Explanation, View, explain
 from dovetail.views.forecast import forecast
@@ -180,9 +180,7 @@ class Feed:
     async def wait(self, version: str, seconds: float) -> None:
         """Until there is something after this version, but no longer than these seconds."""
         if version == self.version:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 can lose a cancellation
-                    await self._news.wait()
+            await happens_within(seconds, self._news)
 
 
 class Stream:
