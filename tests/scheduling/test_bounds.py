@@ -7,7 +7,8 @@ import pytest
 
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.fast.bounds import Witness, witness
+from dovetail.scheduling.fast.bounds import witness
+from dovetail.scheduling.fast.witness import Witness
 from dovetail.scheduling.problem import (
     BoundPod,
     MachineType,
@@ -92,6 +93,51 @@ def test_what_is_called_impossible_is_not_found(first: int) -> None:
     assert possible > 0
 
 
+def changed(nodes: tuple[Node, ...], dice: random.Random) -> tuple[Node, ...]:
+    """Some have other pods and more or less room, one is shut, and one is gone."""
+    found = []
+    for each in nodes:
+        chance = dice.random()
+        if 0.1 <= chance < 0.2:
+            found.append(msgspec.structs.replace(each, open=False))
+        elif 0.2 <= chance < 0.4:
+            kept = tuple(pod for pod in each.pods if dice.random() < 0.5)
+            found.append(msgspec.structs.replace(each, pods=kept, requested=dice.choice(nodes).requested))
+        elif chance >= 0.4:
+            found.append(each)
+    return tuple(found)
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))
+def test_what_is_kept_is_what_would_be_found_anew(first: int) -> None:
+    kept = 0
+    for seed in range(first, first + _AT_ONCE):
+        problem, dice = random_problem(seed, nodes=12, pods=40), random.Random(seed)
+        asking = [pod for pod in problem.pods if not pod.resource_claims]
+        if not asking or not problem.nodes:
+            continue
+        going = {
+            each.name: tuple(
+                msgspec.structs.replace(dice.choice(asking), uid=f"{each.name}-{number}", origin=Origin.CANDIDATE)
+                for number in range(dice.randint(1, 5))
+            )
+            for each in problem.nodes
+        }
+        parts = (problem.pools, problem.types, problem.daemons, problem.options)
+        nodes = problem.nodes
+        world = World(nodes, *parts)
+        for _ in range(4):
+            anew = World(nodes, *parts)
+            for each in nodes:
+                known = world.seen.get((each.name,))
+                found = witness(world, going[each.name], [each.name], 100)
+                assert found == witness(anew, going[each.name], [each.name], 100), f"seed {seed}, {each.name}"
+                kept += known is not None and world.seen[each.name,] is known
+            nodes = changed(nodes, dice)
+            world.update(nodes)
+    assert kept > 0
+
+
 # -- what people read --------------------------------------------------------------------------------------------------
 
 
@@ -148,7 +194,7 @@ def test_nothing_is_said_where_there_is_room() -> None:
 def test_the_sum_of_all_can_be_too_much_where_each_kind_has_room() -> None:
     found = shown([pod("web-0", 2000), pod("db-0", 1500, "db")], [node("a", 2000)], [], price=1)
     assert str(found) == (
-        "its pods need 3500m cpu, and all other nodes together have 2 left; "
+        "its pods need 3500m cpu, and all other nodes that could take any have 2 left; "
         "no instance type would take what is left over"
     )
 

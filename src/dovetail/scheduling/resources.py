@@ -116,7 +116,11 @@ ONE_POD: Final = Resources({PODS: 1})
 
 def total(parts: Iterable[Resources]) -> Resources:
     """The sum of all."""
-    return sum(parts, NOTHING)
+    amounts: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return Resources(amounts)
 
 
 # -- from text ---------------------------------------------------------------------------------------------------------

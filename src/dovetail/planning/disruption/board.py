@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -12,10 +13,11 @@ from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import ReasonVerdict
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import Pod, Solution
+from dovetail.scheduling.resources import Resources, total
 from dovetail.values.timestamp import format_time
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A node that may be taken, and what that means."""
 
     node: str
@@ -30,6 +32,11 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()  # that need a place elsewhere now
     unmovable: tuple[str, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
     since: datetime | None = None  # when the reason was first seen
+
+    @cached_property
+    def request(self) -> Resources:
+        """What its pods ask for together."""
+        return total(pod.request for pod in self.pods)
 
     @property
     def empty(self) -> bool:

@@ -184,8 +184,8 @@ class _Search:
         best, low, high = None, 2, len(order)
         while low <= high and self._go_on():
             middle = (low + high) // 2
-            found = self._try(order[:middle])
-            if isinstance(found, Refused):
+            found = self._try(order[:middle]) if self._room.may_save(order[:middle]) else None
+            if not isinstance(found, Move):
                 high = middle - 1
             else:
                 best, low = found, middle + 1
@@ -225,10 +225,9 @@ class _Search:
             if not more:
                 break
             together = [*taken, *waiting, *more]
-            price = self._room.price_of_rest(together)
-            if price is None:
+            if self._room.price_of_rest(together) is None:
                 continue
-            if len(together) == 1 or price >= sum(each.price or 0 for each in together):
+            if len(together) == 1 or not self._room.may_save(together):
                 waiting += more  # no gain yet, as sums tell, or what is known of each alone
                 continue
             found = self._try(together)
@@ -254,6 +253,8 @@ class _Room:
         # What is left on a node is of no use if not even the smallest pod there is would fit.
         requests = dict.fromkeys(pod.request for each in board.of(Reason.UNDERUTILIZED) for pod in each.pods)
         self._useful = self._rows.with_room(reduce(and_, requests, next(iter(requests), NOTHING)))
+        if board.world.options.refuse_uninitialized:
+            self._useful &= self._rows.initialized
         useful = (row for row in members(self._useful) if self._rows.nodes[row].name not in board.gone)
         self._free = total(self._rows.free[row] for row in useful) - total(pod.request for pod in board.moved)
         self._there = self._free + largest
@@ -277,6 +278,11 @@ class _Room:
                 left -= self._of(each)
         return found, place
 
+    def may_save(self, taken: Sequence[Candidate]) -> bool:
+        """Whether one new node for what the others have no room for may be cheaper, or none is needed."""
+        price = self.price_of_rest(taken)
+        return price is not None and (price == 0 or price < sum(each.price or 0 for each in taken))
+
     def price_of_rest(self, taken: Iterable[Candidate]) -> int | None:
         """What one new node for all that the others have no room for costs at least; None: no type is that large."""
         lacking = total(map(self._of, taken)) - self._free
@@ -293,5 +299,5 @@ class _Room:
         if known is None:
             row = self._rows.of_name[candidate.node]
             free = self._rows.free[row] if self._useful >> row & 1 else NOTHING
-            known = self._takes[candidate.node] = total(pod.request for pod in candidate.pods) + free
+            known = self._takes[candidate.node] = candidate.request + free
         return known

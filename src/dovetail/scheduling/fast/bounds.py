@@ -9,71 +9,67 @@ new node is taken to have the fewest daemons, and a type to have its lowest pric
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
+from operator import is_
+from typing import Final
 
 from dovetail.api import names
 from dovetail.scheduling.fast.bits import Bits, members
+from dovetail.scheduling.fast.rows import Asked
 from dovetail.scheduling.fast.shapes import PodShape
 from dovetail.scheduling.fast.tables import Table
+from dovetail.scheduling.fast.witness import Dearer, Seen, Shortage, Witness
 from dovetail.scheduling.fast.world import World
 from dovetail.scheduling.host_ports import conflict
-from dovetail.scheduling.problem import Kind, Origin, Pod, price_text
-from dovetail.scheduling.resources import Resources, amount_text
+from dovetail.scheduling.problem import Kind, Node, Origin, Pod
 from dovetail.scheduling.taints import untolerated
 
-
-class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the other nodes lack: of a resource for all pods together, or of places for pods that are alike."""
-
-    needed: int
-    there: int
-    resource: str = ""
-    pods: tuple[str, ...] = ()
-    each: Resources = Resources()
-
-    def __str__(self) -> str:
-        if self.resource:
-            has, needs = amount_text(self.resource, self.there), amount_text(self.resource, self.needed)
-            return f"its pods need {needs} {self.resource}, and all other nodes together have {has} left"
-        size = " and ".join(f"{amount_text(name, self.each[name])} {name}" for name in self.each if name != "pods")
-        who = f"pod {self.pods[0]} needs" if self.needed == 1 else f"{self.needed} pods like {self.pods[0]} need"
-        room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
-        each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
-        return f"{who} {each}; {room or f'only {self.there} fit elsewhere'}"
-
-
-class Dearer(msgspec.Struct, frozen=True, kw_only=True):
-    """Why no single new node is cheaper: the cheapest that could take what the others cannot; None: there is none."""
-
-    type: str = ""
-    price: int | None = None
-    limit: int = 0
-
-    def __str__(self) -> str:
-        if self.price is None:
-            return "no instance type would take what is left over"
-        cost, limit = price_text(self.price), price_text(self.limit)
-        return f"the cheapest type that would take what is left over, {self.type}, costs {cost}, not less than {limit}"
-
-
-class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """What shows that nodes cannot go without a new one and, with `dearer`, not even for one that is cheaper."""
-
-    shortage: Shortage
-    dearer: Dearer | None = None
-
-    def __str__(self) -> str:
-        return f"{self.shortage}; {self.dearer}" if self.dearer else str(self.shortage)
+# What depends on more nodes than these is found out anew each time.
+_MOST_TAKERS: Final = 64
 
 
 def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: int) -> Witness | None:
     """Why the pods cannot be on the other nodes, if that is certain, and on one new node that costs less than this.
 
-    `pods` are those of the nodes: one that is pending anyway does not keep them.
+    `pods` are those of the nodes: one that is pending anyway does not keep them. Who asks often gives the same object:
+    most of what happens in a cluster does not touch the few nodes that an answer depends on.
     """
-    hidden = [world.rows.of_name[name] for name in without]
-    need = _Need(world, pods, hidden)
+    gone = tuple(without)
+    others = _others(world, pods, gone)
+    seen = world.seen.get(gone)
+    if seen is not None and seen.pods is pods and seen.price == price and seen.read == world.labels_read:
+        takers = _takers(world, seen.asked, others)
+        if takers.bit_count() == len(seen.takers) and all(map(is_, _nodes(world, takers), seen.takers)):
+            return seen.found
+    need = _Need(world, pods, others)
+    found = _found(world, need, price)
+    if need.takers.bit_count() <= _MOST_TAKERS and not need.ruled:
+        world.seen[gone] = Seen(pods, world.labels_read, price, need.asked, tuple(_nodes(world, need.takers)), found)
+    return found
+
+
+def _others(world: World, pods: Sequence[Pod], without: Iterable[str]) -> Bits:
+    """The nodes that are left."""
+    rows = world.rows
+    found = rows.usable & ~sum(1 << rows.of_name[name] for name in without)
+    ready = found & rows.initialized
+    # What a deleting node leaves may wait for a node to come up (05 §12.3).
+    waits = ready == found or not world.options.refuse_uninitialized
+    return found if waits or any(pod.origin is Origin.DELETING for pod in pods) else ready
+
+
+def _takers(world: World, asked: Iterable[Asked], others: Bits) -> Bits:
+    """Those that have room for at least one of the pods."""
+    found = 0
+    for each in asked:
+        found |= world.rows.candidates(each)
+    return found & others
+
+
+def _nodes(world: World, rows: Bits) -> Iterable[Node]:
+    return (world.rows.nodes[row] for row in members(rows))
+
+
+def _found(world: World, need: "_Need", price: int) -> Witness | None:
     shortages = [*need.of_resources(), *need.of_places()]
     if not shortages:
         return None
@@ -88,25 +84,24 @@ def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: in
 
 
 class _Need:
-    """What some pods need of the nodes that are left."""
+    """What some pods need of the nodes that are left. `ruled`: rules between pods on hosts have a say."""
 
-    def __init__(self, world: World, pods: Sequence[Pod], hidden: Sequence[int]) -> None:
+    def __init__(self, world: World, pods: Sequence[Pod], others: Bits) -> None:
         self._world = world
         self._rows = world.rows
-        self._usable = world.rows.usable & ~sum(1 << row for row in hidden)
-        # What a deleting node leaves may wait for a node to come up (05 §12.3).
-        if world.options.refuse_uninitialized and not any(pod.origin is Origin.DELETING for pod in pods):
-            self._usable &= world.rows.initialized
         shapes = world.shapes.of(pods, world.labels_read)
         self._count = Counter(shapes)
         self._pods: dict[PodShape, list[str]] = {}
         for pod, shape in zip(pods, shapes, strict=True):
             self._pods.setdefault(shape, []).append(str(pod))
+        self.asked = tuple(dict.fromkeys(level.asked for shape in self._count for level in shape.levels))
+        self.takers = _takers(world, self.asked, others)
         # Of pods that are moved from hosts that stay, nobody knows here what their going makes possible.
         bound = (world.bound.of_uid.get(pod.uid) for pod in pods)
         hosts = {world.rows.hosts[each[0]] for each in bound if each is not None}
         rows_of = world.rows.column(names.HOSTNAME_LABEL).of
-        self._only_from_hidden = not any(rows_of[host] & self._usable for host in hosts)
+        self._only_from_hidden = not any(rows_of[host] & others for host in hosts)
+        self.ruled = not self._only_from_hidden
         self._places = {shape: self._room(shape, count) for shape, count in self._count.items()}
 
     def of_resources(self) -> list[Shortage]:
@@ -117,7 +112,7 @@ class _Need:
                 needed[name] += amount * count
         found = []
         for name in sorted(needed):
-            there = self._rows.total_free(name, self._usable)
+            there = self._rows.total_free(name, self.takers)
             if there < needed[name]:
                 found.append(Shortage(resource=name, needed=needed[name], there=there))
         return found
@@ -153,8 +148,9 @@ class _Need:
         for level in shape.levels:
             feasible |= self._rows.candidates(level.asked)
         limits = self._limits(shape)
+        self.ruled |= bool(limits)
         found = 0
-        for row in members(feasible & self._usable):
+        for row in members(feasible & self.takers):
             found += self._fits(shape, row, limits, enough)
             if found >= enough:
                 break

@@ -1,7 +1,6 @@
 """How many pods of each rule are in each domain, kept up as pods are moved, and put back as it was (08 §5.6, §6.1)?"""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dovetail.scheduling.fast.rows import Rows
@@ -16,7 +15,7 @@ class Kind:
 
     def __init__(self, pod: BoundPod) -> None:
         self.pod = pod
-        self.rows: Counter[int] = Counter()
+        self.rows: dict[int, int] = {}
 
 
 class Bound:
@@ -25,8 +24,8 @@ class Bound:
     def __init__(self, rows: Rows) -> None:
         self.kinds: dict[tuple[str, frozenset[tuple[str, str]]], Kind] = {}
         self.of_uid: dict[str, tuple[int, BoundPod, Kind]] = {}
-        self.carriers: dict[Rule, Counter[int]] = {}  # of each inverse rule
-        self._labels: dict[int, tuple[object, frozenset[tuple[str, str]]]] = {}
+        self.carriers: dict[Rule, dict[int, int]] = {}  # of each inverse rule
+        self._known: dict[tuple[str, int], tuple[object, Kind]] = {}  # by namespace and identity of labels
         self._inverse: dict[Rule, Rule] = {}
         for row, node in enumerate(rows.nodes):
             self.add(row, node.pods)
@@ -35,10 +34,10 @@ class Bound:
         for pod in pods:
             if pod.counts:
                 kind = self.kind(pod)
-                kind.rows[row] += 1
+                _more(kind.rows, row)
                 self.of_uid[pod.uid] = (row, pod, kind)
                 for rule in pod.apart:
-                    self.carriers.setdefault(self.inverse(rule), Counter())[row] += 1
+                    _more(self.carriers.setdefault(self.inverse(rule), {}), row)
 
     def remove(self, row: int, pods: Iterable[BoundPod]) -> None:
         for pod in pods:
@@ -60,17 +59,22 @@ class Bound:
 
     def kind(self, pod: BoundPod) -> Kind:
         """Equal labels of many pods are mostly one object, which is looked at once."""
-        known = self._labels.get(id(pod.labels))
-        if known is None or known[0] is not pod.labels:
-            known = self._labels[id(pod.labels)] = (pod.labels, frozenset(pod.labels.items()))
-        key = (pod.namespace, known[1])
+        known = self._known.get((pod.namespace, id(pod.labels)))
+        if known is not None and known[0] is pod.labels:
+            return known[1]
+        key = (pod.namespace, frozenset(pod.labels.items()))
         found = self.kinds.get(key)
         if found is None:
             found = self.kinds[key] = Kind(pod)
+        self._known[pod.namespace, id(pod.labels)] = (pod.labels, found)
         return found
 
 
-def _less(rows: Counter[int], row: int) -> None:
+def _more(rows: dict[int, int], row: int) -> None:
+    rows[row] = rows.get(row, 0) + 1
+
+
+def _less(rows: dict[int, int], row: int) -> None:
     rows[row] -= 1
     if not rows[row]:
         del rows[row]
@@ -164,8 +168,8 @@ class Groups:
         group = self._inverse.get(rule)
         if group is None:
             group = self._inverse[rule] = Counted(rule, self._rows, self._offered(rule.key))
-            carriers = self._bound.carriers.get(rule, Counter())
-            group.carriers = carriers.total()
+            carriers = self._bound.carriers.get(rule, {})
+            group.carriers = sum(carriers.values())
             _count(group, carriers)
             _tell(self._keeping_away, group)
         return group
@@ -225,7 +229,7 @@ def _selecting(known: dict[Alike, list[Counted]], groups: dict[Rule, Counted], p
     return found
 
 
-def _count(group: Counted, rows: Counter[int]) -> None:
+def _count(group: Counted, rows: Mapping[int, int]) -> None:
     for row, number in rows.items():
         domain = group.domain(row)
         if domain is not None:

@@ -19,6 +19,8 @@ from dovetail.scheduling.taints import Taints, Tolerations, untolerated
 
 _ALL_NODES: Final = NodeFilter()
 _ANYWHERE: Final = (NO_REQUIREMENTS,)
+# A sum over others than so many is made anew.
+_FEW: Final = 16
 
 
 class Asked(msgspec.Struct, frozen=True, cache_hash=True):
@@ -31,9 +33,9 @@ class Asked(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Rows:
-    """All nodes. Those that are not open count, but take nothing."""
+    """All nodes. Those that are not open count, but take nothing. `before`: what was known, with the same daemons."""
 
-    def __init__(self, nodes: Iterable[Node], daemons: Sequence[Daemon]) -> None:
+    def __init__(self, nodes: Iterable[Node], daemons: Sequence[Daemon], before: "Rows | None" = None) -> None:
         self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
         self.of_name = {node.name: row for row, node in enumerate(self.nodes)}
         self.hosts = [node.labels.get(names.HOSTNAME_LABEL, node.name) for node in self.nodes]
@@ -42,7 +44,8 @@ class Rows:
         self._daemons = daemons
         self._daemon_keys = sorted({each.key for daemon in daemons for way in daemon.alternatives for each in way})
         self._reserves: dict[object, Resources] = {}
-        self.free = [self._free(node) for node in self.nodes]
+        known = {} if before is None else dict(zip(map(id, before.nodes), before.free, strict=True))
+        self.free: list[Resources] = [known.get(id(node)) or self._free(node) for node in self.nodes]
         self._columns: dict[str, Column] = {}
         self._with_taints: dict[Taints, Bits] = {}
         for row, node in enumerate(self.nodes):
@@ -52,7 +55,7 @@ class Rows:
         self._passing: dict[NodeFilter, Bits] = {}
         self._room: dict[str, Thresholds] = {}
         self._not_overdrawn = -1
-        self._totals: dict[str, int] = {}
+        self._totals: dict[str, tuple[Bits, int]] = {}
         self._candidates: dict[Asked, Bits] = {}
 
     def replace(self, changed: Iterable[tuple[int, Node]]) -> None:
@@ -156,14 +159,13 @@ class Rows:
         return self.open & self._not_overdrawn
 
     def total_free(self, name: str, among: Bits) -> int:
-        """How much of a resource all of them have together; they are nearly all that are usable."""
-        left_out = self.usable & ~among
-        if left_out.bit_count() * 2 > among.bit_count():
-            return sum(self.free[row][name] for row in members(among))
-        whole = self._totals.get(name)
-        if whole is None:
-            whole = self._totals[name] = sum(self.free[row][name] for row in members(self.usable))
-        return whole - sum(self.free[row][name] for row in members(left_out))
+        """How much of a resource all of them have together; many ask about nearly the same."""
+        known = self._totals.get(name)
+        if known is None or (known[0] ^ among).bit_count() > _FEW:
+            known = self._totals[name] = (among, sum(self.free[row][name] for row in members(among)))
+        others, total = known
+        more = sum(self.free[row][name] for row in members(among & ~others))
+        return total + more - sum(self.free[row][name] for row in members(others & ~among))
 
 
 def _label(node: Node, key: str) -> str | None:

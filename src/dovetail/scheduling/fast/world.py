@@ -10,6 +10,7 @@ from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import Solve, Step
 from dovetail.scheduling.fast.tables import Table
+from dovetail.scheduling.fast.witness import Seen
 from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
 from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order, use_up
 from dovetail.scheduling.topology import Offered, offered_domains
@@ -40,16 +41,19 @@ class World:
         self.shapes = Shapes(respect_preferences=options.respect_preferences)
         self._daemons = daemons
         self._offered: dict[str, Offered] = {}
+        self.seen: dict[tuple[str, ...], Seen] = {}  # by the nodes that would go
+        self.rows = Rows((), daemons)
         self._settle(nodes)
 
     def _settle(self, nodes: Iterable[Node]) -> None:
-        self.rows = Rows(nodes, self._daemons)
+        self.rows = Rows(nodes, self._daemons, self.rows)
         self.bound = Bound(self.rows)
         self.groups = Groups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: self._left(table.pool) for table in self.tables}
         self._sites: dict[int, Site] = {}
         self._owed: tuple[tuple[Pod, ...], Sequence[Step]] | None = None
+        self.seen = {gone: seen for gone, seen in self.seen.items() if all(name in self.rows.of_name for name in gone)}
 
     def update(self, nodes: Sequence[Node]) -> None:
         """The nodes are like this now. Those that are the same object have not changed.

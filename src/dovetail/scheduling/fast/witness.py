@@ -1,0 +1,74 @@
+"""What shows people that nodes cannot be spared, and as long as what does it hold?"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from dovetail.scheduling.fast.rows import Asked
+from dovetail.scheduling.problem import Node, Pod, price_text
+from dovetail.scheduling.resources import Resources, amount_text
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What the other nodes lack: of a resource for all pods together, or of places for pods that are alike."""
+
+    needed: int
+    there: int
+    resource: str = ""
+    pods: tuple[str, ...] = ()
+    each: Resources = Resources()
+
+    def __str__(self) -> str:
+        if self.resource:
+            has, needs = amount_text(self.resource, self.there), amount_text(self.resource, self.needed)
+            return f"its pods need {needs} {self.resource}, and all other nodes that could take any have {has} left"
+        size = " and ".join(f"{amount_text(name, self.each[name])} {name}" for name in self.each if name != "pods")
+        who = f"pod {self.pods[0]} needs" if self.needed == 1 else f"{self.needed} pods like {self.pods[0]} need"
+        room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
+        each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
+        return f"{who} {each}; {room or f'only {self.there} fit elsewhere'}"
+
+
+class Dearer(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no single new node is cheaper: the cheapest that could take what the others cannot; None: there is none."""
+
+    type: str = ""
+    price: int | None = None
+    limit: int = 0
+
+    def __str__(self) -> str:
+        if self.price is None:
+            return "no instance type would take what is left over"
+        cost, limit = price_text(self.price), price_text(self.limit)
+        return f"the cheapest type that would take what is left over, {self.type}, costs {cost}, not less than {limit}"
+
+
+class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What shows that nodes cannot go without a new one and, with `dearer`, not even for one that is cheaper."""
+
+    shortage: Shortage
+    dearer: Dearer | None = None
+
+    def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
+        """People are told it again and again."""
+        return f"{self.shortage}; {self.dearer}" if self.dearer else str(self.shortage)
+
+
+class Seen(NamedTuple):
+    """What was shown of some pods; it holds as long as the nodes that could take any of them are these.
+
+    `read`: the labels by which they were told apart.
+    """
+
+    pods: Sequence[Pod]
+    read: frozenset[str]
+    price: int
+    asked: tuple[Asked, ...]  # of all of them, at all steps of relaxation
+    takers: tuple[Node, ...]
+    found: Witness | None
