@@ -23,12 +23,12 @@ from dovetail.controllers.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.prices import Offered, bought_as
 from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.controllers.undone_moves import Kind, left_alone
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.planning.disruption.records import record_on
 from dovetail.ports import Compute
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import Allowance, Reading
 from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_verdicts
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
@@ -65,6 +65,22 @@ class Looked(msgspec.Struct, frozen=True, eq=False, gc=False):
     disruption: float
 
 
+class Judged(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """For which reasons nothing but budgets holds a node back, and for which something does."""
+
+    of: Looked
+    pool: PoolRecord | None
+    prices: Mapping[Offered, int]
+    candidates: tuple[tuple[Reason, Candidate], ...]
+    left: tuple[Left, ...]
+    until: datetime | None  # when time alone changes what rules say of the candidates
+
+    def holds(self, of: Looked, pool: PoolRecord | None, prices: Mapping[Offered, int], now: datetime) -> bool:
+        """What is left says how much of which budget is used, which changes all the time."""
+        same = self.of is of and self.pool is pool and self.prices is prices
+        return same and not self.left and (self.until is None or now < self.until)
+
+
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
     """A board but for its world, which is prepared aside. `wake_at`: when time alone will change something."""
 
@@ -96,6 +112,7 @@ class BoardMaker:
         self._alike = AlikePods()
         self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
+        self._judgements: dict[str, Judged] = {}
         self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
         self._world: World | None = None
         self._made_of: tuple[Any, ...] = ()
@@ -171,6 +188,7 @@ class BoardMaker:
             if read is not None
         }
         ends: list[datetime] = []
+        judgements: dict[str, Judged] = {}
         awaited = _awaited(noted.claims)
         for name, known in sorted(looked.items()):
             claim = known.standing.claim
@@ -180,15 +198,13 @@ class BoardMaker:
             if expecting is not None:  # a pod is on its way there
                 ends.append(expecting)
                 continue
-            for verdict in self._judged(known, noted.pools, spending, noted.places, now):
-                if _blocked_by_budget_alone(verdict):
-                    candidate = self._candidate(known, verdict.reason, noted.places)
-                    candidates.setdefault(verdict.reason, []).append(candidate)
-                    # When one of these changes, it may be none any more.
-                    ends += [each.until for each in verdict.verdicts if each.until is not None]
-                    ends += [each.until for each in known.moving.judged if each.until is not None]
-                else:
-                    left.append(Left(node=known.standing.member.name, verdict=verdict))
+            judgements[name] = judged = self._judged(known, noted, spending)
+            for reason, candidate in judged.candidates:
+                candidates.setdefault(reason, []).append(candidate)
+            left += judged.left
+            if judged.until is not None:
+                ends.append(judged.until)
+        self._judgements = judgements
         return Picture(
             at=now,
             places=noted.places,
@@ -224,38 +240,39 @@ class BoardMaker:
             for verdict in group.judged(now).blockers
         )
 
-    def _judged(
-        self,
-        known: Looked,
-        pools: Mapping[str, ReadPool],
-        spending: Mapping[str, Spending],
-        places: Places,
-        now: datetime,
-    ) -> Iterator[ReasonVerdict]:
+    def _judged(self, known: Looked, noted: Noted, spending: Mapping[str, Spending]) -> Judged:
         """For each reason that the node has, what the rules say."""
-        one = known.standing
-        member, read = one.member, pools.get(one.member.pool)
-        if member.claim is None or one.state in IN_DISRUPTION:
-            return
-        reasons = list(_reasons(known, read))
-        if not reasons:
-            return
-        pods = PodsStanding(NEVER if known.blockers else ALWAYS, known.blockers, len(member.pods))
-        record, spent = (None, None) if read is None else (read.record, spending[member.pool])
-        own = own_verdicts(member, record, now)
-        flaw = places.left_out.get(member.pool)
-        for reason in reasons:
-            allowed = None if spent is None else spent.allowances[reason]
-            verdict = judge_reason(member, record, reason, now, pods=pods, allowance=allowed, own=own)
-            yield verdict if flaw is None else _without_types(verdict, member, flaw)
+        one, pool = known.standing, known.standing.member.pool
+        read, flaw = noted.pools.get(pool), noted.places.left_out.get(pool)
+        record = None if read is None else read.record
+        prices = self.prices_of(pool, noted.places.types.get(pool, ()))
+        was = self._judgements.get(one.member.name)
+        if was is not None and flaw is None and was.holds(known, record, prices, noted.at):
+            return was
+        spent = spending.get(pool)
+        verdicts = _verdicts(known, record, None if spent is None else spent.allowances, flaw, noted.at)
+        open_ = [verdict for verdict in verdicts if _blocked_by_budget_alone(verdict)]
+        # When one of these changes, it may be a candidate no more.
+        ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
+        ends += [each.until for each in known.moving.judged] if open_ else []
+        return Judged(
+            of=known,
+            pool=record,
+            prices=prices,
+            candidates=tuple((each.reason, self._candidate(known, each.reason, prices)) for each in open_),
+            left=tuple(
+                Left(node=one.member.name, verdict=each) for each in verdicts if not _blocked_by_budget_alone(each)
+            ),
+            until=min((at for at in ends if at is not None), default=None),
+        )
 
-    def _candidate(self, known: Looked, reason: Reason, places: Places) -> Candidate:
+    def _candidate(self, known: Looked, reason: Reason, prices: Mapping[Offered, int]) -> Candidate:
         member = known.standing.member
         claim, node = known.standing.claim, known.standing.node
         assert claim is not None
         assert node is not None
         type_, zone, capacity_type = offer = bought_as(node.metadata.labels)
-        price = self.prices_of(member.pool, places.types.get(member.pool, ())).get(offer)
+        price = prices.get(offer)
         assert member.claim is not None
         condition = Condition.EXPIRED if reason is Reason.EXPIRED else Condition.DRIFTED
         return Candidate(
@@ -354,7 +371,31 @@ class BoardMaker:
         )
 
 
-def _reasons(known: Looked, pool: ReadPool | None) -> Iterator[Reason]:
+def _verdicts(
+    known: Looked,
+    pool: PoolRecord | None,
+    allowances: Mapping[Reason, Allowance] | None,
+    flaw: str | None,
+    now: datetime,
+) -> list[ReasonVerdict]:
+    """`flaw`: why nobody can say what machines the pool has."""
+    member = known.standing.member
+    if member.claim is None or known.standing.state in IN_DISRUPTION:
+        return []
+    reasons = list(_reasons(known, pool))
+    if not reasons:
+        return []
+    pods = PodsStanding(NEVER if known.blockers else ALWAYS, known.blockers, len(member.pods))
+    own = own_verdicts(member, pool, now)
+    found = []
+    for reason in reasons:
+        allowed = None if allowances is None else allowances[reason]
+        verdict = judge_reason(member, pool, reason, now, pods=pods, allowance=allowed, own=own)
+        found.append(verdict if flaw is None else _without_types(verdict, member, flaw))
+    return found
+
+
+def _reasons(known: Looked, pool: PoolRecord | None) -> Iterator[Reason]:
     """Those that stand, as conditions and pods tell; whether they may be acted on is for the rules to say."""
     claim = known.standing.member.claim
     assert claim is not None
@@ -362,7 +403,7 @@ def _reasons(known: Looked, pool: ReadPool | None) -> Iterator[Reason]:
         yield Reason.DRIFTED
     if claim.is_true(Condition.EXPIRED) and pool is not None:  # it is the pool that says when (R20)
         yield Reason.EXPIRED
-    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.record.replicas is None):
+    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
         yield Reason.EMPTY if known.cost <= 1.0 else Reason.UNDERUTILIZED
 
 

@@ -44,11 +44,11 @@ class GarbageCollection:
 
     async def _round(self, context: Context) -> None:
         # In this order: a claim that launches meanwhile is in no danger.
-        claims = [claim for claim in self._cluster.claims.values() if self._cluster.manages(claim.spec.node_class_ref)]
+        claims = list(self._cluster.claims.values())
         instances = await self._provider.list()
         there = {instance.provider_id for instance in instances}
-        for claim in claims:
-            if claim.status.provider_id not in there and self._is_lost(claim, context):
+        for claim in [each for each in claims if each.status.provider_id not in there]:
+            if self._cluster.manages(claim.spec.node_class_ref) and self._is_lost(claim, context):
                 await self._collect(claim, context)
         await self._collect_orphans(instances)
 

@@ -7,7 +7,7 @@ from dovetail.controllers.cluster import Cluster, Index
 from dovetail.controllers.nodepools import PoolController, PoolMembers
 from dovetail.planning.pool_usage import usage
 from dovetail.planning.timings import Timings
-from dovetail.rules.states import IN_DISRUPTION, state_of
+from dovetail.rules.states import IN_DISRUPTION
 from dovetail.runtime.work_queue import Done, Outcome
 
 
@@ -33,18 +33,15 @@ class NodePoolCounter(PoolController):
             await self.write_status(pool, {"nodes": found.nodes, "resources": {**found.texts, **gone}})
         return Done()
 
-    def forget(self, key: str) -> None:
-        self._members.forget(key)
-
     def _held(self, pool: str) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
         """What has been launched for the pool and is to stay. An instance counts once, whatever claims it."""
         seen: set[str] = set()
-        for claim, node, read in self._members.of(pool):
+        for claim, node, _, state in self._members.of(pool):
             instance = claim.status.provider_id
             if not instance or instance in seen or not self.cluster.manages(claim.spec.node_class_ref):
                 continue
             seen.add(instance)
-            if state_of(read) not in IN_DISRUPTION:
+            if state not in IN_DISRUPTION:
                 yield claim, node
         for node in self._nodes_in[pool]:
             lost = not self.cluster.claims_with[node.spec.provider_id] and self.cluster.manages_node(node)

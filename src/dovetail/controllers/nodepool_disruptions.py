@@ -19,7 +19,7 @@ from dovetail.rules.budgets import (
     Reading,
     allowance,
     budget_problems,
-    pool_counts,
+    counts_of,
     read_budgets,
 )
 from dovetail.runtime.events import Regarding
@@ -44,7 +44,7 @@ class NodePoolDisruptions(PoolController):
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
         now = self.clock.now()
-        counts = pool_counts(member.read for member in self._members.of(pool.metadata.name))
+        counts = counts_of((member.read, member.state) for member in self._members.of(pool.metadata.name))
         self._tell_problems(pool, counts, now)
         found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:
@@ -53,7 +53,6 @@ class NodePoolDisruptions(PoolController):
 
     def forget(self, key: str) -> None:
         self._told.pop(key, None)
-        self._members.forget(key)
 
     def _tell_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
         """What its owner must know of its budgets (R25, R28, R29), when it is first seen and when it changes."""

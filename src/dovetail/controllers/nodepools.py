@@ -4,13 +4,16 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from dovetail.api import objects
+from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
+from dovetail.controllers.members import values_of
 from dovetail.model.records import claim_record, node_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODEPOOLS
+from dovetail.rules.states import State, state_of
+from dovetail.runtime.reflector import Change
 from dovetail.runtime.work_queue import Done, Outcome
 
 
@@ -62,32 +65,54 @@ class PoolController(Keyed[str]):
 
 
 class PoolMember(NamedTuple):
-    """A claim of a pool, its one Node if it has one, and what the rules read of both."""
+    """A claim of a pool, its one Node if it has one, what the rules read of both, and where it stands."""
 
     claim: objects.NodeClaim
     node: objects.Node | None
     read: ClusterNode
+    state: State
 
 
 class PoolMembers:
-    """The claims of each pool; of thousands only those are read anew that have changed."""
+    """The claims of each pool, of which only those are read anew that have changed. Make it before the caches run."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._known: dict[str, dict[str, PoolMember]] = {}  # by pool and claim
+        self._members: dict[str, dict[str, PoolMember]] = {}  # by pool and claim
+        self._pools: dict[str, str] = {}  # of each claim
+        self._claims: set[str] = set()  # names of those that have changed
+        self._instances: set[str] = set()  # of nodes that have changed
+        cluster.claims.subscribe(self._claim_changed)
+        cluster.nodes.subscribe(self._node_changed)
 
-    def of(self, pool: str) -> Iterable[PoolMember]:
-        before = self._known.get(pool, {})
-        self._known[pool] = found = {}
-        for claim in self._cluster.claims_in[pool]:
-            nodes = self._cluster.nodes_of(claim)
-            node = nodes[0] if len(nodes) == 1 else None
-            known = before.get(claim.metadata.name)
-            if known is None or known.claim is not claim or known.node is not node:
-                record = None if node is None else node_record(node)
-                known = PoolMember(claim, node, ClusterNode(claim=claim_record(claim), node=record))
-            found[claim.metadata.name] = known
-        return found.values()
+    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
+        self._claims.update(each.metadata.name for each in values_of(change))
 
-    def forget(self, pool: str) -> None:
-        self._known.pop(pool, None)
+    def _node_changed(self, change: Change[objects.Node]) -> None:
+        self._instances.update(each.spec.provider_id for each in values_of(change))
+
+    def of(self, pool: str) -> list[PoolMember]:
+        """In the order of the claims' names."""
+        for instance in self._instances:
+            self._claims.update(claim.metadata.name for claim in self._cluster.claims_with[instance])
+        for name in self._claims:
+            self._read(name)
+        self._claims.clear()
+        self._instances.clear()
+        found = self._members.get(pool, {})
+        return [found[name] for name in sorted(found)]
+
+    def _read(self, name: str) -> None:
+        """It may have come, gone or changed its pool."""
+        before = self._pools.pop(name, None)
+        if before is not None:
+            del self._members[before][name]
+        kept = self._cluster.claims.get(("", name))
+        pool = "" if kept is None else kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
+        if kept is None or not pool:
+            return
+        claim, nodes = kept.value, self._cluster.nodes_of(kept.value)
+        node = nodes[0] if len(nodes) == 1 else None
+        read = ClusterNode(claim=claim_record(claim), node=None if node is None else node_record(node))
+        self._members.setdefault(pool, {})[name] = PoolMember(claim, node, read, state_of(read))
+        self._pools[name] = pool

@@ -20,7 +20,7 @@ from dovetail.rules.budgets import (
     PoolCounts,
     Reading,
     allowance,
-    pool_counts,
+    counts_of,
     read_budgets,
 )
 from dovetail.rules.states import State
@@ -73,12 +73,12 @@ class PoolBudgets:
         taken: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, Spending]:
         """Of each of these pools, on any thread. `taken`: claims of commands that do not show yet."""
-        members = defaultdict(list)
+        standing = defaultdict(list)
         for one in nodes:
-            members[one.member.pool].append(one.member)
+            standing[one.member.pool].append((one.member, one.state))
         found = {}
         for name, pool in pools.items():
-            counts = _with(pool_counts(members[name]), members[name], taken)
+            counts = _with(counts_of(standing[name]), standing[name], taken)
             allowances = {
                 reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
                 for reason in BUDGETED
@@ -87,11 +87,11 @@ class PoolBudgets:
         return found
 
 
-def _with(counts: PoolCounts, members: Iterable[ClusterNode], taken: Callable[[str], bool]) -> PoolCounts:
+def _with(counts: PoolCounts, members: Iterable[tuple[ClusterNode, State]], taken: Callable[[str], bool]) -> PoolCounts:
     counted = {consumer.node for consumer in counts.consumers}
     more = tuple(
         Consumer(node=member.name, state=State.DISRUPTING, unhealthy=False)
-        for member in members
+        for member, _ in members
         if member.claim is not None and member.name not in counted and taken(member.claim.name)
     )
     return msgspec.structs.replace(counts, consumers=(*counts.consumers, *more)) if more else counts

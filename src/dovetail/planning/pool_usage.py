@@ -27,15 +27,13 @@ class Usage(msgspec.Struct, frozen=True):
 
 def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) -> Usage:
     """Of claims and their Nodes, either of which may be missing."""
-    nodes = 0
-    alike: Counter[tuple[tuple[str, Quantity], ...]] = Counter()
-    for claim, node in held:
-        nodes += 1
-        alike[tuple(_capacity(claim, node).items())] += 1
+    capacities = [_capacity(claim, node) for claim, node in held]
+    alike = Counter(map(id, capacities))  # those of one size are one object
     total: dict[str, Quantity] = dict.fromkeys(_ALWAYS, _NOTHING)
-    for amounts, count in alike.items():
-        for name, amount in amounts:
+    for amounts in capacities:
+        for name, amount in amounts.items() if (count := alike.pop(id(amounts), 0)) else ():
             total[name] = _sum(total.get(name, _NOTHING), amount, count)
+    nodes = len(capacities)
     total[names.NODES_RESOURCE] = parse_quantity(str(nodes))
     return Usage(nodes, total)
 

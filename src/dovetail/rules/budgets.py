@@ -199,12 +199,16 @@ def is_initialized(member: ClusterNode) -> bool:
 
 def pool_counts(members: Iterable[ClusterNode]) -> PoolCounts:
     """Count the nodes of one pool."""
+    return counts_of((member, state_of(member)) for member in members)
+
+
+def counts_of(members: Iterable[tuple[ClusterNode, State]]) -> PoolCounts:
+    """The same, of those that are known to stand there."""
     nodes, consumers = 0, []
-    for member in members:
+    for member, state in members:
         if not is_initialized(member):
             continue
         nodes += 1
-        state = state_of(member)
         if state in IN_DISRUPTION:
             consumers.append(Consumer(node=member.name, state=state, unhealthy=False))
         elif member.node is not None and not member.node.ready:

@@ -185,7 +185,7 @@ class SimCloud(CloudProvider):
     async def list(self) -> Sequence[Instance]:
         self.calls["list"] += 1
         now = self._cluster.clock.now()
-        return [_shown(machine) for _, machine in sorted(self.machines.items()) if not machine.gone(now)]
+        return [_shown(self.machines[key]) for key in sorted(self.machines) if not self.machines[key].gone(now)]
 
     async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
         self.calls["instance_types"] += 1
@@ -351,4 +351,4 @@ class _Operations(Actor):
 
 
 def _shown(machine: Machine) -> Instance:
-    return msgspec.structs.replace(machine.instance, deleting=machine.deleting)
+    return msgspec.structs.replace(machine.instance, deleting=True) if machine.deleting else machine.instance

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.disruption_telling import one_line
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.records import read_record
-from dovetail.ports import EVENTS, NODECLAIMS, PODS, EventType, Propagation, Resource
+from dovetail.ports import NODECLAIMS, PODS, EventType, Propagation, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import active, condition_of, controller_of, key_of, node_of, phase_of
 from dovetail.sim.api_server import ApiServer, Client
@@ -293,12 +291,6 @@ class ObservedClient(Client):
     def __init__(self, server: ApiServer, name: str, ledger: Ledger) -> None:
         super().__init__(server, name)
         self._ledger = ledger
-
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        """Events are for people with kubectl: here nobody reads them, and they would be most of all writes."""
-        if resource.plural == EVENTS.plural:
-            return msgspec.convert(dict(body), resource.struct)
-        return await super().create(resource, body, namespace=namespace)
 
     async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
         await super().evict(name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)

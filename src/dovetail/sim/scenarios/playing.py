@@ -45,12 +45,14 @@ from dovetail.views.report import Report, Violation
 # most of the time.
 _SELDOM_SECONDS: Final = 86_400.0
 # What a controller asks again and again because nobody tells it: the simulated cloud never changes its mind about
-# drift and types, and consistency is only information. A pod without a place asks less often than in a real cluster.
+# drift and types, and consistency and what is counted into a pool's status are only information. A pod without a place
+# asks less often than in a real cluster.
 _TIMINGS: Final = Timings(
     retrigger_seconds=60.0,
     drift_seconds=_SELDOM_SECONDS,
     type_check_seconds=_SELDOM_SECONDS,
     consistency_seconds=_SELDOM_SECONDS,
+    pool_counter_seconds=30.0,
     # Fewer and larger looks at who could go: each takes as long as in a real cluster, and there are weeks of them.
     disruption_idle_seconds=10.0,
     disruption_longest_seconds=60.0,
@@ -182,7 +184,8 @@ class Play:
             api,
             clock,
             election=None,
-            recorder=EventRecorder(api, clock, instance="simulated", seed=seed),
+            # Events are for people with kubectl: here nobody reads them, and they would be most of all writes.
+            recorder=EventRecorder(api, clock, instance="simulated", waiting_at_most=0),
             reflectors=self.cluster.reflectors,
             controllers=controllers,
             timings=ManagerTimings(heartbeat_seconds=_SELDOM_SECONDS),
