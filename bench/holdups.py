@@ -45,7 +45,7 @@ from dovetail.ports import (
 )
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
-from dovetail.runtime.compute import ThreadCompute, spare_collections
+from dovetail.runtime.compute import ThreadCompute, space_collections, spare_collections
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
@@ -285,6 +285,7 @@ class Lateness:
 
 async def lateness(nodes: int) -> dict[str, Found]:
     """What holds up others while each of these happens."""
+    space_collections()
     program = Program(MemoryApi(raw_objects(nodes)))
     probes = probe_routes("healthz", {"healthz": program.manager.liveness})
     found: dict[str, Found] = {}

@@ -1,10 +1,10 @@
 """Counts each NodePool's nodes and their resources into its status (01 §5.1)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster, Index
-from dovetail.controllers.nodepools import PoolController, PoolMembers
+from dovetail.controllers.nodepools import PoolController, PoolMember, PoolMembers
 from dovetail.planning.pool_usage import usage
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import IN_DISRUPTION
@@ -26,17 +26,19 @@ class NodePoolCounter(PoolController):
         )
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
-        found = usage(self._held(pool.metadata.name))
+        found = usage(self._held(pool.metadata.name, await self._members.of(pool.metadata.name)))
         known = pool.status
         if (known.nodes, known.resources) != (found.nodes, found.texts):
             gone = dict.fromkeys(known.resources.keys() - found.resources.keys())
             await self.write_status(pool, {"nodes": found.nodes, "resources": {**found.texts, **gone}})
         return Done()
 
-    def _held(self, pool: str) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
+    def _held(
+        self, pool: str, members: Iterable[PoolMember]
+    ) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
         """What has been launched for the pool and is to stay. An instance counts once, whatever claims it."""
         seen: set[str] = set()
-        for claim, node, _, state in self._members.of(pool):
+        for claim, node, _, state in members:
             instance = claim.status.provider_id
             if not instance or instance in seen or not self.cluster.manages(claim.spec.node_class_ref):
                 continue

@@ -43,8 +43,8 @@ class NodePoolDisruptions(PoolController):
         )
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
-        now = self.clock.now()
-        counts = counts_of((member.read, member.state) for member in self._members.of(pool.metadata.name))
+        members = await self._members.of(pool.metadata.name)
+        now, counts = self.clock.now(), counts_of((member.read, member.state) for member in members)
         self._tell_problems(pool, counts, now)
         found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:

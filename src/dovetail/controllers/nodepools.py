@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
@@ -15,6 +15,8 @@ from dovetail.ports import NODEPOOLS
 from dovetail.rules.states import State, state_of
 from dovetail.runtime.reflector import Change
 from dovetail.runtime.work_queue import Done, Outcome
+
+_AT_ONCE: Final = 50  # claims read in one turn of the event loop; ten pools may be looked at in the same
 
 
 class PoolController(Keyed[str]):
@@ -91,16 +93,20 @@ class PoolMembers:
     def _node_changed(self, change: Change[objects.Node]) -> None:
         self._instances.update(each.spec.provider_id for each in values_of(change))
 
-    def of(self, pool: str) -> list[PoolMember]:
-        """In the order of the claims' names."""
-        for instance in self._instances:
-            self._claims.update(claim.metadata.name for claim in self._cluster.claims_with[instance])
-        for name in self._claims:
-            self._read(name)
-        self._claims.clear()
-        self._instances.clear()
+    async def of(self, pool: str) -> list[PoolMember]:
+        """In the order of the claims' names. What has changed is read in turns that are short."""
+        self._look_up()
+        while self._claims:
+            await self._cluster.clock.sleep(0)
+            self._look_up()
         found = self._members.get(pool, {})
         return [found[name] for name in sorted(found)]
+
+    def _look_up(self) -> None:
+        while self._instances:
+            self._claims.update(claim.metadata.name for claim in self._cluster.claims_with[self._instances.pop()])
+        for _ in range(min(_AT_ONCE, len(self._claims))):
+            self._read(self._claims.pop())
 
     def _read(self, name: str) -> None:
         """It may have come, gone or changed its pool."""
