@@ -1,5 +1,7 @@
 """All controllers that act on a cluster, made so that they know of each other what they need."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dovetail.controllers.candidate_marks import CandidateMarks
@@ -76,6 +78,7 @@ def all_controllers(
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
+    judging = (PodEvents(cluster, timings), Drifting(cluster, provider, timings))
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
         evictions,
@@ -86,8 +89,7 @@ def all_controllers(
         ClaimHydration(cluster),
         NodeHydration(cluster),
         Consistency(cluster, timings),
-        PodEvents(cluster, timings),
-        Drifting(cluster, provider, timings),
+        *judging,
         State(cluster),
         Transitions(cluster),
         Protection(cluster, metrics),
@@ -110,6 +112,7 @@ def all_controllers(
                 creation,
                 metrics,
                 timings,
+                judging=judging,
                 gates=gates,
                 provisioning=provisioning,
                 disrupting=disrupting,
@@ -134,6 +137,7 @@ def _disrupting(
     metrics: Metrics,
     timings: Timings,
     *,
+    judging: Sequence[Keyed[str]],
     gates: Gates,
     provisioning: Provisioning,
     disrupting: Disrupting,
@@ -146,6 +150,7 @@ def _disrupting(
         state,
         BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading),
         commands,
+        judging=judging,
         marks=marks,
         telling=DisruptionTelling(cluster, counts),
         compute=provisioning.compute,

@@ -6,6 +6,7 @@ rule or a budget says. What was decided is kept for people, and of every node th
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
 from dovetail.controllers.disruption_commands import DisruptionCommands
 from dovetail.controllers.disruption_telling import DisruptionTelling
+from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.passes import Passes
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.undone_moves import UndoneMoves
@@ -65,6 +67,7 @@ class Disruption(Passes):
         maker: BoardMaker,
         commands: DisruptionCommands,
         *,
+        judging: Sequence[Keyed[str]],  # the writers of reasons
         marks: CandidateMarks,
         telling: DisruptionTelling,
         compute: Compute,
@@ -75,6 +78,8 @@ class Disruption(Passes):
         self._state = state
         self._maker = maker
         self._commands = commands
+        self._judging = judging
+        self._judging_until: datetime | None = None
         self._marks = marks
         self._telling = telling
         self._compute = compute
@@ -124,6 +129,10 @@ class Disruption(Passes):
         return first if look_at is None else min(first, max(look_at, again))
 
     async def make_pass(self, context: Context, now: datetime) -> None:
+        if self._put_off(now):
+            self._batch.close()
+            self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+            return
         await self._state.refresh()
         await self._maker.settle()
         if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
@@ -142,6 +151,19 @@ class Disruption(Passes):
             self._batch.add(_CHANGED, now)  # whatever came of it, look again
         else:
             await self._pass(context, picture)
+
+    def _put_off(self, now: datetime) -> bool:
+        """While reasons are still being written, the nodes that could go together are not all known yet.
+
+        Not for longer than the longest pause, and what waits to be validated is not put off.
+        """
+        if not any(each.busy for each in self._judging):
+            self._judging_until = None
+            return False
+        longest = timedelta(seconds=self._timings.disruption_longest_seconds)
+        self._judging_until = self._judging_until or now + longest
+        validating = bool(self._waiting) and self._waiting[0].due <= now
+        return now < self._judging_until and not validating
 
     def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
         """Pools whose last replacements did not come up wait a while (R23); their nodes stay candidates (R22)."""

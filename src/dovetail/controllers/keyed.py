@@ -58,6 +58,11 @@ class Keyed(ABC, Generic[K]):
         if self._queue is not None:
             self._queue.add_after(key, seconds)
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to do now; what waits for its time does not count."""
+        return self._queue is not None and self._queue.busy
+
     def measure(self, metrics: Metrics) -> None:
         """Count from now on what comes of the work."""
         self._measured = metrics

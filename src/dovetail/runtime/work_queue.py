@@ -117,6 +117,11 @@ class WorkQueue(Generic[K]):
     def in_work(self) -> int:
         return len(self._in_work)
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to do now."""
+        return bool(self._ready or self._in_work)
+
     # -- for workers ----------------------------------------------------------------------------------------------
 
     async def get(self) -> K:

@@ -9,6 +9,7 @@ from dovetail.rules.states import State
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import created_at
 from dovetail.sim.cloud import Launch
+from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import format_time
 from tests.sim.disruption.setting import (
     CANDIDATE,
@@ -19,6 +20,7 @@ from tests.sim.disruption.setting import (
     drift,
     edit_pool,
     edit_template,
+    empty,
     found,
     hold,
     is_marked,
@@ -405,5 +407,41 @@ def test_a_node_in_s3_that_is_interrupted_does_not_wait_for_its_replacement() ->
         await setting.sim.run_for("15m")
         assert len(setting.claims()) == 1
         assert touched(setting) == []
+
+    play(scenario)
+
+
+def test_nodes_whose_reason_is_still_being_written_are_waited_for_and_go_together() -> None:
+    """A slow answer to one of the writes: nothing is decided before the other node is known to be empty, too."""
+
+    async def scenario(setting: Setting) -> None:
+        await setting.begin(pool(consolidateAfter="Never"))
+        await hold(setting, "one", "two")
+        await empty(setting, "one")
+        await empty(setting, "two")
+        await setting.sim.run_for("1m")
+        slow = Fault(delay_seconds=6)
+        setting.sim.server.faults.add(slow, verb="patch", resource=NODECLAIMS, name="two", subresource="status")
+        taken = Taken(setting)
+        await edit_pool(setting, consolidateAfter="0s")
+        await setting.sim.wait_until(lambda: not setting.claims(), timeout="5m")
+        assert taken.at["one"] == taken.at["two"]
+
+    play(scenario)
+
+
+def test_a_writer_that_takes_very_long_holds_nobody_up_for_long() -> None:
+    async def scenario(setting: Setting) -> None:
+        await setting.begin(pool(consolidateAfter="Never"))
+        await hold(setting, "one", "two")
+        await empty(setting, "one")
+        await setting.sim.run_for("1m")
+        stuck = Fault(delay_seconds=110)
+        setting.sim.server.faults.add(stuck, verb="patch", resource=NODECLAIMS, name="two", subresource="status")
+        await edit_pool(setting, consolidateAfter="0s")
+        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "one"), timeout="100s")
+        assert not is_true(setting, "two", Condition.CONSOLIDATABLE)  # it is still being written
+        await setting.sim.run_for("1m")
+        assert is_true(setting, "two", Condition.CONSOLIDATABLE)
 
     play(scenario)

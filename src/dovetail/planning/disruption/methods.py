@@ -14,7 +14,7 @@ from dovetail.planning.disruption.commands import Command, make_command, saved_b
 from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
 from dovetail.planning.disruption.renewal import Renewal
 from dovetail.planning.disruption.replacing import Move, Refused, Rules
-from dovetail.scheduling.problem import NewClaim
+from dovetail.scheduling.problem import NewClaim, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
@@ -45,10 +45,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def decide_pass(
     board: Board, rules: Rules, *, skip: Callable[[Method], bool] = lambda _: False, go_on: GoOn = lambda: True
 ) -> Decision:
-    """The first method that has something to do decides. `skip`: those that need not be tried, for nothing changed."""
+    """The first method that has something to do decides. `skip`: those that need not be tried, for nothing changed.
+
+    Empty nodes do not keep the others waiting: consolidation is decided besides, as if they had gone.
+    """
     standing: set[str] = set()
     refused: dict[str, str] = {}
-    held_back, complete = False, True
+    held_back, complete, validated_first = False, True, False
+    commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
         if skip(method):
@@ -58,15 +62,20 @@ def decide_pass(
         refused |= found.refused
         held_back |= found.held_back
         complete &= found.complete
-        if found.commands:
+        if not found.commands:
+            continue
+        if commands and not found.validated_first:
+            break  # it would overtake them: the next pass finds it again
+        commands, validated_first = (*commands, *found.commands), found.validated_first
+        if method is not Method.EMPTINESS:
             break
-    else:
-        found = Decision()
-    taken = {node for command in found.commands for node in command.nodes}
-    started = taken if not found.validated_first else set[str]()
+        empty = [each for command in commands for each in command.candidates]
+        this = _Pass(board.after(empty, Solution()).with_open_ones(), rules, go_on)
+    taken = {node for command in commands for node in command.nodes}
+    started = taken if not validated_first else set[str]()
     return Decision(
-        commands=found.commands,
-        validated_first=found.validated_first,
+        commands=commands,
+        validated_first=validated_first,
         standing=frozenset(standing - started),
         refused={node: why for node, why in refused.items() if node not in standing | taken},
         held_back=held_back,

@@ -117,6 +117,35 @@ def test_case_21_one_command_for_all_empty_nodes_within_the_budget_of_each_pool(
     assert decision.held_back
 
 
+def test_consolidation_is_decided_besides_empty_nodes_and_counts_on_none_of_them() -> None:
+    empty, small, other = used("a", cpu=8), used("b", pod("p", "1"), cpu=8), room("z", 1)
+    on = board(empty, small, other, reasons={EMPTY: [empty], UNDERUTILIZED: [small]})
+    decision = passed(on)
+    assert [(command.method, command.nodes) for command in decision.commands] == [
+        (Method.EMPTINESS, ["a"]),
+        (Method.SINGLE_NODE, ["b"]),
+    ]
+    assert decision.validated_first
+    assert decision.commands[1].landing == {"p": "node/z"}
+
+
+def test_what_empty_nodes_take_of_the_budget_is_gone_for_consolidation() -> None:
+    empty, small = used("a", cpu=8), used("b", pod("p", "1"), cpu=8)
+    on = board(empty, small, room("z", 1), reasons={EMPTY: [empty], UNDERUTILIZED: [small]}, allowed=1)
+    decision = passed(on)
+    assert nodes(decision) == [["a"]]
+    assert decision.held_back
+
+
+def test_drift_is_not_begun_besides_empty_nodes_and_comes_before_consolidation() -> None:
+    empty, old, small = used("a", cpu=8), used("b", pod("p", "1")), used("c", pod("q", "1"))
+    on = board(empty, old, small, room("z", 2), reasons={EMPTY: [empty], DRIFTED: [old], UNDERUTILIZED: [small]})
+    decision = passed(on)
+    assert nodes(decision) == [["a"]]
+    assert decision.standing == {"a", "b"}
+    assert nodes(passed(on, Method.EMPTINESS)) == [["b"]]
+
+
 def test_what_is_saved_is_not_known_where_a_price_is_not() -> None:
     some = [used("a"), used("b", price=None)]
     assert passed(board(*some, reasons={EMPTY: some})).commands[0].savings is None
