@@ -7,8 +7,7 @@ found out of a node is kept as long as its objects, its pods and what the rules 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from operator import is_
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -33,7 +32,7 @@ from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.runtime.reflector import Kept, Snapshot
-from dovetail.scheduling.fast import World
+from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import MachineType, Options, Origin, Pod
 from dovetail.values.instants import ALWAYS, NEVER
 
@@ -108,14 +107,12 @@ class BoardMaker:
         self._members = cluster.members
         self._read: dict[MemberKey, ReadPods] = {}
         self._budgets = PoolBudgets(cluster, reading)
-        self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
         self._alike = AlikePods()
         self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
         self._judgements: dict[str, Judged] = {}
         self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
-        self._world: World | None = None
-        self._made_of: tuple[Any, ...] = ()
+        self._world = LastingWorld(msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True))
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 
@@ -345,12 +342,7 @@ class BoardMaker:
     def board(self, picture: Picture) -> Board:
         """With the world; what has not changed since the last picture is not read again."""
         places = picture.places
-        made_of = (places.pools, places.types, places.daemons)
-        if self._world is None or not all(map(is_, made_of, self._made_of)):
-            self._world = World(places.nodes, places.pools, places.types, places.daemons, self._options)
-            self._made_of = made_of
-        else:
-            self._world.update(places.nodes)
+        world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
         candidates = picture.candidates
         if picture.undone:
             spared = tuple(left_alone(each, picture.undone) for each in candidates.get(Reason.UNDERUTILIZED, ()))
@@ -362,7 +354,7 @@ class BoardMaker:
         }
         return Board(
             at=picture.at,
-            world=self._world,
+            world=world,
             owed=picture.owed,
             candidates=candidates,
             allowances=allowances,

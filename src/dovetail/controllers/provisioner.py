@@ -41,6 +41,7 @@ from dovetail.ports import AlreadyExists, Compute
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.runtime.reflector import Change, Deleted, Kept, Updated
+from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import NewClaim, Node, Options, Origin, Pod, PodError, Problem, Solution
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.values.duration import DurationError
@@ -83,6 +84,7 @@ class Provisioner(Passes):
         self.state = state
         self._creation = creation
         self._provisioning = provisioning
+        self._world = LastingWorld(provisioning.options)
         self._metrics = metrics
         self._timings = timings
         self._nominated_for = nomination(provisioning.batch_longest)
@@ -235,7 +237,7 @@ class Provisioner(Passes):
         unfinished.labels(*labels).set_function(lambda: clock.monotonic() - began_at)
         try:
             return await self._provisioning.compute.run(
-                plan, problem, lambda: clock.monotonic() < ends_at and not stopping.is_set()
+                plan, problem, self._world, lambda: clock.monotonic() < ends_at and not stopping.is_set()
             )
         finally:
             self._metrics.scheduling_seconds.labels(self.name).observe(clock.monotonic() - began_at)

@@ -10,7 +10,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.planning.pool_hash import pool_annotations, pool_hash
-from dovetail.scheduling.fast import solve
+from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import MachineType, NewClaim, Node, Options, Pod, Pool, Problem, Solution
 from dovetail.scheduling.reference import offers
 from dovetail.scheduling.requirements import Requirements, one_of, read_requirements, selecting
@@ -39,9 +39,10 @@ class Plan(msgspec.Struct, frozen=True):
     zones: Mapping[str, int]
 
 
-def plan(problem: Problem, go_on: Callable[[], bool]) -> Plan:
+def plan(problem: Problem, world: LastingWorld, go_on: Callable[[], bool]) -> Plan:
     """All of it that is heavy, so that it can run aside."""
-    return Plan(solve(problem, go_on), starved(problem), effective_zones(problem))
+    now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
+    return Plan(now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem))
 
 
 def nomination(batch_longest: timedelta) -> timedelta:

@@ -24,6 +24,7 @@ from dovetail.planning.provisioning import (
     static_claim_body,
     usage_by_pool,
 )
+from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import NewClaim, Options, Problem, read_pool
 from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
@@ -286,7 +287,7 @@ def test_wishes_that_hold_nodes_apart_are_noticed() -> None:
 
 def test_a_plan_is_all_of_it() -> None:
     problem = Problem(pods=(pod("p"), pod("q", cpu="99")), pools=(pool(),), types={"default": TYPES})
-    made = plan(problem, lambda: True)
+    made = plan(problem, LastingWorld(problem.options), lambda: True)
     assert [claim.pods for claim in made.solution.new_claims] == [("p",)]
     assert made.solution.errors.keys() == {"q"}
     assert (made.starved, made.zones) == ({}, {"flexible": 2})

@@ -1,5 +1,5 @@
 """The fast engine (08): the same answers as the reference engine, in a small part of its time."""
 
-from dovetail.scheduling.fast.world import World, solve
+from dovetail.scheduling.fast.world import LastingWorld, World, solve
 
-__all__ = ["World", "solve"]
+__all__ = ["LastingWorld", "World", "solve"]

@@ -1,6 +1,7 @@
 """What there is besides the pods that are to be placed: prepared once, asked many times (08 §5, §6)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Final
 
 from dovetail.scheduling.daemons import Daemon
@@ -177,6 +178,31 @@ def _looks_the_same(one: Node, other: Node) -> bool:
         and one.pool == other.pool
         and one.capacity == other.capacity
     )
+
+
+class LastingWorld:
+    """A world that is asked again and again, while nodes and pods come and go. By one thread at a time."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._world: World | None = None
+        self._made_of: tuple[object, ...] = ()
+
+    def now(
+        self,
+        nodes: Sequence[Node],
+        pools: Sequence[Pool],
+        types: Mapping[str, Sequence[MachineType]],
+        daemons: Sequence[Daemon],
+    ) -> World:
+        """With these; what is the same object as before is not read again."""
+        made_of = (pools, types, daemons)
+        if self._world is None or not all(map(is_, made_of, self._made_of)):
+            self._world = World(nodes, pools, types, daemons, self._options)
+            self._made_of = made_of
+        else:
+            self._world.update(nodes)
+        return self._world
 
 
 def solve(problem: Problem, go_on: Callable[[], bool] = lambda: True) -> Solution:
