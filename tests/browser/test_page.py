@@ -107,6 +107,23 @@ def test_tiles_filter_and_open(page: Page, example: Snapshot) -> None:
         expect(page.locator("#drawer h2")).to_have_text("services-jw3vg")
 
 
+def test_a_node_that_nothing_on_it_holds_is_stuck_without_a_name_to_blame(page: Page) -> None:
+    """It has drifted and is free, and its pool lets none go for that."""
+    claim = builders.claim("held", provider_id="kwok://held", true=["Drifted"])
+    pod = builders.pod("p", node="held")
+    pool = builders.pool(budgets=[builders.budget("0", ["Drifted"])])
+    member = builders.member(claim, builders.node("held"), [pod])
+    snapshot = Snapshot(nodes=(member,), pods=(pod,), pools={pool.name: pool})
+    with served(shown(snapshot)) as server:
+        opened(page, server.url)
+        line = page.locator(".tile", has_text="Stuck").locator(".line")
+        expect(line).to_contain_text("held")
+        expect(line).to_contain_text("Drifted")
+        expect(line).to_contain_text("no rule is known to hold it")
+        line.click()
+        expect(page.locator("#drawer h2")).to_have_text("held")
+
+
 def test_rows_are_sorted(page: Page, example: Snapshot) -> None:
     with served(shown(example)) as server:
         opened(page, server.url + "#filter=pool:general")

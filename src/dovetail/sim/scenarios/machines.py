@@ -232,6 +232,6 @@ def _in(key: str, values: Iterable[str]) -> Requirement:
 def _guessed_price(amounts: Mapping[str, Any]) -> float | None:
     try:
         cpu, memory = (parse_quantity(str(amounts[key])).nano / 1e9 for key in ("cpu", "memory"))
-    except (KeyError, QuantityError):
+    except (KeyError, QuantityError, OverflowError):  # more than a float can hold is no machine's
         return None
     return float(_CPU_PRICE * cpu + _GIGABYTE_PRICE * memory / 1e9)

@@ -14,6 +14,7 @@ from dovetail.model.problem import Problem, Severity
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
 from dovetail.sim.scenarios.shapes import fault_of
+from dovetail.sim.scenarios.sound import Unsound, sound
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -179,7 +180,7 @@ def read_scenario(
         start=begins,
         span=span or _length(wire, own) or DEFAULT_SPAN,
         seed=wire.seed if seed is None else seed,
-        happenings=tuple(_happening(index, event, own[0]) for index, event in enumerate(wire.events)),
+        happenings=_happenings(wire, own[0], {each.name for each in found}) if own else (),
         document=own[0] if own else None,
         problems=(*problems, *_stale(found, begins)),
     )
@@ -192,13 +193,16 @@ def node_class_resource(group: str, version: str, kind: str) -> Resource[Any]:
 
 
 def _placed(resource: Resource[Any], document: Document) -> Placed:
-    body = plain_value(document)
+    try:
+        body = sound(plain_value(document))
+    except Unsound as error:
+        raise error_in(document, error.message, error.field) from None
     meta = body.get("metadata")
     if not isinstance(meta, dict):
-        raise error_in(document, "is required", "metadata")
+        raise error_in(document, "is required" if meta is None else "must be a mapping", "metadata")
     if not isinstance(meta.get("name"), str) or not meta["name"]:
         raise error_in(document, "is required", "metadata.name")
-    meta = {key: value for key, value in meta.items() if value is not None and key not in ("managedFields", "selfLink")}
+    meta = {key: value for key, value in meta.items() if key not in ("managedFields", "selfLink")}
     for field in ("labels", "annotations"):
         if not isinstance(meta.get(field, {}), dict):
             raise error_in(document, "must be a mapping", f"metadata.{field}")
@@ -220,10 +224,8 @@ def _placed(resource: Resource[Any], document: Document) -> Placed:
 
 def _check_parts(document: Document, body: Body) -> None:
     for part in ("spec", "status"):
-        if not isinstance(body.get(part) or {}, dict):
+        if not isinstance(body.get(part, {}), dict):
             raise error_in(document, "must be a mapping", part)
-        if part in body and body[part] is None:
-            del body[part]
 
 
 _NEED_SPEC: Final = frozenset(
@@ -285,7 +287,15 @@ def _span_at(document: Document, field: str, text: str) -> timedelta:
         raise error_in(document, str(error), field) from None
 
 
-def _happening(index: int, event: _EventWire, document: Document) -> Happening:
+def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tuple[Happening, ...]:
+    """`known`: names of what is there at the start; what is applied is there from then on."""
+    spans = [_span_at(document, f"events[{index}].at", event.at) for index, event in enumerate(wire.events)]
+    in_time = sorted(range(len(spans)), key=spans.__getitem__)
+    found = {index: _happening(index, wire.events[index], document, known) for index in in_time}
+    return tuple(found[index] for index in range(len(spans)))
+
+
+def _happening(index: int, event: _EventWire, document: Document, known: set[str]) -> Happening:
     field = f"events[{index}]"
     given = [name for name in ("apply", "delete", "fault") if getattr(event, name) is not None]
     if len(given) != 1:
@@ -303,11 +313,16 @@ def _happening(index: int, event: _EventWire, document: Document) -> Happening:
     return Happening(
         after=after,
         field=field,
-        apply=tuple(_applied(body, document, f"{field}.apply") for body in bodies),
+        apply=tuple(_applied(body, document, f"{field}.apply", known) for body in bodies),
     )
 
 
-def _applied(body: Body, document: Document, field: str) -> Body:
+# What controllers make, under names that nobody knows before: it may be there by then.
+_MADE: Final = frozenset({"Pod", "Node", names.NODECLAIM_KIND, "ReplicaSet", "PersistentVolumeClaim"})
+
+
+def _applied(body: Body, document: Document, field: str, known: set[str]) -> Body:
+    """What is new must be whole. What changes an object need not, and its nulls take fields away."""
     kind = KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
     if kind is None:
         what = f"{body.get('apiVersion')} {body.get('kind')}"
@@ -315,8 +330,16 @@ def _applied(body: Body, document: Document, field: str) -> Body:
     meta = body.get("metadata")
     if not isinstance(meta, dict) or not meta.get("name"):
         raise error_in(document, "is required", f"{field}.metadata.name")
-    if fault := fault_of(kind.kind, body):
+    namespaces = [str(meta.get("namespace") or "default")] if kind.namespaced else []
+    name = "/".join([kind.kind, *namespaces, str(meta["name"])])
+    new = name not in known and kind.kind not in _MADE
+    try:
+        body = sound(body, patch=not new)
+    except Unsound as error:
+        raise error_in(document, error.message, f"{field}.{error.field}") from None
+    if fault := fault_of(kind.kind, body, whole=new):
         raise error_in(document, fault[1], f"{field}.{fault[0]}")
+    known.add(name)
     return body
 
 

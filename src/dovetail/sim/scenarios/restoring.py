@@ -45,12 +45,12 @@ def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None)
     objects: list[Placed] = list(scenario.objects)
     for each in objects:
         if fault := fault_of(each.resource.kind, each.body, whole=True):
-            raise each.error(fault[1], fault[0])
+            raise each.error(f"{fault[1]} ({each.name})", fault[0])
     problems = list(scenario.problems)
     for step in (with_owners, with_run_times, _with_hashes, _with_known_claims):
         objects, told = step(objects)
         problems += told
-    objects = with_revisions([_with_images(each) for each in objects])
+    objects = with_revisions([_with_times(_with_images(each)) for each in objects])
     node_classes, told = _node_class_kind(objects)
     problems += told
     objects, told = _with_node_classes(objects, node_classes, scenario.start)
@@ -124,6 +124,16 @@ def _imaged(placed: Placed, spec: Body, field: str) -> Body:
             raise placed.error("must be a list of containers", f"{field}.{part}")
         found[part] = [{"image": _IMAGE, **each} for each in containers]
     return found
+
+
+def _with_times(placed: Placed) -> Placed:
+    """Some writers of conditions leave out since when they hold, and who scales pods down asks for it."""
+    status = status_of(placed.body)
+    conditions = status.get("conditions") or ()
+    if placed.resource.kind not in ("Pod", "Job") or all("lastTransitionTime" in each for each in conditions):
+        return placed
+    since = {"lastTransitionTime": placed.body["metadata"].get("creationTimestamp") or _LONG_AGO}
+    return _changed(placed, {**placed.body, "status": {**status, "conditions": [{**since, **c} for c in conditions]}})
 
 
 def _with_hashes(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
