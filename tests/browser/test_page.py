@@ -119,7 +119,7 @@ def test_a_node_that_nothing_on_it_holds_is_stuck_without_a_name_to_blame(page: 
         line = page.locator(".tile", has_text="Stuck").locator(".line")
         expect(line).to_contain_text("held")
         expect(line).to_contain_text("Drifted")
-        expect(line).to_contain_text("no rule is known to hold it")
+        expect(line).to_contain_text("nothing on it holds it: see its pool")
         line.click()
         expect(page.locator("#drawer h2")).to_have_text("held")
 

@@ -16,11 +16,13 @@ from dovetail.rules.states import State, state_of
 from dovetail.runtime.reflector import Change
 from dovetail.runtime.work_queue import Done, Outcome
 
-_AT_ONCE: Final = 50  # claims read in one turn of the event loop; ten pools may be looked at in the same
+_AT_ONCE: Final = 50  # claims read in one turn of the event loop by each worker
 
 
 class PoolController(Keyed[str]):
     """Works on the pools that are ours, by name."""
+
+    workers = 2  # what there is of a pool with hundreds of nodes takes milliseconds to count: not of all in one turn
 
     def __init__(self, cluster: Cluster, *, after_seconds: float = 0.0) -> None:
         super().__init__()

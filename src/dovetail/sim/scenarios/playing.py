@@ -27,7 +27,7 @@ from dovetail.controllers.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
-from dovetail.runtime.compute import RARELY
+from dovetail.runtime.compute import RARELY, spare_collections
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
@@ -38,6 +38,7 @@ from dovetail.sim.cloud import Launch, SimCloud
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
 from dovetail.sim.scenarios.reading import FaultSpec, Happening, Scenario, error_in
 from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
+from dovetail.sim.scenarios.sound import sound
 from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, new_loop
 from dovetail.views.report import Report, Violation
 
@@ -94,6 +95,7 @@ class Play:
         gc.set_threshold(*RARELY)
         self._task = self._loop.create_task(self._run(), name="play")
         self.advance(self.scenario.start)
+        spare_collections()  # the cluster as it begins: most of it stays to the end
         return self
 
     def __exit__(
@@ -104,6 +106,7 @@ class Play:
                 self._loop.cancel_all()
         finally:
             self._loop.close()
+            gc.unfreeze()
             gc.set_threshold(*self._before)
 
     @property
@@ -222,7 +225,7 @@ class Play:
         else:
             if namespace is not None:
                 await self._ensure_namespace(namespace)
-            await self.sim.api.create(kind, body, namespace=namespace)
+            await self.sim.api.create(kind, sound(dict(body)), namespace=namespace)  # nulls are for what is there
             self.ledger.note("scenario", told, "created")
 
     async def _ensure_namespace(self, name: str) -> None:

@@ -74,7 +74,7 @@ function stuck(found, now, onFilter, onOpen) {
   const lines = found.stuck.slice(0, SHOWN).map((row) => {
     const [cause] = causesOf(row, spanAt(row, now));
     const since = row.stuck[1] ? span(now - row.stuck[1]) : '';
-    return entry(row, `${row.stuck[0]} ${since}`, cause ? by(cause) : 'no rule is known to hold it', onOpen);
+    return entry(row, `${row.stuck[0]} ${since}`, cause ? by(cause) : 'nothing on it holds it: see its pool', onOpen);
   });
   return tile('Stuck', found.stuck.length, 'should go and cannot', 'is:stuck', onFilter, list(lines, 'Nothing that should go is held up.'));
 }
