@@ -504,7 +504,7 @@ async def test_what_the_status_of_a_pod_writes(cluster: Cluster) -> None:
 
 async def test_what_the_status_of_a_node_writes(cluster: Cluster) -> None:
     name = cluster.unique("n")
-    made = await cluster.make(NODES, {"metadata": {"name": name}})
+    await cluster.make(NODES, {"metadata": {"name": name}})
     body = {
         "metadata": {"labels": {"a": "b"}},
         "spec": {"providerID": "x", "unschedulable": True},
@@ -512,7 +512,8 @@ async def test_what_the_status_of_a_node_writes(cluster: Cluster) -> None:
     }
     patched = await cluster.api.patch(NODES, name, body, subresource="status")
     assert (patched["metadata"]["labels"], patched["status"]["capacity"]) == ({"a": "b"}, {"cpu": "2"})
-    assert patched["spec"] == made["spec"]
+    # Its taints are another matter: whoever watches over nodes may have written them meanwhile.
+    assert not patched["spec"].keys() & {"providerID", "unschedulable"}
 
 
 async def test_a_node_itself_does_not_write_its_status(cluster: Cluster) -> None:
