@@ -39,7 +39,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     drift_seconds: float = 300.0
     type_check_age_seconds: float = 3600.0
     type_check_seconds: float = 1800.0
-    # Disruption: a pass is made when nothing has changed for so long, or after the longest; how long one may take.
+    # Disruption: a pass is made so long after the first change. It waits for reasons that are still being written, and
+    # is made again if it was cut short, after the longest at most; then how long one may take.
     disruption_idle_seconds: float = 1.0
     disruption_longest_seconds: float = 10.0
     disruption_besides_seconds: float = 5.0  # between passes, while commands wait to be validated

@@ -27,7 +27,7 @@ from dovetail.controllers.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
-from dovetail.runtime.compute import RARELY, spare_collections
+from dovetail.runtime.compute import space_collections, spare_collections
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.reflector import ReflectorTimings
@@ -92,7 +92,7 @@ class Play:
         self.disruption: Disruption
 
     def __enter__(self) -> "Play":
-        gc.set_threshold(*RARELY)
+        space_collections()
         self._task = self._loop.create_task(self._run(), name="play")
         self.advance(self.scenario.start)
         spare_collections()  # the cluster as it begins: most of it stays to the end
