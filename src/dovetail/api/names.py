@@ -234,6 +234,8 @@ class EventReason(StrEnum):
     DISRUPTION_WAITING_READINESS = "DisruptionWaitingReadiness"
     DISRUPTION_TERMINATING = "DisruptionTerminating"
     DISRUPTION_ROLLED_BACK = "DisruptionRolledBack"  # ours: back from S3 to S2 (R23)
+    INVALID_DISRUPTION_COMMAND = "InvalidDisruptionCommand"  # ours: a record that we did not write (R54)
+    REPLACEMENT_FAILED = "ReplacementFailed"  # ours: the NodePool's template does not come up (R52)
     UNCONSOLIDATABLE = "Unconsolidatable"
     CONSOLIDATION_CANDIDATE = "ConsolidationCandidate"
     CONSOLIDATION_REJECTED = "ConsolidationRejected"

@@ -6,7 +6,7 @@ sooner again than the verdicts say that time can change them (R1).
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeAlias
@@ -17,10 +17,12 @@ import msgspec
 from dovetail.api import names
 from dovetail.controllers.cluster import Cluster
 from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.rules.nodes import PodsStanding
 from dovetail.rules.pdb import PdbIndex, never_allows
 from dovetail.rules.protection import Kind, protection, read_do_not_disrupt, read_schedule
-from dovetail.rules.verdict import Rule, Verdict
+from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
+from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of
 
 
 class Effect(StrEnum):
@@ -41,6 +43,7 @@ class Judgement(msgspec.Struct, frozen=True, gc=False):
     blockers: tuple[Verdict, ...] = ()
     keeps: bool = False  # where they are, for the time being: no place elsewhere is sought for them (05 §12.2)
     until: datetime | None = None
+    when: Instants = ALWAYS  # all of them allow
 
 
 class Alike(msgspec.Struct, eq=False, weakref=True):
@@ -96,6 +99,7 @@ class _Annotated(_Kind):
             blockers=blocking,
             keeps=bool(blocking),
             until=min((verdict.until for verdict in verdicts if verdict.until), default=None),
+            when=together(verdicts),
         )
 
 
@@ -125,6 +129,7 @@ class _Selected(_Kind):
             effects=((verdict.rule, _effect(verdict, faulty=several)),),
             blockers=() if verdict.allowed else (verdict,),
             keeps=several or any(_fully_blocks(pdb, pod) for pdb in matching),
+            when=verdict.when,
         )
 
 
@@ -208,6 +213,11 @@ class AlikePods:
             return False
         # One that is on its way out will return under its name.
         return not pod.active or not any(group.judged(now).keeps for group in self.groups_of((pod,)))
+
+
+def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsStanding:
+    """What the pods of a node say together. While something blocks, when that ends is told by what blocks."""
+    return PodsStanding(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
 
 
 def blockers(groups: Iterable[Alike], now: datetime) -> list[Verdict]:

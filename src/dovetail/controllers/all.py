@@ -12,7 +12,8 @@ from dovetail.controllers.consolidatable import PodEvents
 from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.disruption_board import BoardMaker
 from dovetail.controllers.disruption_commands import DisruptionCommands
-from dovetail.controllers.disruption_strays import DisruptionStrays
+from dovetail.controllers.disruption_recheck import Recheck
+from dovetail.controllers.disruption_strays import DisruptionStrays, FailedReplacements
 from dovetail.controllers.disruption_telling import DisruptionTelling
 from dovetail.controllers.drift import Drifting
 from dovetail.controllers.evictions import Evictions
@@ -30,6 +31,7 @@ from dovetail.controllers.nodepool_hash import NodePoolHash
 from dovetail.controllers.nodepool_readiness import NodePoolReadiness
 from dovetail.controllers.nodepool_registration_health import RegistrationHealth
 from dovetail.controllers.nodepool_validation import NodePoolValidation
+from dovetail.controllers.nodepools import PoolMembers
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.protection import Protection
 from dovetail.controllers.provisioner import Provisioner, Provisioning
@@ -78,6 +80,7 @@ def all_controllers(
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
+    members = PoolMembers(cluster)
     judging = (PodEvents(cluster, timings), Drifting(cluster, provider, timings))
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
@@ -94,8 +97,10 @@ def all_controllers(
         Transitions(cluster),
         Protection(cluster, metrics),
         health,
-        NodePoolCounter(cluster, timings),
-        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED),
+        NodePoolCounter(cluster, timings, members),
+        NodePoolDisruptions(
+            cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED, members=members
+        ),
         NodePoolHash(cluster),
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),
@@ -113,6 +118,7 @@ def all_controllers(
                 metrics,
                 timings,
                 judging=judging,
+                members=members,
                 gates=gates,
                 provisioning=provisioning,
                 disrupting=disrupting,
@@ -138,13 +144,15 @@ def _disrupting(
     timings: Timings,
     *,
     judging: Sequence[Keyed[str]],
+    members: PoolMembers,
     gates: Gates,
     provisioning: Provisioning,
     disrupting: Disrupting,
 ) -> list[Controller]:
     """Those that choose nodes and have them go."""
     counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
-    commands = DisruptionCommands(cluster, state, creation, metrics, timings, counts=counts)
+    recheck = Recheck(cluster, disrupting.reading, members)
+    commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
     disruption = Disruption(
         cluster,
         state,
@@ -157,4 +165,5 @@ def _disrupting(
         rules=Rules(spot_to_spot=gates.spot_to_spot_consolidation),
         timings=timings,
     )
-    return [commands, DisruptionStrays(cluster, state), marks, disruption]
+    leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))
+    return [commands, *leftovers, marks, disruption]

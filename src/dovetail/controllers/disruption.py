@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.api.objects import NodePool
 from dovetail.controllers.candidate_marks import CandidateMarks
@@ -166,11 +167,17 @@ class Disruption(Passes):
         return now < self._judging_until and not validating
 
     def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
-        """Pools whose last replacements did not come up wait a while (R23); their nodes stay candidates (R22)."""
+        """Pools whose last replacements did not come up wait a while (R23), and until these are gone (R52).
+
+        Their nodes stay candidates (R22).
+        """
         held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
+        failed = {each.metadata.labels.get(names.NODEPOOL_LABEL, "") for each in self._commands.failed_replacements()}
         undone = self._undone.at(now)
         ends = [*held.values(), *undone.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
-        return msgspec.structs.replace(picture, held=frozenset(held), undone=undone, wake_at=min(ends, default=None))
+        return msgspec.structs.replace(
+            picture, held=frozenset(failed.union(held)), undone=undone, wake_at=min(ends, default=None)
+        )
 
     # -- one pass ------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.controllers.alike_pods import AlikePods
+from dovetail.controllers.alike_pods import AlikePods, standing_of
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.members import Member, MemberKey
 from dovetail.controllers.placing_nodes import AT_ONCE, Place, is_daemon
@@ -28,13 +28,12 @@ from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.planning.disruption.records import record_on
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Allowance, Reading
-from dovetail.rules.nodes import PodsStanding, ReasonVerdict, judge_reason, own_verdicts
+from dovetail.rules.nodes import ReasonVerdict, judge_reason, own_verdicts
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.runtime.reflector import Kept, Snapshot
 from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import MachineType, Options, Origin, Pod
-from dovetail.values.instants import ALWAYS, NEVER
 
 LOOKED_AT_ONCE: Final = 1_000  # members in one turn of the event loop that turn out to be known: some 2 ms
 
@@ -377,7 +376,7 @@ def _verdicts(
     reasons = list(_reasons(known, pool))
     if not reasons:
         return []
-    pods = PodsStanding(NEVER if known.blockers else ALWAYS, known.blockers, len(member.pods))
+    pods = standing_of(known.moving.judged, known.blockers, len(member.pods))
     own = own_verdicts(member, pool, now)
     found = []
     for reason in reasons:

@@ -15,7 +15,7 @@ from dovetail.controllers.writing import about_claim, tell
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
-from dovetail.planning.disruption.records import Recorded
+from dovetail.planning.disruption.records import Recorded, is_replacement
 from dovetail.planning.provisioning import claim_body, over_limits, static_claim_body, usage_by_pool
 from dovetail.ports import ApiError, Body, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable
 from dovetail.runtime.dry_run import WouldWrite
@@ -34,7 +34,14 @@ class Refused(Exception):
 
 
 class Failed(Exception):
-    """A command cannot come to its end; the text says why."""
+    """A command cannot come to its end; the text says why.
+
+    `replacement`: a replacement did not come up, so that the pool is left alone for a while (R23).
+    """
+
+    def __init__(self, message: str, *, replacement: bool = True) -> None:
+        super().__init__(message)
+        self.replacement = replacement
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -99,7 +106,7 @@ class Replacements:
             _tell_launching(recorder, claim, record)
         if fatal := [error for error in errors if not isinstance(error, _WORTH_ANOTHER_TRY)]:
             raise Failed(f"a replacement could not be created: {fatal[0]}")
-        if strangers := [claim.metadata.name for claim in made if not is_of(claim, record)]:
+        if strangers := [claim.metadata.name for claim in made if not is_replacement(claim, record)]:
             raise Failed(f"there is a NodeClaim {strangers[0]} already, which is no replacement of ours")
         if errors:
             raise errors[0]
@@ -119,10 +126,6 @@ def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: R
 
 
 # -- how far one has come ----------------------------------------------------------------------------------------------
-
-
-def is_of(claim: objects.NodeClaim, record: Recorded) -> bool:
-    return claim.metadata.annotations.get(names.REPLACEMENT_OF) == record.id
 
 
 def is_true(claim: objects.NodeClaim, condition: Condition) -> bool:

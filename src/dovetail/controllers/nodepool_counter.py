@@ -16,9 +16,9 @@ class NodePoolCounter(PoolController):
 
     name = "nodepool.counter"
 
-    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+    def __init__(self, cluster: Cluster, timings: Timings, members: PoolMembers) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
-        self._members = PoolMembers(cluster)
+        self._members = members
         self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(

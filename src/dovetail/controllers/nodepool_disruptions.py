@@ -32,11 +32,13 @@ class NodePoolDisruptions(PoolController):
 
     name = "nodepool.disruptions"
 
-    def __init__(self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED) -> None:
+    def __init__(
+        self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED, *, members: PoolMembers
+    ) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
         self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
-        self._members = PoolMembers(cluster)
+        self._members = members
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
             cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds

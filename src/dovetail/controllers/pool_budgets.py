@@ -78,7 +78,7 @@ class PoolBudgets:
             standing[one.member.pool].append((one.member, one.state))
         found = {}
         for name, pool in pools.items():
-            counts = _with(counts_of(standing[name]), standing[name], taken)
+            counts = count_with(counts_of(standing[name]), standing[name], taken)
             allowances = {
                 reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
                 for reason in BUDGETED
@@ -87,7 +87,10 @@ class PoolBudgets:
         return found
 
 
-def _with(counts: PoolCounts, members: Iterable[tuple[ClusterNode, State]], taken: Callable[[str], bool]) -> PoolCounts:
+def count_with(
+    counts: PoolCounts, members: Iterable[tuple[ClusterNode, State]], taken: Callable[[str], bool]
+) -> PoolCounts:
+    """The counts with those claims that commands have taken and that do not show it yet."""
     counted = {consumer.node for consumer in counts.consumers}
     more = tuple(
         Consumer(node=member.name, state=State.DISRUPTING, unhealthy=False)

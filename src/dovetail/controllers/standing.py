@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.controllers.alike_pods import Alike, AlikePods, blockers
+from dovetail.controllers.alike_pods import Alike, AlikePods, blockers, standing_of
 from dovetail.controllers.members import Member, MemberKey
 from dovetail.model.records import PoolRecord, claim_record, node_record
 from dovetail.model.snapshot import ClusterNode
@@ -20,7 +20,6 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.nodes import (
     CONSOLIDATION,
-    PodsStanding,
     consolidate_after,
     is_wanted,
     pods_rule,
@@ -29,7 +28,6 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.rules.verdict import Rule
-from dovetail.values.instants import ALWAYS, NEVER
 
 
 class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -84,7 +82,7 @@ class StandingNodes:
             return
         member, pool = standing.member, standing.pool
         verdicts = blockers(standing.groups, now)
-        pods = PodsStanding(NEVER if verdicts else ALWAYS, tuple(verdicts), len(member.pods))
+        pods = standing_of([group.judged(now) for group in standing.groups], verdicts, len(member.pods))
         for reason in standing.wanted:
             if when_forced(member, pool, reason).contains(now):
                 continue
@@ -92,8 +90,8 @@ class StandingNodes:
             if reason in CONSOLIDATION:
                 asked.append(consolidate_after(member, pool, now))
             blocking = [verdict for verdict in asked if not verdict.allowed]
-            if not pods_rule(member, reason, pods, now).allowed:
-                blocking += verdicts
+            if not (judged := pods_rule(member, reason, pods, now)).allowed:
+                blocking += verdicts or [judged]
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
             yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
 

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from dovetail.rules.nodes import VALIDATION_SECONDS
+
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
     """Tests on a real control plane shorten these; users cannot set them."""
@@ -47,6 +49,6 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     disruption_pass_seconds: float = 10.0
     disruption_unsynced_seconds: float = 1.0
     # A consolidation that was found is looked at again after this, before it is started (02 §8).
-    validation_seconds: float = 15.0
+    validation_seconds: float = VALIDATION_SECONDS
     # Nodes whose replacements are not initialized after this stay (R23).
     replacement_seconds: float = 600.0

@@ -1,7 +1,7 @@
 """May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -15,10 +15,14 @@ from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
-from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, since
+from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
 from dovetail.values.timestamp import format_time
 
 CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
+# What a disruption takes: a command of consolidation is validated for so long, and a replacement boots.
+VALIDATION_SECONDS = 15.0
+USUAL_BOOT = timedelta(minutes=1)
+LONGEST_BOOT = timedelta(minutes=10)  # then the command is given up (R23)
 _FORCEFUL = "expiration is forceful and does not ask"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
@@ -146,6 +150,34 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
     return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
 
 
+def still_allowed(
+    member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime, blockers: Sequence[Verdict]
+) -> list[Verdict]:
+    """What is asked again of a node in S3, right before it is drained (R50); its pool's budgets are counted apart.
+
+    `blockers`: the verdicts of pods that must stay where they are. Whether the node is underutilized, and has been
+    quiet, is not asked: it takes no new pods any more, and pods that leave only make it emptier.
+    """
+    if when_forced(member, pool, reason).contains(now):
+        return []
+    own = own_verdicts(member, pool, now)
+    annotated, initialized, _ = own.standing
+    pods = PodsStanding(NEVER if blockers else ALWAYS, tuple(blockers), len(member.pods))
+    return [
+        _has_reason(member, pool, reason, now),
+        annotated,
+        initialized,
+        _nodepool(member, pool, reason),
+        pods_rule(member, reason, pods, now),
+    ]
+
+
+def _has_reason(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> Verdict:
+    if reason is Reason.UNDERUTILIZED or is_wanted(member, pool, reason, now):
+        return allow(Rule.REASON, member.object, f"the node is {reason.value}")
+    return refuse(Rule.REASON, member.object, f"the node is not {reason.value} any more")
+
+
 # -- the rules --------------------------------------------------------------------------------------------------------
 
 
@@ -217,7 +249,42 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: date
     if reason not in CONSOLIDATION and grace_ns is not None:
         limit = f"the drain is limited by terminationGracePeriod {short_duration(grace_ns)}"
         return allow(Rule.PODS, member.object, f"{message}, but {limit}", pods.blockers)
-    return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
+    if pods.when is ALWAYS or pods.when is NEVER:
+        return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
+    takes = time_taken(member, reason)
+    when = with_time_left(pods.when, takes, now)
+    blocked = message if pods.blockers else _too_short(pods.when.until(now), takes)
+    if when is NEVER:
+        blocked = f"{blocked}; no window of its pods is longer than the {_span(takes)} that a disruption takes"
+    return judge(Rule.PODS, member.object, when, now, allowed=message, blocked=blocked, blockers=pods.blockers)
+
+
+def _too_short(closes_at: datetime | None, takes: timedelta) -> str:
+    closing = "" if closes_at is None else f" at {format_time(closes_at)}"
+    return f"the window of its pods closes{closing}, and a disruption takes {_span(takes)}"
+
+
+def _span(takes: timedelta) -> str:
+    return short_duration(takes // timedelta(seconds=1) * 1_000_000_000)
+
+
+def time_taken(member: ClusterNode, reason: Reason) -> timedelta:
+    """How long a disruption takes until the pods are gone: validation, boot and the longest grace of the pods (R50).
+
+    A replacement is expected to boot as long as this node did. An empty node needs none.
+    """
+    seconds = float(max((pod.grace_seconds for pod in member.pods if pod.active), default=0))
+    if reason in CONSOLIDATION:
+        seconds += VALIDATION_SECONDS
+    return timedelta(seconds=seconds) + (timedelta() if reason is Reason.EMPTY else _boot(member))
+
+
+def _boot(member: ClusterNode) -> timedelta:
+    claim = member.claim
+    up_at = None if claim is None else claim.true_since(Condition.INITIALIZED)
+    if claim is None or up_at is None or claim.created_at is None:
+        return USUAL_BOOT
+    return min(max(up_at - claim.created_at, timedelta()), LONGEST_BOOT)
 
 
 def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None, now: datetime) -> Verdict:

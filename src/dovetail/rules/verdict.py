@@ -21,6 +21,7 @@ class Rule(StrEnum):
     DISRUPTION_BLOCK_SCHEDULE = "disruption-block-schedule"
     POD_DISRUPTION_BUDGET = "pod-disruption-budget"
 
+    REASON = "reason"
     NODE_DO_NOT_DISRUPT = "node-do-not-disrupt"
     INITIALIZED = "initialized"
     DELETING = "deleting"

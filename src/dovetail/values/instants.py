@@ -27,6 +27,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _KEPT_RUNS = 4
 _FEW = 16
+_RUNS_TRIED = 400  # windows that are too short, one after the other, until none is taken to be long enough
 _WEEK_MINUTES = 7 * 1440
 _ALL_WEEK = (1 << _WEEK_MINUTES) - 1
 
@@ -415,6 +416,25 @@ class _Unordered:
 @lru_cache(maxsize=4096)
 def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _Unordered) -> Instants:
     return _Combined(quantifier, parts.sets)
+
+
+def with_time_left(instants: Instants, span: timedelta, at: datetime) -> Instants:
+    """The set without instants at which it holds for `span` or less from then on.
+
+    That is exact from `at` on up to the end of the first run that is long enough. Later runs keep their last instants:
+    callers ask again by then.
+    """
+    start = instants.first(at)
+    for _ in range(_RUNS_TRIED):
+        stop = None if start is None else instants.until(start)
+        if start is None:
+            return NEVER
+        if stop is None:
+            return instants if start == at else all_of([instants, since(start)])
+        if stop - start > span:
+            return all_of([instants, since(start), any_of([complement(since(stop - span)), since(stop)])])
+        start = instants.until(stop)
+    return NEVER
 
 
 def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:

@@ -23,7 +23,9 @@ from dovetail.controllers.all import Gates, all_controllers
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_commands import DisruptionCommands
-from dovetail.controllers.disruption_strays import DisruptionStrays
+from dovetail.controllers.disruption_recheck import Recheck
+from dovetail.controllers.disruption_strays import DisruptionStrays, FailedReplacements
+from dovetail.controllers.nodepools import PoolMembers
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
@@ -32,7 +34,8 @@ from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
 from dovetail.planning.disruption.records import Recorded, read_record
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES, CloudProvider
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider
+from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Context, Controller
 from dovetail.scheduling.problem import NewClaim, Pod, read_pool
 from dovetail.scheduling.resources import NOTHING
@@ -41,7 +44,7 @@ from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud import SimCloud
 from dovetail.sim.virtual_loop import InlineCompute
 from tests.sim.provisioning import setting as provisioning
-from tests.sim.provisioning.setting import OF_FOUR
+from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
 from tests.sim.termination.setting import annotation, is_deleting
 from tests.unit.controllers.running import Program, run_controllers
 
@@ -49,6 +52,7 @@ DECIDES = "disruption"
 # What rules of checkers ask of decisions, which here are the tests', for nodes that have no reason to go.
 DECISIONS = ("budgets", "explained", "cheaper", "rescheduled")
 TAINT = (names.DISRUPTED_TAINT, "NoSchedule")
+UNLIMITED = {"budgets": [{"nodes": "100%"}]}
 OWN = (names.NODEPOOL_LABEL, names.KWOK_NODECLASS_LABEL)
 
 
@@ -72,9 +76,16 @@ def parts(
     others = [each for each in made if not each.name.startswith(DECIDES)]
     counts = DisruptionMetrics(CollectorRegistry())
     commands = DisruptionCommands(
-        cluster, provisioner.state, ClaimCreation(cluster, metrics), metrics, timings, counts=counts
+        cluster,
+        provisioner.state,
+        ClaimCreation(cluster, metrics),
+        metrics,
+        timings,
+        recheck=Recheck(cluster, Reading.SEED, PoolMembers(cluster)),
+        counts=counts,
     )
-    controllers = [*others, commands, DisruptionStrays(cluster, provisioner.state)]
+    leftovers = (DisruptionStrays(cluster, provisioner.state), FailedReplacements(cluster, commands, timings))
+    controllers = [*others, commands, *leftovers]
     return Parts(controllers, commands, provisioner.state, counts)
 
 
@@ -89,11 +100,20 @@ class Setting(provisioning.Setting):
 
     async def stand(self, *claims: str, **options: Any) -> list[str]:
         """Have nodes of 4 cpus, initialized, about which nobody has anything left to write; their names."""
-        if not self.sim.objects(NODECLAIMS):
-            await self.begin()
+        if not self.sim.objects(NODEPOOLS):
+            await self.begin(pool_of_four(disruption=UNLIMITED))
         nodes = [await self.launch(name, **{"requirements": [OF_FOUR], **options}) for name in claims]
+        for name in claims:
+            await self.drift(name)
         await self.sim.run_for("5s")
         return nodes
+
+    async def drift(self, claim: str) -> None:
+        """Commands are for Drift unless they say otherwise: their nodes have that reason."""
+        found = self.claim(claim)
+        assert found is not None
+        self.cloud.drift[found["status"]["providerID"]] = "ImageDrift"
+        await self.annotate(NODECLAIMS, claim, {"example.com/look": "1"})
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

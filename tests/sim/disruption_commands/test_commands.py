@@ -125,6 +125,8 @@ def test_pods_move_and_get_no_second_node() -> None:
         setting.sim.server.faults.add(
             Fault(delay_seconds=5), verb="create", resource=NODECLAIMS, client=names.COMPONENT
         )
+        await setting.drift(old["metadata"]["name"])
+        await setting.sim.run_for("1s")
         await setting.start(setting.command(old["metadata"]["name"], replacements=1, pods=[moved]))
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old["metadata"]["name"]))
         await setting.runs_all("web", 1)
@@ -355,6 +357,7 @@ def test_a_static_pool_does_not_take_the_replacement_for_one_too_many() -> None:
         await setting.sim.apply(node_class(), pool_of_four(replicas=1))
         await setting.sim.wait_until(lambda: any(initialized(setting, c["metadata"]["name"]) for c in setting.claims()))
         (old,) = (each["metadata"]["name"] for each in setting.claims())
+        await setting.drift(old)
         await setting.sim.run_for("5s")
         slow = Fault(delay_seconds=5)
         setting.sim.server.faults.add(slow, verb="patch", resource=NODECLAIMS, name=old, subresource="status")

@@ -28,7 +28,7 @@ from dovetail.sim.store import Change
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized
 from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud, crash_points
-from tests.sim.disruption_commands.setting import DECISIONS, OWN, Parts, parts
+from tests.sim.disruption_commands.setting import DECISIONS, OWN, UNLIMITED, Parts, parts
 from tests.sim.provisioning.setting import BIG, OF_FOUR, pool_of_four
 from tests.unit.controllers.manifests import node_claim, node_class
 from tests.unit.controllers.running import under_checkers
@@ -138,12 +138,15 @@ def live_through(shape: Shape, crash: CrashPoint | None) -> Ending:
             lives: list[Life] = []
             begun = asyncio.Event()
             living = group.create_task(_live(sim, cloud, shape, lives, crash=crash, begun=begun))
-            await sim.apply(node_class(), pool_of_four(), *(_claim(name) for name in shape.claims))
+            await sim.apply(node_class(), pool_of_four(disruption=UNLIMITED), *map(_claim, shape.claims))
             await sim.apply(manifests.deployment("web", replicas=len(shape.claims), cpu=BIG))
             await sim.wait_until(lambda: initialized(sim) >= set(shape.claims))
             await sim.wait_until(lambda: len(sim.pods(app="web", ready=True)) == len(shape.claims))
             if not shape.replacements:
                 await sim.apply(manifests.deployment("web", replicas=0))
+            else:
+                for name in shape.claims:
+                    await _drift(sim, cloud, name)
             await sim.run_for("10s")
             witness = Witness(sim, shape)
             for launch in shape.launches:
@@ -159,6 +162,14 @@ def live_through(shape: Shape, crash: CrashPoint | None) -> Ending:
         raise AssertionError("the controllers ended before the flow")
 
     return run(under_checkers(main, except_for=DECISIONS), seed=1)
+
+
+async def _drift(sim: SimCluster, cloud: SimCloud, claim: str) -> None:
+    found = sim.object(NODECLAIMS, claim)
+    assert found is not None
+    cloud.drift[found["status"]["providerID"]] = "ImageDrift"
+    look = {"metadata": {"annotations": {"example.com/look": "1"}}}
+    await sim.api.patch(NODECLAIMS, claim, look)
 
 
 def _claim(name: str) -> dict[str, Any]:

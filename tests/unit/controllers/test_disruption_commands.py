@@ -8,11 +8,13 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
-from dovetail.controllers.disruption_replacements import awaits, is_of
+from dovetail.controllers.disruption_replacements import awaits
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
     Recorded,
+    is_carried_by_all,
+    is_replacement,
     read_record,
     record_of,
     record_on,
@@ -118,8 +120,41 @@ def test_one_that_is_gone_or_going_is_not_there() -> None:
     assert awaits("new", going, NOON) == awaits("new", None, NOON) == "replacement new is not there"
 
 
-def test_a_replacement_says_whose_it_is() -> None:
+def test_a_replacement_says_whose_it_is_and_has_the_name_that_follows() -> None:
     record = record_of(COMMAND, NOON)
-    assert is_of(claim({names.REPLACEMENT_OF: "c1"}), record)
-    assert not is_of(claim({names.REPLACEMENT_OF: "c2"}), record)
-    assert not is_of(claim(), record)
+
+    def named(name: str, command: str) -> objects.NodeClaim:
+        labels, annotations = {names.NODEPOOL_LABEL: COMMAND.replacements[0].pool}, {names.REPLACEMENT_OF: command}
+        return objects.NodeClaim(metadata=objects.ObjectMeta(name=name, labels=labels, annotations=annotations))
+
+    assert all(is_replacement(named(name, "c1"), record) for name in record.replacements)
+    assert not is_replacement(named(record.replacements[0], "c2"), record)
+    assert not is_replacement(named("default-xyz", "c1"), record)
+    forged = msgspec.structs.replace(record, replacements=("default-xyz",))
+    assert not is_replacement(named("default-xyz", "c1"), forged)
+
+
+@pytest.mark.parametrize(
+    ("others", "counts"),
+    [
+        ({"a": "same", "b": "same"}, True),
+        ({"a": "same", "b": "gone"}, True),
+        ({"a": "same", "b": "deleting"}, True),
+        ({"a": "same", "b": "none"}, False),
+        ({"a": "same", "b": "other"}, False),
+        ({"a": "gone", "b": "gone"}, False),
+    ],
+)
+def test_a_record_counts_if_every_claim_that_it_names_carries_it(others: dict[str, str], counts: bool) -> None:
+    record = msgspec.structs.replace(record_of(COMMAND, NOON), claims=("a", "b"))
+    other = msgspec.structs.replace(record, replacements=())
+    texts = {"same": written(record), "other": written(other)}
+
+    def find(name: str) -> objects.NodeClaim | None:
+        kind = others[name]
+        annotations = {names.DISRUPTION_COMMAND: texts[kind]} if kind in texts else {}
+        deleted_at = NOON if kind == "deleting" else None
+        metadata = objects.ObjectMeta(name=name, annotations=annotations, deletion_timestamp=deleted_at)
+        return None if kind == "gone" else objects.NodeClaim(metadata=metadata)
+
+    assert is_carried_by_all(record, find) is counts

@@ -5,6 +5,7 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.controllers.nodepool_counter import NodePoolCounter
+from dovetail.controllers.nodepools import PoolMembers
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.runtime.manager import Controller
@@ -26,7 +27,7 @@ TWO = {**NONE, "cpu": "8", "memory": "32Gi", "pods": "220", "nodes": "2"}
 
 
 def controllers(program: Program) -> list[Controller]:
-    return [NodePoolCounter(program.cluster, Timings())]
+    return [NodePoolCounter(program.cluster, Timings(), PoolMembers(program.cluster))]
 
 
 def counted(sim: SimCluster, pool: str = "default") -> tuple[int | None, Mapping[str, Any]]:

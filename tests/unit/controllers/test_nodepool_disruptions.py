@@ -3,6 +3,7 @@
 from typing import Any
 
 from dovetail.controllers.nodepool_disruptions import NodePoolDisruptions
+from dovetail.controllers.nodepools import PoolMembers
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS
 from dovetail.runtime.manager import Controller
@@ -12,7 +13,7 @@ from tests.unit.controllers.running import Program, run_controllers
 
 
 def controllers(program: Program) -> list[Controller]:
-    return [NodePoolDisruptions(program.cluster, Timings())]
+    return [NodePoolDisruptions(program.cluster, Timings(), members=PoolMembers(program.cluster))]
 
 
 def shown(sim: SimCluster) -> dict[str, dict[str, Any]]:

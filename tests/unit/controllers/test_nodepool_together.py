@@ -10,6 +10,7 @@ from dovetail.controllers.nodepool_hash import NodePoolHash
 from dovetail.controllers.nodepool_readiness import NodePoolReadiness
 from dovetail.controllers.nodepool_registration_health import RegistrationHealth
 from dovetail.controllers.nodepool_validation import NodePoolValidation
+from dovetail.controllers.nodepools import PoolMembers
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODEPOOLS
 from dovetail.runtime.manager import Controller
@@ -26,7 +27,7 @@ def controllers(program: Program) -> list[Controller]:
         NodePoolHash(cluster),
         NodePoolValidation(cluster),
         NodePoolReadiness(cluster),
-        NodePoolCounter(cluster, timings),
+        NodePoolCounter(cluster, timings, PoolMembers(cluster)),
         RegistrationHealth(cluster),
         ClaimHydration(cluster),
         NodeHydration(cluster),

@@ -19,6 +19,7 @@ from dovetail.rules.nodes import (
     is_wanted,
     judge_reason,
     pods_standing,
+    time_taken,
     when_forced,
     when_free,
 )
@@ -389,8 +390,10 @@ def test_with_a_limited_drain_no_pods_window_is_an_until(reason: Reason) -> None
 def test_without_a_limit_the_pods_window_is_an_until() -> None:
     subject = member(claim(), node(), [pod(schedule="0 12 * * *", duration="1h")])
     closes = at("2026-03-04T13:00:00Z")
-    assert (ask(subject).allowed, ask(subject).until) == (True, closes)
-    assert ask(subject, now=closes - TICK).allowed
+    too_late = closes - time_taken(subject, DRIFTED)
+    assert (ask(subject).allowed, ask(subject).until) == (True, too_late)
+    assert ask(subject, now=too_late - TICK).allowed
+    assert not ask(subject, now=too_late).allowed
     assert (ask(subject, now=closes).allowed, ask(subject, now=closes).until) == (False, at("2026-03-05T12:00:00Z"))
 
 
@@ -585,8 +588,9 @@ def test_windows_that_coincide_next_month() -> None:
     subject = member(claim(), node(), pods)
     assert (ask(subject).allowed, ask(subject).until) == (False, opens)
     assert not ask(subject, now=opens - TICK).allowed
-    assert (ask(subject, now=opens).allowed, ask(subject, now=opens).until) == (True, closes)
-    assert not ask(subject, now=closes).allowed
+    too_late = closes - time_taken(subject, DRIFTED)
+    assert (ask(subject, now=opens).allowed, ask(subject, now=opens).until) == (True, too_late)
+    assert not ask(subject, now=too_late).allowed
 
 
 def test_a_window_that_only_opens_after_another_pods_protection() -> None:

@@ -219,6 +219,16 @@ CHECKS = [
         pod({SCHEDULE: "0 2 * * *", BLOCK: "0 1 * * *", BLOCK_DURATION: "119m"}),
     ),
     Check(
+        *("WindowTooShort", W, P, f"{PA}[{DURATION}]", "never free for longer than 1m45s", "longer"),
+        pod({SCHEDULE: "0 2 * * *", DURATION: "1m45s"}),
+        pod({SCHEDULE: "0 2 * * *", DURATION: "1m46s"}),
+    ),
+    Check(
+        *("WindowTooShort", W, P, f"{PA}[{BLOCK_DURATION}]", "never replaced", "longer"),
+        pod({BLOCK: "0 2 * * *", BLOCK_DURATION: "23h59m"}),
+        pod({BLOCK: "0 2 * * *", BLOCK_DURATION: "23h"}),
+    ),
+    Check(
         *("DoNotDisruptWithSchedule", W, P, f"{PA}[{DND}]", "never disrupted", "one or the other"),
         pod({DND: "true", SCHEDULE: "0 2 * * 6"}),
         pod({DND: "false", SCHEDULE: "0 2 * * 6"}),

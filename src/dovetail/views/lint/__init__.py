@@ -171,7 +171,7 @@ class _Linter:
         told = {problem.field for problem in found}
         found += [
             problem
-            for problem in pod_findings(subject, template, self._at)
+            for problem in pod_findings(subject, template, source.grace_seconds, self._at)
             if problem.field not in told or problem.severity is not Severity.ERROR
         ]
         for path, annotations in source.around:

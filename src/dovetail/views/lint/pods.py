@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dovetail.api import names
@@ -10,6 +10,7 @@ from dovetail.api.documents import Document
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.problem import Problem
+from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS
 from dovetail.rules.protection import (
     SEPARATOR,
     DoNotDisrupt,
@@ -21,8 +22,8 @@ from dovetail.rules.protection import (
     read_schedule,
 )
 from dovetail.values.cron import CronError, parse_cron
-from dovetail.values.duration import short_duration, shown
-from dovetail.values.instants import all_of, complement
+from dovetail.values.duration import MICROSECOND, short_duration, shown
+from dovetail.values.instants import NEVER, all_of, complement, with_time_left
 from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
 
@@ -61,7 +62,7 @@ def annotation_field(path: str, key: str) -> str:
     return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
 
 
-def pod_findings(subject: Subject, template: Template, at: datetime) -> list[Problem]:
+def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> list[Problem]:
     """Everything about the annotations of one pod or pod template."""
     annotations = template.annotations
     found = _misnamed(subject, template)
@@ -74,7 +75,9 @@ def pod_findings(subject: Subject, template: Template, at: datetime) -> list[Pro
     found += _do_not_disrupt(subject, template, meaning, schedules.values())
     for kind, schedule in schedules.items():
         found += _windows(subject, template, kind, schedule, at)
-    return found + _never_together(subject, template, schedules, at)
+    return found + (
+        _never_together(subject, template, schedules, at) or _too_short(subject, template, schedules, grace_seconds, at)
+    )
 
 
 # -- values that are not understood -----------------------------------------------------------------------------------
@@ -304,6 +307,27 @@ def _never_together(
             template.field(names.DISRUPTION_BLOCK_SCHEDULE),
             "the block windows cover every allow window, so the pod is never free to be disrupted",
             f"remove one of the two: {names.DISRUPTION_SCHEDULE} alone already blocks outside its windows",
+        )
+    ]
+
+
+def _too_short(
+    subject: Subject, template: Template, schedules: Mapping[Kind, Schedule], grace_seconds: int, at: datetime
+) -> list[Problem]:
+    """R50: a node is replaced only if that fits into the time for which its pods can be disrupted."""
+    allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
+    parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
+    free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS + grace_seconds) + USUAL_BOOT
+    if free.first(at) is None or with_time_left(free, takes, at) is not NEVER:
+        return []
+    needed = short_duration(takes // timedelta(microseconds=1) * MICROSECOND)
+    return [
+        subject.warning(
+            "WindowTooShort",
+            template.field((Kind.ALLOW if allow else Kind.BLOCK).value[1]),
+            f"the pod is never free for longer than {needed}, and replacing its node takes that long: 15s to validate, "
+            f"about 1m to boot, and {grace_seconds}s of the pod's own grace; so the node is never replaced",
+            "make the windows longer, such as 1h",
         )
     ]
 
