@@ -18,6 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
+from dovetail.cli.handles import allow_all_handles
 from dovetail.cli.observed_kwok import ObservedKwok
 from dovetail.cli.run_options import RunOptions
 from dovetail.controllers.all import Disrupting, all_controllers
@@ -81,6 +82,7 @@ async def run(options: RunOptions) -> None:
     Raises KubeConfigError or Unreachable if there is no cluster to be had, PortTaken, and whatever ends the manager.
     """
     space_collections()
+    allow_all_handles()
     async with program(options) as made, serving_all(options, made):
         stop = asyncio.Event()
         _stop_on_signals(stop)

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
+from dovetail.cli.handles import allow_all_handles
 from dovetail.cli.options import BUDGET_READING, Common, Instant, Source
 from dovetail.cli.output import without_cycle_search, working
 from dovetail.cli.sources import Read, read_cluster
@@ -98,6 +99,7 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
     if not options.in_cluster_auth and not is_loopback(options.address):
         fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")
     read = _read_files(options) if options.paths else None
+    allow_all_handles()
     try:
         asyncio.run(_serve(options, read))
     except KeyboardInterrupt:
