@@ -123,7 +123,8 @@ def _read_files(options: _Options) -> Read:
 
 async def _serve(options: _Options, read: Read | None) -> None:
     from dovetail.cli.following import followed  # noqa: PLC0415  (see above)
-    from dovetail.web.access import ReviewedAccess  # noqa: PLC0415
+    from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
+    from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess  # noqa: PLC0415
     from dovetail.web.app import board_served  # noqa: PLC0415
 
     from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  isort: skip
@@ -137,11 +138,19 @@ async def _serve(options: _Options, read: Read | None) -> None:
         if read is not None:
             source = _file_source(options, read)
         else:
-            api, source = await stack.enter_async_context(
-                followed(Source(options.paths, options.kubeconfig, options.context), options.asking)
-            )
+            place = Source(options.paths, options.kubeconfig, options.context)
+            source = await stack.enter_async_context(followed(place, options.asking))
             if options.in_cluster_auth:
-                access = ReviewedAccess(api, SystemClock())
+                reviews = connect(
+                    kubeconfig=options.kubeconfig,
+                    context=options.context,
+                    patience=NO_PATIENCE,
+                    connections=REVIEWS_AT_ONCE,
+                )
+                try:
+                    access = ReviewedAccess(await stack.enter_async_context(reviews), SystemClock())
+                except KubeConfigError as error:
+                    fail(str(error))
         serving = board_served(
             source, address=options.address, port=options.port, access=access, reading=options.reading
         )

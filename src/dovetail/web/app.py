@@ -35,7 +35,7 @@ from aiohttp.typedefs import Handler, Middleware
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.web.access import Access, Refused
+from dovetail.web.access import RETRY_SECONDS, Access, Refused
 from dovetail.web.listening import ListenerLimits, listening
 from dovetail.web.pages import HEADERS, is_known, page_routes
 from dovetail.web.sources import Source
@@ -164,8 +164,8 @@ class _Api:
         try:
             return await self._access.sight(token if scheme.lower() == "bearer" else "", self._stream.namespaces)
         except Refused as refused:
-            headers = {"WWW-Authenticate": "Bearer"} if refused.code == web.HTTPUnauthorized.status_code else {}
-            raise _failure(refused.code, str(refused), headers) from None
+            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
+            raise _failure(refused.code, str(refused), headers.get(refused.code)) from None
 
     async def board(self, request: web.Request) -> web.Response:
         body, compressed, tag = await self._stream.whole(await self._sight(request))
