@@ -18,6 +18,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
+from dovetail.cli.handles import allow_all_handles
 from dovetail.cli.observed_kwok import ObservedKwok
 from dovetail.cli.run_options import RunOptions
 from dovetail.controllers.all import Disrupting, all_controllers
@@ -38,7 +39,7 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
-from dovetail.web.access import ReviewedAccess
+from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess
 from dovetail.web.app import board_served, is_loopback
 from dovetail.web.decisions import decisions_route
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
@@ -71,7 +72,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     cluster: Cluster
     metrics: Metrics
     disruption: Disruption
-    reviews: KubeApi  # for questions about tokens, which every replica asks, leading or not, also in a dry run
+    reviews: KubeApi | None  # to ask about readers' tokens, leading or not, also in a dry run; None: nobody needs one
     missing: tuple[str, ...]  # the CRDs that were not there at the start
 
 
@@ -81,6 +82,7 @@ async def run(options: RunOptions) -> None:
     Raises KubeConfigError or Unreachable if there is no cluster to be had, PortTaken, and whatever ends the manager.
     """
     space_collections()
+    allow_all_handles()
     async with program(options) as made, serving_all(options, made):
         stop = asyncio.Event()
         _stop_on_signals(stop)
@@ -114,6 +116,7 @@ class _Connection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     namespace: str
     api: KubeApi
     lease_api: KubeApi
+    reviews: KubeApi | None
     election: Election | None
     requests: Callable[[], Mapping[tuple[str, ...], float]]
     """How many were sent to the API server, for the metrics."""
@@ -134,27 +137,35 @@ async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
     clock, uuid, namespace = SystemClock(), uuid4(), own_namespace(options)
     identity = f"{socket.gethostname()}_{uuid}"
     connected = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
-    # Leader election has a client of its own: what the controllers ask for must not hold it up.
-    async with connected(qps=None, patience=NO_PATIENCE) as lease_api:
+    async with AsyncExitStack() as stack:
+        # Leader election has a client of its own: nothing else may use up its connections, or the last file handle.
+        lease_api = await stack.enter_async_context(connected(qps=None, patience=NO_PATIENCE, keep_handle=True))
         election = None
         if not (options.dry_run or options.disable_leader_election):
             name = options.leader_election_name
             election = Election(lease_api, clock, namespace=namespace, name=name, identity=identity)
-        async with connected(
-            qps=options.kube_client_qps,
-            burst=options.kube_client_burst,
-            before_write=None if election is None else election.fence.check,
-        ) as api:
-            yield _Connection(
-                clock=clock,
-                identity=identity,
-                seed=uuid.int,
-                namespace=namespace,
-                api=DryRunApi(api) if options.dry_run else api,
-                lease_api=lease_api,
-                election=election,
-                requests=lambda: Counter(api.requests) + Counter(lease_api.requests),
+        api = await stack.enter_async_context(
+            connected(
+                qps=options.kube_client_qps,
+                burst=options.kube_client_burst,
+                before_write=None if election is None else election.fence.check,
             )
+        )
+        clients, reviews = [api, lease_api], None
+        if dashboard_asks_for_tokens(options):
+            reviews = await stack.enter_async_context(connected(patience=NO_PATIENCE, connections=REVIEWS_AT_ONCE))
+            clients.append(reviews)
+        yield _Connection(
+            clock=clock,
+            identity=identity,
+            seed=uuid.int,
+            namespace=namespace,
+            api=DryRunApi(api) if options.dry_run else api,
+            lease_api=lease_api,
+            reviews=reviews,
+            election=election,
+            requests=lambda: sum((Counter(client.requests) for client in clients), Counter()),
+        )
 
 
 def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str, ...]) -> Program:
@@ -208,7 +219,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
-    return Program(manager, cluster, metrics, disruption, connection.lease_api, missing)
+    return Program(manager, cluster, metrics, disruption, connection.reviews, missing)
 
 
 def provisioning(options: RunOptions) -> Provisioning:
@@ -240,6 +251,11 @@ async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, .
 def in_pod(options: RunOptions) -> bool:
     """Whether the cluster is the one that this process runs in."""
     return not options.kubeconfig and not options.context and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
+def dashboard_asks_for_tokens(options: RunOptions) -> bool:
+    """Whether others than the user of this machine can reach it."""
+    return bool(options.dashboard_port) and (in_pod(options) or not is_loopback(options.dashboard_address))
 
 
 def own_namespace(options: RunOptions) -> str:
@@ -288,8 +304,7 @@ async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
     """Serve the board meanwhile. It is made only while somebody looks. Raises PortTaken."""
     address, port = options.dashboard_address, options.dashboard_port
     clock = made.cluster.clock
-    open_to_all = is_loopback(address) and not in_pod(options)
-    access = None if open_to_all else ReviewedAccess(made.reviews, clock)
+    access = None if made.reviews is None else ReviewedAccess(made.reviews, clock)
     source = ControllerSource(made.cluster, made.disruption, title="dovetail run")
     serving_it = board_served(
         source, address=address, port=port, access=access, reading=options.budget_reading, beforehand=False

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
+from dovetail.cli.handles import allow_all_handles
 from dovetail.cli.options import BUDGET_READING, Common, Instant, Source
 from dovetail.cli.output import without_cycle_search, working
 from dovetail.cli.sources import Read, read_cluster
@@ -98,6 +99,7 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
     if not options.in_cluster_auth and not is_loopback(options.address):
         fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")
     read = _read_files(options) if options.paths else None
+    allow_all_handles()
     try:
         asyncio.run(_serve(options, read))
     except KeyboardInterrupt:
@@ -121,7 +123,8 @@ def _read_files(options: _Options) -> Read:
 
 async def _serve(options: _Options, read: Read | None) -> None:
     from dovetail.cli.following import followed  # noqa: PLC0415  (see above)
-    from dovetail.web.access import ReviewedAccess  # noqa: PLC0415
+    from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
+    from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess  # noqa: PLC0415
     from dovetail.web.app import board_served  # noqa: PLC0415
 
     from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  isort: skip
@@ -135,11 +138,19 @@ async def _serve(options: _Options, read: Read | None) -> None:
         if read is not None:
             source = _file_source(options, read)
         else:
-            api, source = await stack.enter_async_context(
-                followed(Source(options.paths, options.kubeconfig, options.context), options.asking)
-            )
+            place = Source(options.paths, options.kubeconfig, options.context)
+            source = await stack.enter_async_context(followed(place, options.asking))
             if options.in_cluster_auth:
-                access = ReviewedAccess(api, SystemClock())
+                reviews = connect(
+                    kubeconfig=options.kubeconfig,
+                    context=options.context,
+                    patience=NO_PATIENCE,
+                    connections=REVIEWS_AT_ONCE,
+                )
+                try:
+                    access = ReviewedAccess(await stack.enter_async_context(reviews), SystemClock())
+                except KubeConfigError as error:
+                    fail(str(error))
         serving = board_served(
             source, address=options.address, port=options.port, access=access, reading=options.reading
         )

@@ -5,6 +5,7 @@ import threading
 from types import TracebackType
 from typing import Final
 
+from dovetail.cli.handles import allow_all_handles
 from dovetail.model.records import claim_record, node_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.sim.scenarios.playing import Play
@@ -43,6 +44,7 @@ class Board:
         self._frames = 0
 
     def __enter__(self) -> "Board":
+        allow_all_handles()
         self._thread.start()
         self._ready.wait(_START_SECONDS)
         return self

@@ -8,7 +8,7 @@ from typing import Final
 from dovetail.cli.failing import fail
 from dovetail.cli.options import Source as Place
 from dovetail.cli.output import working
-from dovetail.kube import KubeConfigError, RealApi, connect
+from dovetail.kube import KubeConfigError, connect
 from dovetail.ports import NODES, ApiError
 from dovetail.runtime.clock import SystemClock
 from dovetail.web.sources import LiveSource
@@ -17,7 +17,7 @@ FIRST_LISTS_SECONDS: Final = 15.0
 
 
 @asynccontextmanager
-async def followed(place: Place, asking: str) -> AsyncIterator[tuple[RealApi, LiveSource]]:
+async def followed(place: Place, asking: str) -> AsyncIterator[LiveSource]:
     """`asking`: options with which other commands see the same cluster. Ends the program if there is none."""
     try:
         async with connect(kubeconfig=place.kubeconfig, context=place.context) as api:
@@ -32,7 +32,7 @@ async def followed(place: Place, asking: str) -> AsyncIterator[tuple[RealApi, Li
                 with working("reading …"):
                     await source.wait_synced(FIRST_LISTS_SECONDS)
                 try:
-                    yield api, source
+                    yield source
                 finally:
                     for task in tasks:
                         task.cancel()

@@ -140,5 +140,5 @@ async def _show(source: "FileSource | None", common: Common, view: "View", readi
     if source is not None:
         await Show(source, view, zone=common.zone, reading=reading).run()
         return
-    async with followed(common.source, _asking(common, frozen=False)) as (_, live):
+    async with followed(common.source, _asking(common, frozen=False)) as live:
         await Show(live, view, zone=common.zone, reading=reading).run()

@@ -13,8 +13,9 @@ import dovetail
 from dovetail.api import names
 from dovetail.kube.access import load
 from dovetail.kube.reading import Unreadable, read_object, read_page
+from dovetail.kube.reserve import HandleReserve
 from dovetail.kube.retrying import NO_PATIENCE, Patience
-from dovetail.kube.transport import WATCH_MARGIN_SECONDS, Request, Transport
+from dovetail.kube.transport import CONNECTIONS, WATCH_MARGIN_SECONDS, Request, Transport
 from dovetail.kube.watching import RealWatch
 from dovetail.ports import (
     PODS,
@@ -45,11 +46,14 @@ async def connect(
     patience: Patience = DEFAULT_PATIENCE,
     random: Random | None = None,
     before_write: Callable[[], None] | None = None,
+    connections: int = CONNECTIONS,
+    keep_handle: bool = False,
 ) -> AsyncIterator["RealApi"]:
     """A client for the configured cluster; raises KubeConfigError. Nothing is sent yet.
 
     `qps=None` sets no limit, as leader election needs. `timeout_seconds` is for one attempt at a request, `patience`
-    bounds the client's own retries. `before_write` is called right before a write is sent, and may refuse it.
+    bounds the client's own retries. `before_write` is called right before a write is sent, and may refuse it. A client
+    that keeps a file handle can connect even when the process has none left.
     """
     now = asyncio.get_running_loop().time()
     bucket = None if qps is None else TokenBucket(Rate(per_second=qps, burst=burst), at=now)
@@ -61,6 +65,8 @@ async def connect(
         patience=patience,
         random=random or Random(),
         before_write=before_write,
+        connections=connections,
+        reserve=HandleReserve() if keep_handle else None,
     )
     try:
         yield RealApi(transport, timeout_seconds=timeout_seconds)

@@ -22,6 +22,7 @@ from dovetail.kube.failures import failure_of
 from dovetail.kube.kubeconfig import KubeConfigError
 from dovetail.kube.lines import LineSplitter, LineTooLong
 from dovetail.kube.pacing import take
+from dovetail.kube.reserve import HandleReserve
 from dovetail.kube.retrying import Patience, wait_before_retry
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.values.rate import TokenBucket
@@ -74,6 +75,8 @@ class Transport:
         patience: Patience,
         random: Random,
         before_write: Callable[[], None] | None = None,
+        connections: int = CONNECTIONS,
+        reserve: HandleReserve | None = None,
     ) -> None:
         # How many were sent, by the code of the answer, the method and the host.
         self.requests: Counter[tuple[str, ...]] = Counter()
@@ -84,6 +87,8 @@ class Transport:
         self._patience = patience
         self._random = random
         self._user_agent = user_agent
+        self._connections = connections
+        self._reserve = reserve
         self._session = self._new_session(access)
         self._retired: aiohttp.ClientSession | None = None
         self._renewing = asyncio.Lock()
@@ -104,6 +109,8 @@ class Transport:
             await self._retired.close()
         for _ in range(_TURNS_TO_CLOSE):
             await asyncio.sleep(0)
+        if self._reserve is not None:
+            self._reserve.close()
 
     async def call(self, request: Request, *, patience: Patience | None = None) -> bytes:
         """The answer's body; repeats what can be repeated safely. Raises ApiError."""
@@ -250,7 +257,11 @@ class Transport:
 
     def _new_session(self, access: Access) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=access.tls or True, limit=CONNECTIONS),
+            connector=aiohttp.TCPConnector(
+                ssl=access.tls or True,
+                limit=self._connections,
+                socket_factory=None if self._reserve is None else self._reserve.socket,
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER_BYTES,
             middlewares=(_sent_once,),

@@ -3,13 +3,17 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, KubeApi, Resource
+from dovetail.runtime.tasks import within
 from dovetail.web.stream import EVERYTHING, Sight
+
+T = TypeVar("T")
 
 TOKEN_REVIEWS: Final = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", dict[str, Any])
 ACCESS_REVIEWS: Final = Resource(
@@ -18,7 +22,11 @@ ACCESS_REVIEWS: Final = Resource(
 KEPT_SECONDS: Final = 60.0
 TOKENS_KEPT: Final = 256
 TOKEN_BYTES_AT_MOST: Final = 16 * 1024
-ASKED_AT_ONCE: Final = 16
+REVIEWS_AT_ONCE: Final = 8
+# Readers about whom nothing is known yet wait for their turn so long, and so many.
+WAIT_SECONDS: Final = 2.0
+WAITING_AT_MOST: Final = 64
+RETRY_SECONDS: Final = 5
 # Whoever may not list these has nothing to look at: every row is made of them.
 NEEDED: Final[tuple[Resource[Any], ...]] = (NODES, NODECLAIMS, NODEPOOLS)
 
@@ -47,15 +55,40 @@ class _User(msgspec.Struct, frozen=True):
     extra: dict[str, list[str]] = {}
 
 
+class _Answers(Generic[T]):
+    """The latest answers by token, each for a minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+
+    def get(self, key: bytes) -> T | None:
+        until, answer = self._kept.get(key, (0.0, None))
+        return answer if self._clock.monotonic() < until else None
+
+    def keep(self, key: bytes, answer: T, *, asked_at: float) -> None:
+        self._kept[key] = asked_at + KEPT_SECONDS, answer
+        self._kept.move_to_end(key)
+        while len(self._kept) > TOKENS_KEPT:
+            self._kept.popitem(last=False)
+
+
 class ReviewedAccess(Access):
-    """Asks the API server about each token, and about the rights of whom it stands for; answers hold for a minute."""
+    """Asks the API server about each token, and about the rights of whom it stands for; answers hold for a minute.
+
+    `api` must be a client of its own: anybody can make us ask, and the API server may take its time.
+    """
 
     def __init__(self, api: KubeApi, clock: Clock, *, audiences: tuple[str, ...] = ()) -> None:
         self._api = api
         self._clock = clock
         self._audiences = audiences
-        self._known: OrderedDict[bytes, tuple[float, Sight | Refused]] = OrderedDict()
-        self._asking = asyncio.Semaphore(ASKED_AT_ONCE)
+        # Apart, so that a flood of unknown tokens does not push out those that are known.
+        self._sights = _Answers[Sight](clock)
+        self._refusals = _Answers[Refused](clock)
+        self._readers = asyncio.Semaphore(REVIEWS_AT_ONCE)
+        self._waiting = 0
+        self._reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Sight:
         if not token:
@@ -63,17 +96,42 @@ class ReviewedAccess(Access):
         if len(token) > TOKEN_BYTES_AT_MOST or not token.isprintable():
             raise Refused(401, "this is no token")
         key = hashlib.sha256(token.encode()).digest()  # tokens themselves are not kept
-        known = self._known.get(key)
-        now = self._clock.monotonic()
-        if known is None or known[0] <= now:
-            known = now + KEPT_SECONDS, await self._found(token, namespaces)
-            self._known[key] = known
-            self._known.move_to_end(key)
-            while len(self._known) > TOKENS_KEPT:
-                self._known.popitem(last=False)
-        if isinstance(known[1], Refused):
-            raise known[1]
-        return known[1]
+        known = self._known(key)
+        if known is None:
+            async with self._turn():
+                known = self._known(key)  # by now, somebody else may have sent the same token
+                if known is None:
+                    asked_at = self._clock.monotonic()
+                    known = await self._found(token, namespaces)
+                    if isinstance(known, Refused):
+                        self._refusals.keep(key, known, asked_at=asked_at)
+                    else:
+                        self._sights.keep(key, known, asked_at=asked_at)
+        if isinstance(known, Refused):
+            # Anew: an exception that is raised again and again keeps the frames of each time.
+            raise Refused(known.code, str(known))
+        return known
+
+    def _known(self, key: bytes) -> Sight | Refused | None:
+        return self._sights.get(key) or self._refusals.get(key)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Few readers are asked about at a time; others wait a little. Raises Refused."""
+        busy = Refused(503, "too many readers are being asked about at once; try again")
+        if self._waiting >= WAITING_AT_MOST:
+            raise busy
+        self._waiting += 1
+        try:
+            await within(self._clock, WAIT_SECONDS, self._readers.acquire())
+        except TimeoutError:
+            raise busy from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._readers.release()
 
     async def _found(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Sight | Refused:
         """Refusals are answers, too. That nobody could be asked is not kept: it raises Refused."""
@@ -95,8 +153,7 @@ class ReviewedAccess(Access):
 
     async def _user(self, token: str) -> _User | None:
         spec: dict[str, Any] = {"token": token, **({"audiences": list(self._audiences)} if self._audiences else {})}
-        body = {"apiVersion": TOKEN_REVIEWS.api_version, "kind": TOKEN_REVIEWS.kind, "spec": spec}
-        status = (await self._api.create(TOKEN_REVIEWS, body)).get("status") or {}
+        status = await self._review(TOKEN_REVIEWS, spec)
         if status.get("authenticated") is not True or status.get("error"):
             return None
         told = status.get("user") or {}
@@ -126,8 +183,11 @@ class ReviewedAccess(Access):
                 "namespace": namespace,
             },
         }
-        body = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
-        async with self._asking:
-            answer = await self._api.create(ACCESS_REVIEWS, body)
-        status = answer.get("status") or {}
+        status = await self._review(ACCESS_REVIEWS, spec)
         return status.get("allowed") is True and status.get("denied") is not True
+
+    async def _review(self, resource: Resource[dict[str, Any]], spec: dict[str, Any]) -> dict[str, Any]:
+        """Its status. Raises ApiError."""
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+        async with self._reviews:
+            return (await self._api.create(resource, body)).get("status") or {}

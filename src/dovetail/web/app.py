@@ -35,7 +35,8 @@ from aiohttp.typedefs import Handler, Middleware
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.web.access import Access, Refused
+from dovetail.web.access import RETRY_SECONDS, Access, Refused
+from dovetail.web.listening import ListenerLimits, listening
 from dovetail.web.pages import HEADERS, is_known, page_routes
 from dovetail.web.sources import Source
 from dovetail.web.stream import EVERYTHING, Sight, Stream
@@ -64,6 +65,7 @@ async def board_served(
     compute: Compute | None = None,
     reading: Reading = Reading.SEED,
     beforehand: bool = True,
+    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
     """Serve the board meanwhile; yields the port. Raises OSError if it is taken.
 
@@ -72,30 +74,32 @@ async def board_served(
     stream = Stream(source, compute or ThreadCompute(), reading=reading)
     if beforehand:
         await stream.refresh()
-    async with stream_served(stream, address=address, port=port, access=access) as served:
+    async with stream_served(stream, address=address, port=port, access=access, limits=limits) as served:
         yield served
 
 
 @asynccontextmanager
 async def stream_served(
-    stream: Stream, *, address: str = "127.0.0.1", port: int = 0, access: Access | None = None
+    stream: Stream,
+    *,
+    address: str = "127.0.0.1",
+    port: int = 0,
+    access: Access | None = None,
+    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
     """Serve what this stream tells; yields the port."""
     if access is None and not is_loopback(address):
         raise ValueError(f"{address}: without access control only a loopback address may be served")
     app = web.Application(middlewares=[_headers, _guard(local_only=access is None)])
     app.add_routes([*page_routes(), *_Api(stream, access).routes()])
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
-    running = asyncio.create_task(stream.run(), name="dashboard")
-    running.add_done_callback(_tell_end)
-    try:
-        await runner.setup()
-        await web.TCPSite(runner, address, port).start()
-        yield runner.addresses[0][1]
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await runner.cleanup()
+    async with listening(app, address=address, port=port, limits=limits, shutdown_seconds=0.5) as served:
+        running = asyncio.create_task(stream.run(), name="dashboard")
+        running.add_done_callback(_tell_end)
+        try:
+            yield served
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def _tell_end(running: asyncio.Task[None]) -> None:
@@ -160,8 +164,8 @@ class _Api:
         try:
             return await self._access.sight(token if scheme.lower() == "bearer" else "", self._stream.namespaces)
         except Refused as refused:
-            headers = {"WWW-Authenticate": "Bearer"} if refused.code == web.HTTPUnauthorized.status_code else {}
-            raise _failure(refused.code, str(refused), headers) from None
+            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
+            raise _failure(refused.code, str(refused), headers.get(refused.code)) from None
 
     async def board(self, request: web.Request) -> web.Response:
         body, compressed, tag = await self._stream.whole(await self._sight(request))

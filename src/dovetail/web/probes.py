@@ -6,8 +6,8 @@ address below the probe's, and `?verbose` lists them all.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from typing import TypeAlias
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeAlias
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -16,6 +16,9 @@ from prometheus_client.core import Metric
 from dovetail.observe.metrics import CONTENT_TYPE, rendered
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.manager import Health
+from dovetail.web.listening import ListenerLimits, listening
+
+SCRAPES_AT_ONCE: Final = 8  # each holds its text until it is read; cut-off ones are still counted while they wait
 
 Checks: TypeAlias = Mapping[str, Callable[[], Health]]
 
@@ -55,9 +58,15 @@ def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
     """`/metrics`, as Prometheus reads it. The text, megabytes in a large cluster, is made aside; one at a time."""
-    compute, one = ThreadCompute(), asyncio.Lock()
+    compute, one, scrapes = ThreadCompute(), asyncio.Lock(), asyncio.Semaphore(SCRAPES_AT_ONCE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:
+        if scrapes.locked():
+            raise web.HTTPServiceUnavailable(text="too many scrapes at once\n", headers={"Retry-After": "1"})
+        async with scrapes:
+            return await scrape(request)
+
+    async def scrape(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         async with one:
             families: list[Metric] = []
@@ -65,23 +74,25 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
                 families.append(family)
                 await asyncio.sleep(0)
             parts = await compute.run(lambda: list(rendered(families)))
-        await response.prepare(request)
-        for part in parts:
-            await response.write(part)
+        with suppress(ConnectionError):  # whoever asked is gone
+            await response.prepare(request)
+            for part in parts:
+                await response.write(part)
         return response
 
     return web.get("/metrics", metrics)
 
 
 @asynccontextmanager
-async def serving(routes: list[web.RouteDef], *, address: str | None, port: int) -> AsyncIterator[int]:
+async def serving(
+    routes: list[web.RouteDef],
+    *,
+    address: str | None,
+    port: int,
+    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
+) -> AsyncIterator[int]:
     """Serve these on the port, or on a free one for 0, which is yielded. No address: on all. Raises OSError."""
     app = web.Application()
     app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, address, port).start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+    async with listening(app, address=address, port=port, limits=limits) as served:
+        yield served

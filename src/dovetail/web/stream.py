@@ -200,6 +200,7 @@ class Stream:
         self.board: Board = NOTHING
         self._until: datetime | None = None
         self._explained: tuple[Seen, Explanation] | None = None
+        self._explaining = asyncio.Lock()
         self._seconds = 0.0  # that the last board took
 
     async def run(self) -> None:
@@ -299,12 +300,14 @@ class Stream:
         member = next((member for member in snapshot.nodes if member.object == key), None)
         if member is None:
             raise LookupError(key)
-        if self._explained is None or self._explained[0] is not seen:
-            self._explained = seen, await self._compute.run(self._explain, snapshot, seen)
+        async with self._explaining:  # once for all who ask at the same time
+            if self._explained is None or self._explained[0] is not seen:
+                self._explained = seen, await self._compute.run(self._explain, snapshot, seen)
+            explanation = self._explained[1]
         left_alone: Mapping[str, str] = seen.left_alone
         return make_details(
             member,
-            self._explained[1],
+            explanation,
             decisions=seen.decisions,
             left_alone=left_alone.get(member.name),
             commands=commands_about(member, self.source.asking),

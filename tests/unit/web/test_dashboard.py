@@ -11,8 +11,10 @@ import msgspec
 import pytest
 
 from dovetail.model.snapshot import Snapshot
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.app import board_served, is_loopback
 from dovetail.web.sources import FileSource, PushedSource
+from dovetail.web.stream import EVERYTHING, Stream
 from tests import builders
 from tests.builders import at
 
@@ -133,6 +135,28 @@ def test_details_of_one_node() -> None:
             assert response.status == 404
 
     asked(questions)
+
+
+def test_many_who_ask_for_details_at_once_share_one_explanation() -> None:
+    class CountedCompute(ThreadCompute):
+        def __init__(self) -> None:
+            self.runs = 0
+
+        async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            self.runs += 1
+            return await super().run(function, *args, **kwargs)
+
+    async def main() -> None:
+        source, compute = PushedSource(title="test", pace=0.0), CountedCompute()
+        source.push(NOW, snapshot("n1", "n2"))
+        stream = Stream(source, compute)
+        await stream.refresh()
+        assert compute.runs == 1
+        found = await asyncio.gather(*(stream.details(f"Node/{name}", EVERYTHING) for name in ("n1", "n2") * 10))
+        assert len(found) == 20
+        assert compute.runs == 2
+
+    asyncio.run(main())
 
 
 def test_commands_quote_what_a_shell_would_read() -> None:

@@ -1,6 +1,7 @@
 """`dovetail dashboard`: what it refuses, and that it serves files and ends when asked to."""
 
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -33,11 +34,13 @@ def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
 
 
 def test_files_are_served_until_the_program_is_asked_to_end() -> None:
-    program = Path(sys.executable).with_name("dovetail")
+    program = str(Path(sys.executable).with_name("dovetail"))
     arguments = ["dashboard", "-f", EXAMPLE, "--at", "2026-03-06T16:20:00Z", "--port", "0"]
-    with subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    limited = ["sh", "-c", 'ulimit -S -n 128 && ulimit -H -n 256 && exec "$@"', "sh", program, *arguments]
+    with subprocess.Popen(limited, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (256, 256)
         url = line.split(": ", 1)[1].split()[0]
         with urllib.request.urlopen(f"{url}api/board", timeout=30) as answer:
             board = json.loads(answer.read())
