@@ -12,15 +12,15 @@ from typing import Any, BinaryIO, Final, cast
 
 import click
 import msgspec
-import yaml
 
 from dovetail.api.documents import Document
 from dovetail.cli.files import one_line_errors
 from dovetail.cli.options import FILES, LIVE, Source, now
-from dovetail.cli.output import Times, plain, problem_lines, without_cycle_search, working
+from dovetail.cli.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.read_kinds import ALL_KINDS
 from dovetail.cli.sources import cluster_documents
 from dovetail.model.problem import Problem
+from dovetail.values.foreign_text import plain
 from dovetail.views.anonymizing import Anonymizer
 from dovetail.views.recording import recorded
 
@@ -126,7 +126,7 @@ def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """A List with an object a line, so that dumps can be compared, and one that is cut off still read."""
     before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # only when there is something to say
     for each in objects:
-        file.write(before + (b"\n" if before is head else b",\n") + msgspec.json.encode(each))
+        file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
         before = b""
     file.write(before + b"\n]}\n")
 
@@ -135,8 +135,7 @@ def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """Its kind last, as kubectl does, so that one that is cut off is known as such."""
     before = b"apiVersion: v1\nitems:\n"
     for each in objects:
-        text = yaml.dump([each], Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
-        file.write(before + text.encode())
+        file.write(before + yaml_text([each]).encode())
         before = b""
     file.write(before + b"kind: List\n")
 
