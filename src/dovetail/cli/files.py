@@ -1,4 +1,4 @@
-"""Which documents do the files named on the command line hold?"""
+"""Which documents do the files named on the command line hold, and how are files written?"""
 
 import os
 import sys
@@ -146,6 +146,26 @@ def _no_name() -> NoReturn:
 def label_of(file: str) -> str:
     """The name as text that can be printed: names of files need not be text."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def private_file(path: str) -> Iterator[BinaryIO]:
+    """The file, to be written anew, for its owner alone: it holds what a cluster says. Raises OSError.
+
+    It gets its name when it is whole: half a dump under it would be taken for a dump.
+    """
+    target, part = Path(path), Path(f"{path}.part")
+    if target.exists() and not target.is_file():  # a pipe or a device is written to, and not replaced
+        with target.open("wb") as file:
+            yield file
+        return
+    part.unlink(missing_ok=True)  # left by a process that was killed, or a link that somebody has put there
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
-from io import BufferedWriter
-from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import click
 import msgspec
 
 from dovetail.api.documents import Document
-from dovetail.cli.files import one_line_errors
+from dovetail.cli.files import one_line_errors, private_file
 from dovetail.cli.options import FILES, LIVE, Source, now
 from dovetail.cli.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.read_kinds import ALL_KINDS
@@ -146,22 +144,17 @@ def _name(output: str | None) -> str:
 
 @contextmanager
 def _opened(output: str | None) -> Iterator[BinaryIO]:
-    """The file to write. It gets its name when it is whole: half a dump under it would be taken for a dump."""
+    """The file to write, or standard output."""
     if output in (None, "-"):
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    part = Path(f"{output}.part")
-    try:
-        with part.open("wb") as file, _packed(file, output) as packed:
-            yield packed
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+    with private_file(output) as file, _packed(file, output) as packed:
+        yield packed
 
 
 @contextmanager
-def _packed(file: BufferedWriter, output: str) -> Iterator[BinaryIO]:
+def _packed(file: BinaryIO, output: str) -> Iterator[BinaryIO]:
     if not output.lower().endswith(".gz"):
         yield file
         return
