@@ -5,7 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +21,7 @@ from dovetail.ports import NODES, ApiError
 from dovetail.runtime.events import Event, Regarding, event_body
 from tests.unit.cli.running import Outcome, Program
 from tests.unit.cli.terminals import terminal
-from tests.unit.kube.test_transport import Server, kubeconfig, run
+from tests.unit.kube.test_transport import Server, event, kubeconfig, run, stream
 from tests.unit.kube.test_transport import answer as answered
 
 # Erases the screen, sets the title, reverses the line, hides and joins characters, ends the line.
@@ -110,6 +110,21 @@ def test_a_page_of_a_proxy_instead_of_a_status(tmp_path: Path, body: bytes) -> N
     told = run(Server(answered(body, 403)), tmp_path, use, user={"token": SHORT}, patience=NO_PATIENCE)
     assert is_harmless(told)
     assert [secret for secret in SECRETS if secret in told] == []
+
+
+def test_an_error_within_a_watch(tmp_path: Path) -> None:
+    refusal = {"kind": "Status", "message": f"no longer {EVIL} for {SHORT}", "code": 403}
+
+    async def use(api: RealApi) -> str:
+        async with aclosing(api.watch(NODES, resource_version="5")) as watch:
+            with pytest.raises(ApiError) as raised:
+                await anext(watch)
+        return str(raised.value)
+
+    told = run(Server(stream(event("ERROR", refusal))), tmp_path, use, user={"token": SHORT})
+    assert is_harmless(told)
+    assert SHORT not in told
+    assert told.startswith("no longer ")
 
 
 def test_a_password_in_the_address_of_the_server_is_no_label_of_a_metric(tmp_path: Path) -> None:

@@ -81,10 +81,10 @@ def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "", se
     return _kind(code, status, write=write)(message, code=code, reason=status.reason)
 
 
-def failure_of_event(body: bytes) -> ApiError:
+def failure_of_event(body: bytes, secrets: Sequence[str] = ()) -> ApiError:
     """The error that the Status in a watch's ERROR event means."""
     status = read_status(body)
-    return failure_of(status.code or 500, body, write=False)
+    return failure_of(status.code or 500, body, write=False, secrets=secrets)
 
 
 def read_status(body: bytes) -> Status:

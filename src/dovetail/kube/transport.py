@@ -93,6 +93,11 @@ class Transport:
         self._open: set[aiohttp.ClientResponse] = set()
         self._long: WeakSet[asyncio.Transport] = WeakSet()  # connections of answers that go on
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is sent to prove who we are, in case that the server repeats it."""
+        return self._access.secrets
+
     async def close(self) -> None:
         """End everything that is still under way, watches that nobody closed too."""
         for response in tuple(self._open):
@@ -220,11 +225,11 @@ class Transport:
             body,
             write=request.write,
             retry_after=response.headers.get("Retry-After", ""),
-            secrets=self._access.secrets,
+            secrets=self.secrets,
         )
 
     def _words(self, error: Exception) -> str:
-        return redacted(_words(error), self._access.secrets)
+        return redacted(_words(error), self.secrets)
 
     # -- credentials --------------------------------------------------------------------------------------------------
 
