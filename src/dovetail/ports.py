@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
 from dovetail.planning.health import RepairPolicy
+from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -129,11 +130,11 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ApiError(Exception):
-    """The API server refused, or could not be asked."""
+    """The API server refused, or could not be asked. What it says becomes one harmless line without credentials."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = plain(message)
+        super().__init__(self.message)
         self.code = code
         self.reason = reason
 

@@ -20,6 +20,7 @@ import msgspec
 from dovetail.api.json_paths import absurd_number, duplicate_key
 from dovetail.api.refusals import OUT_OF_RANGE, explain_refusal, with_keys
 from dovetail.api.yaml_events import YamlError, join, parse, shorten
+from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")
 
@@ -380,5 +381,4 @@ def _blank_end(data: bytes, start: int) -> int:
 
 
 def _printable(text: str, length: int) -> str:
-    text = shorten(text, length)
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    return plain(shorten(text, length))

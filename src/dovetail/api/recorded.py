@@ -111,6 +111,40 @@ class PriorityClass(Wire, frozen=True):
     preemption_policy: str | None = None
 
 
+# -- what no rule reads, but a simulated cluster does ------------------------------------------------------------------
+
+
+class _MetadataBesides(Wire, frozen=True):
+    generate_name: str = ""
+    deletion_grace_period_seconds: int | None = None
+
+
+class _NodeSpecBesides(Wire, frozen=True):
+    unschedulable: bool | None = None
+
+
+class _SchedulingGate(Wire, frozen=True):
+    name: str = ""
+
+
+class _PodSpecBesides(Wire, frozen=True):
+    restart_policy: str = ""
+    scheduler_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: tuple[_SchedulingGate, ...] = ()
+
+
+class _PodStatusBesides(Wire, frozen=True):
+    start_time: Instant | None = None
+    reason: str = ""
+
+
+class _BudgetStatusBesides(Wire, frozen=True):
+    current_healthy: int | None = None
+    desired_healthy: int | None = None
+    observed_generation: int | None = None
+
+
 _CORE: Final = ""
 _APPS: Final = "apps"
 _STORAGE: Final = "storage.k8s.io"
@@ -136,13 +170,13 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
 }
 
-# Plain fields that no rule reads, but a simulated cluster does.
-ALSO: Final[dict[type[Any], tuple[str, ...]]] = {
-    ObjectMeta: ("generateName", "deletionGracePeriodSeconds"),
-    objects.NodeSpec: ("unschedulable",),
-    objects.PodSpec: ("restartPolicy", "schedulerName", "preemptionPolicy", "schedulingGates"),
-    objects.PodStatus: ("startTime", "reason"),
-    objects.PodDisruptionBudgetStatus: ("currentHealthy", "desiredHealthy", "observedGeneration"),
+# The fields that are kept besides those of the struct.
+ALSO: Final[dict[type[Any], type[Any]]] = {
+    ObjectMeta: _MetadataBesides,
+    objects.NodeSpec: _NodeSpecBesides,
+    objects.PodSpec: _PodSpecBesides,
+    objects.PodStatus: _PodStatusBesides,
+    objects.PodDisruptionBudgetStatus: _BudgetStatusBesides,
 }
 
 # Open mappings of which more is kept than that they are there.

@@ -13,9 +13,10 @@ from dovetail.api import names
 from dovetail.api.objects import Lease
 from dovetail.cli.cleaner import Cleaned, Fate, clean, live_leases
 from dovetail.cli.failing import fail
-from dovetail.cli.output import plain, print_data, print_lines, working
+from dovetail.cli.output import print_data, print_lines, working
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
+from dovetail.values.foreign_text import plain
 
 _WORDS: Final = {Fate.CLEANED: "cleaned", Fate.WOULD_CLEAN: "would be cleaned", Fate.FAILED: "could not be cleaned"}
 

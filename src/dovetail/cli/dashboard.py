@@ -19,6 +19,7 @@ from dovetail.cli.options import BUDGET_READING, Common, Instant, Source
 from dovetail.cli.output import without_cycle_search, working
 from dovetail.cli.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
+from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import format_time
 from dovetail.views.forecast import machines_of
 
@@ -159,7 +160,7 @@ async def _serve(options: _Options, read: Read | None) -> None:
         except OSError as error:
             fail(f"cannot serve on {options.address}:{options.port}: {error.strerror}; give --port 0 for a free one")
         url = f"http://{f'[{options.address}]' if ':' in options.address else options.address}:{port}/"
-        click.echo(f"{source.title}: {url}  (Ctrl-C ends it)")
+        click.echo(f"{plain(source.title)}: {url}  (Ctrl-C ends it)")
         if options.open:
             webbrowser.open(url)
         await stop.wait()

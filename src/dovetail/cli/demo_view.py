@@ -14,9 +14,9 @@ from rich.text import Text
 
 from dovetail.cli.demo_board import snapshot_of
 from dovetail.cli.demo_pace import Pace
-from dovetail.cli.output import plain
 from dovetail.rules.states import MEANING, State
 from dovetail.sim.scenarios.playing import Play
+from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
 from dovetail.views.explain import Explanation, NodeView, explain
 

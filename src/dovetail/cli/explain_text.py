@@ -6,9 +6,10 @@ from datetime import datetime
 import click
 from msgspec import UNSET
 
-from dovetail.cli.output import Times, plain, problem_lines, table
+from dovetail.cli.output import Times, problem_lines, table
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
 from dovetail.rules.verdict import Rule
+from dovetail.values.foreign_text import plain
 from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
 
 # In a line for people; JSON has more.

@@ -5,8 +5,10 @@ from typing import NoReturn
 
 import click
 
+from dovetail.values.foreign_text import plain
+
 
 def fail(line: str, *, code: int = 2) -> NoReturn:
     """End with this line on standard error, and exit code 2: wrong usage or unreadable input. 3: no cluster."""
-    click.echo(f"dovetail: {line}", err=True)
+    click.echo(f"dovetail: {plain(line)}", err=True)
     sys.exit(code)

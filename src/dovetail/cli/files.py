@@ -1,27 +1,41 @@
-"""Which documents do the files named on the command line hold?"""
+"""Which documents do the files named on the command line hold, and how are files written?"""
 
 import os
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import BinaryIO, Final, NoReturn
 
 from dovetail.api.documents import Document, InputError, read_documents
 from dovetail.cli.failing import fail
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _GZIP: Final = b"\x1f\x8b"
-LARGEST_BYTES: Final = 1 << 32  # of what was compressed: a small file may hold anything
+LARGEST_BYTES: Final = 1 << 31  # of one file, unpacked; 100,000 pods as kubectl prints them are half of it
+# Of packed data this much is taken whatever they are. Beyond, they must not be that many times smaller than what they
+# hold: dumps are some 10 to 80 times smaller, and only data made to fill the memory are a thousand times smaller.
+UNSUSPECTED_BYTES: Final = 64 << 20
+LARGEST_RATIO: Final = 200
+BLOCK_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 1 << 12  # what follows the end of a member is copied; thousands of members may be in a block
+_TOO_LARGE: Final = (
+    "holds more than {}, the most that is read of one file; make a smaller dump with dovetail record, or split it"
+)
+_TOO_DENSE: Final = (
+    "the gzip data hold more than {}, over {} times their own size, as no dump does; if this is one, unpack it first"
+)
 
 
 class CutOff(InputError):
     """Compressed data that end too early, and what there is of them."""
 
-    def __init__(self, file: str, data: bytes) -> None:
+    def __init__(self, file: str) -> None:
         super().__init__(file, "the gzip data end too early")
-        self.data = data
+        self.data = b""
 
 
 def documents_of(paths: Sequence[str]) -> Iterator[Document]:
@@ -63,38 +77,66 @@ def _unreadable(error: OSError) -> NoReturn:
 
 def read_file(file: str) -> bytes:
     """The text in the file, or in standard input; unpacked, if it is gzip. Raises InputError."""
-    data = _read(file)
-    return _unpacked(data, label_of(file)) if data.startswith(_GZIP) else data
-
-
-def _unpacked(data: bytes, label: str) -> bytes:
-    """Several members follow one another, as `cat a.gz b.gz` makes them."""
-    parts: list[bytes] = []
-    left = LARGEST_BYTES
-    while data.startswith(_GZIP):
-        member = zlib.decompressobj(wbits=31)
-        try:
-            parts.append(member.decompress(data, left))
-        except zlib.error as error:
-            raise InputError(label, f"the gzip data are damaged: {error}") from None
-        left -= len(parts[-1])
-        if left <= 0:
-            raise InputError(label, f"the gzip data hold more than {LARGEST_BYTES >> 30} GiB")
-        if not member.eof:
-            raise CutOff(label, b"".join(parts))
-        data = member.unused_data
-    return b"".join(parts)
-
-
-def _read(file: str) -> bytes:
+    label, whole = label_of(file), BytesIO()
     try:
-        if file != "-":
-            return Path(file).read_bytes() if file else _no_name()
+        with _opened(file) as stream:
+            first = stream.read(BLOCK_BYTES)
+            blocks = chain((first,), iter(lambda: stream.read(BLOCK_BYTES), b""))
+            for part in _unpacked(blocks, label) if first.startswith(_GZIP) else blocks:
+                if whole.tell() + len(part) > LARGEST_BYTES:
+                    raise InputError(label, _TOO_LARGE.format(_mib(LARGEST_BYTES)))
+                whole.write(part)
+    except CutOff as error:
+        error.data = whole.getvalue()
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with NUL
+        raise InputError(label, getattr(error, "strerror", None) or str(error)) from None
+    return whole.getvalue()
+
+
+def _unpacked(blocks: Iterable[bytes], label: str) -> Iterator[bytes]:
+    """What was packed, in parts. Several members follow one another, as `cat a.gz b.gz` makes them."""
+    member = None
+    packed_bytes = unpacked_bytes = 0
+    left = b""
+    for piece in (block[at : at + _PIECE_BYTES] for block in blocks for at in range(0, len(block), _PIECE_BYTES)):
+        packed_bytes += len(piece)
+        left += piece
+        while left:
+            if member is None:
+                if len(left) < len(_GZIP):
+                    break
+                if not left.startswith(_GZIP):
+                    return  # zeros, say, that fill a block of a tape
+                member = zlib.decompressobj(wbits=31)
+            try:
+                part = member.decompress(left)
+            except zlib.error as error:
+                raise InputError(label, f"the gzip data are damaged: {error}") from None
+            unpacked_bytes += len(part)
+            if unpacked_bytes > max(UNSUSPECTED_BYTES, LARGEST_RATIO * packed_bytes):
+                raise InputError(label, _TOO_DENSE.format(_mib(UNSUSPECTED_BYTES), LARGEST_RATIO))
+            yield part
+            left = member.unused_data
+            if member.eof:
+                member = None
+    if member is not None:
+        raise CutOff(label)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    if file == "-":
         if sys.stdin is None:
             raise InputError(file, "standard input is closed")
-        return sys.stdin.buffer.read()
-    except (OSError, ValueError) as error:  # ValueError: a name with NUL
-        raise InputError(label_of(file), getattr(error, "strerror", None) or str(error)) from None
+        yield sys.stdin.buffer
+        return
+    with Path(file or _no_name()).open("rb") as stream:
+        yield stream
+
+
+def _mib(bytes_: int) -> str:
+    return f"{bytes_ >> 20} MiB"
 
 
 def _no_name() -> NoReturn:
@@ -104,6 +146,26 @@ def _no_name() -> NoReturn:
 def label_of(file: str) -> str:
     """The name as text that can be printed: names of files need not be text."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def private_file(path: str) -> Iterator[BinaryIO]:
+    """The file, to be written anew, for its owner alone: it holds what a cluster says. Raises OSError.
+
+    It gets its name when it is whole: half a dump under it would be taken for a dump.
+    """
+    target, part = Path(path), Path(f"{path}.part")
+    if target.exists() and not target.is_file():  # a pipe or a device is written to, and not replaced
+        with target.open("wb") as file:
+            yield file
+        return
+    part.unlink(missing_ok=True)  # left by a process that was killed, or a link that somebody has put there
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 @contextmanager

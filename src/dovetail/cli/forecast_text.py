@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 import click
 
 from dovetail.cli.forecast_bars import LEGEND, Scale
-from dovetail.cli.output import Times, plain, problem_lines, table
+from dovetail.cli.output import Times, problem_lines, table
 from dovetail.rules.states import IN_DISRUPTION
+from dovetail.values.foreign_text import plain
 from dovetail.views.forecast_data import (
     BudgetSpan,
     Certainty,

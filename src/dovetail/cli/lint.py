@@ -11,8 +11,9 @@ from dovetail.api.documents import Document
 from dovetail.cli.failing import fail
 from dovetail.cli.files import documents_of, one_line_errors
 from dovetail.cli.options import Common, common_options
-from dovetail.cli.output import Times, plain, print_data, print_lines, problem_lines, without_cycle_search, working
+from dovetail.cli.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
 from dovetail.model.problem import Problem, Severity
+from dovetail.values.foreign_text import plain
 from dovetail.views.lint import lint
 from dovetail.views.lint.subject import subject_of
 from dovetail.views.openings import openings

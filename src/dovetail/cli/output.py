@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from dovetail.model.problem import Problem, Severity
+from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
 
 _BATCH = 1000
@@ -24,7 +25,7 @@ def print_data(data: msgspec.Struct, output: str) -> None:
     """Print as JSON or YAML."""
     if output == "json":
         for part in _json_parts(data):
-            sys.stdout.buffer.write(part)
+            sys.stdout.buffer.write(json_text(part))
         sys.stdout.flush()
     else:
         for text in _yaml_parts(data):
@@ -38,16 +39,29 @@ def _yaml_parts(data: msgspec.Struct) -> Iterator[str]:
         if value is msgspec.UNSET:
             continue
         if not isinstance(value, tuple) or not value:
-            yield _yaml({field.encode_name: msgspec.to_builtins(value)})
+            yield yaml_text({field.encode_name: msgspec.to_builtins(value)})
             continue
         yield f"{field.encode_name}:\n"
         for start in range(0, len(value), _BATCH):
-            yield _yaml(msgspec.to_builtins(value[start : start + _BATCH]))
+            yield yaml_text(msgspec.to_builtins(value[start : start + _BATCH]))
 
 
-def _yaml(builtins: object) -> str:
-    dumped: str = yaml.dump(builtins, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
+def yaml_text(builtins: object) -> str:
+    """As YAML. Characters that a terminal obeys, or nobody sees, are escaped, and then all others beyond ASCII too."""
+    for allow_unicode in (True, False):
+        dumped: str = yaml.dump(
+            builtins, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=allow_unicode, width=2**20
+        )
+        if is_printable(dumped):
+            break
     return dumped
+
+
+def json_text(encoded: bytes) -> bytes:
+    """The same JSON. Characters that a terminal obeys, or nobody sees, are escaped."""
+    if encoded.isascii() and b"\x7f" not in encoded:
+        return encoded
+    return json_escaped(encoded.decode()).encode()
 
 
 def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
@@ -73,15 +87,6 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
 def print_lines(lines: Sequence[str]) -> None:
     """Print for people; colours are left out where the output is no terminal or NO_COLOR is set."""
     click.echo("\n".join(lines), color=False if os.environ.get("NO_COLOR") else None)
-
-
-def plain(text: str) -> str:
-    """Text from objects, harmless to a terminal: control characters are escaped."""
-    return (
-        text
-        if text.isprintable()
-        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    )
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from dovetail.cli.output import Times, plain, problem_lines, table
+from dovetail.cli.output import Times, problem_lines, table
+from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, Fate, MoveView, NewNodeView, NodeFate, PlanView, RemovalView
 
 _COLOURS = {Fate.GOES: "yellow", Fate.WAITS: "cyan", Fate.STAYS: "green"}

@@ -6,21 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
-from io import BufferedWriter
-from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import click
 import msgspec
-import yaml
 
 from dovetail.api.documents import Document
-from dovetail.cli.files import one_line_errors
+from dovetail.cli.files import one_line_errors, private_file
 from dovetail.cli.options import FILES, LIVE, Source, now
-from dovetail.cli.output import Times, plain, problem_lines, without_cycle_search, working
+from dovetail.cli.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.read_kinds import ALL_KINDS
 from dovetail.cli.sources import cluster_documents
 from dovetail.model.problem import Problem
+from dovetail.values.foreign_text import plain
 from dovetail.views.anonymizing import Anonymizer
 from dovetail.views.recording import recorded
 
@@ -126,7 +124,7 @@ def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """A List with an object a line, so that dumps can be compared, and one that is cut off still read."""
     before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # only when there is something to say
     for each in objects:
-        file.write(before + (b"\n" if before is head else b",\n") + msgspec.json.encode(each))
+        file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
         before = b""
     file.write(before + b"\n]}\n")
 
@@ -135,8 +133,7 @@ def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
     """Its kind last, as kubectl does, so that one that is cut off is known as such."""
     before = b"apiVersion: v1\nitems:\n"
     for each in objects:
-        text = yaml.dump([each], Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=2**20)
-        file.write(before + text.encode())
+        file.write(before + yaml_text([each]).encode())
         before = b""
     file.write(before + b"kind: List\n")
 
@@ -147,22 +144,17 @@ def _name(output: str | None) -> str:
 
 @contextmanager
 def _opened(output: str | None) -> Iterator[BinaryIO]:
-    """The file to write. It gets its name when it is whole: half a dump under it would be taken for a dump."""
+    """The file to write, or standard output."""
     if output in (None, "-"):
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    part = Path(f"{output}.part")
-    try:
-        with part.open("wb") as file, _packed(file, output) as packed:
-            yield packed
-        part.replace(output)
-    finally:
-        part.unlink(missing_ok=True)
+    with private_file(output) as file, _packed(file, output) as packed:
+        yield packed
 
 
 @contextmanager
-def _packed(file: BufferedWriter, output: str) -> Iterator[BinaryIO]:
+def _packed(file: BinaryIO, output: str) -> Iterator[BinaryIO]:
     if not output.lower().endswith(".gz"):
         yield file
         return

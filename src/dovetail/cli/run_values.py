@@ -1,14 +1,15 @@
 """How are the values of `dovetail run`'s options read? What is wrong with one is raised as ValueError, for people."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
 import msgspec
 import yaml
 
+from dovetail.api.documents import InputError
 from dovetail.api.refusals import explain_refusal
+from dovetail.cli.files import read_file
 from dovetail.controllers.all import Gates
 from dovetail.ports import InstanceType
 from dovetail.providers.catalogue import read_catalogue
@@ -109,6 +110,6 @@ def read_instance_types(path: str) -> tuple[InstanceType, ...] | None:
     if not path:
         return None
     try:
-        return read_catalogue(Path(path).read_bytes(), path)
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from None
+        return read_catalogue(read_file(path), path)
+    except InputError as error:
+        raise ValueError(str(error)) from None

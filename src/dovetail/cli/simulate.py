@@ -4,7 +4,6 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Protocol
 
 import click
@@ -13,7 +12,7 @@ from click.core import ParameterSource
 
 from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.failing import fail
-from dovetail.cli.files import one_line_errors
+from dovetail.cli.files import one_line_errors, private_file
 from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, working
 from dovetail.cli.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
@@ -211,7 +210,8 @@ def _show(labels: Sequence[str], reports: Sequence[Report], common: Common, page
     if page is not None:
         made = report_page(reports[0], common.zone) if comparison is None else comparison_page(comparison, common.zone)
         try:
-            Path(page).write_text(made, encoding="utf-8")
+            with private_file(page) as file:
+                file.write(made.encode())
         except OSError as error:
             fail(f"--report {page}: {error.strerror}")
     if common.output != "table":

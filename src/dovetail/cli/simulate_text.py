@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import click
 
-from dovetail.cli.output import Times, plain, problem_lines, table
+from dovetail.cli.output import Times, problem_lines, table
 from dovetail.model.problem import Problem, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
+from dovetail.values.foreign_text import plain
 from dovetail.views.report import Comparison, Report, by_hour_of_day, most_important
 
 _SHOWN = 20

@@ -8,8 +8,9 @@ from typing import Final
 import click
 
 from dovetail.cli.explain_text import explanation_lines
-from dovetail.cli.output import Times, plain
+from dovetail.cli.output import Times
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
+from dovetail.values.foreign_text import plain
 from dovetail.views.dashboard import Event, Row
 from dovetail.views.dashboard_details import Details
 from dovetail.views.explain import Explanation

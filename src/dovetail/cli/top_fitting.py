@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from rich.cells import cell_len, set_cell_size
 
-from dovetail.cli.output import plain
+from dovetail.values.foreign_text import plain
 
 
 def cut(text: str, width: int) -> str:

@@ -7,12 +7,12 @@ from typing import Final
 from rich.text import Text
 
 from dovetail.cli.forecast_bars import Scale
-from dovetail.cli.output import plain
 from dovetail.cli.top_fitting import clock, fit, instant, longest
 from dovetail.cli.top_keys import View
 from dovetail.cli.top_rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
 from dovetail.rules.states import MEANING, State
 from dovetail.rules.verdict import Rule
+from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
 from dovetail.views import forecast_data as ahead
 from dovetail.views.dashboard import Row

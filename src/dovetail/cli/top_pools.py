@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 from rich.cells import cell_len
 from rich.text import Text
 
-from dovetail.cli.output import plain
 from dovetail.cli.top_fitting import clock, fit, instant
+from dovetail.values.foreign_text import plain
 from dovetail.views.dashboard import Lane, Strip
 
 _HEADINGS: Final = {"Underutilized": "Underutil."}

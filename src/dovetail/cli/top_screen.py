@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.forecast_bars import LEGEND
-from dovetail.cli.output import Times, plain
+from dovetail.cli.output import Times
 from dovetail.cli.top_details import details_lines
 from dovetail.cli.top_fitting import count, cut
 from dovetail.cli.top_keys import Reach, View
@@ -18,6 +18,7 @@ from dovetail.cli.top_nodes import NodeTable
 from dovetail.cli.top_pools import pool_lines
 from dovetail.cli.top_rows import figures, grouped, matching, ordered
 from dovetail.rules.states import MEANING, State
+from dovetail.values.foreign_text import plain
 from dovetail.views.dashboard import PROBLEMS_SHOWN, Board, Row
 from dovetail.views.dashboard_details import Details
 

@@ -51,6 +51,15 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     good_for_seconds: float = math.inf
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown if somebody repeats it."""
+        words = [word for name, value in self.headers if name == "Authorization" for word in value.split()[1:]]
+        passwords = [urlsplit(address).password for address in (self.url, self.proxy) if address]
+        if self.headers and self.headers[0][1].startswith("Basic "):
+            passwords.append(base64.b64decode(words[0]).decode(errors="replace").partition(":")[2])
+        return (*words, *filter(None, passwords))
+
 
 async def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
     """Read the configuration anew; raises KubeConfigError.
@@ -145,7 +154,7 @@ async def _plain(chosen: Chosen) -> tuple[Section, float]:
 def _access(configuration: Any, source: str, headers: list[tuple[str, str]], good_for_seconds: float) -> Access:
     url = str(configuration.host).rstrip("/")
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(url):
         raise KubeConfigError(f"{source}: {url!r} is no address of a server")
     if authorization := configuration.api_key.get("BearerToken"):
         kind, _, secret = str(authorization).partition(" ")
@@ -156,6 +165,8 @@ def _access(configuration: Any, source: str, headers: list[tuple[str, str]], goo
     proxy = configuration.proxy or _environment_proxy(parts.scheme, parts.hostname)
     if proxy and urlsplit(proxy).scheme not in ("http", "https"):
         raise KubeConfigError(f"{source}: proxy {proxy!r} is not supported; it must be http or https")
+    if proxy and not _has_good_port(proxy):
+        raise KubeConfigError(f"{source}: proxy {proxy!r} has no port that is a number")
     secure = parts.scheme == "https"
     return Access(
         source=source,
@@ -167,6 +178,14 @@ def _access(configuration: Any, source: str, headers: list[tuple[str, str]], goo
         proxy=proxy,
         good_for_seconds=good_for_seconds,
     )
+
+
+def _has_good_port(address: str) -> bool:
+    """A slash in a password makes a port of what stands before it."""
+    try:
+        return urlsplit(address).port != 0
+    except ValueError:
+        return False
 
 
 def _impersonation(user: Section) -> Iterator[tuple[str, str]]:

@@ -132,7 +132,7 @@ class RealApi(KubeApi):
             timeout_seconds=timeout_seconds + WATCH_MARGIN_SECONDS,
             begin_seconds=self._timeout_seconds,
         )
-        return RealWatch(self._transport.lines(request), resource)
+        return RealWatch(self._transport.lines(request), resource, self._transport.secrets)
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         return read_object(await self._send("GET", _object(resource, name, namespace)), resource)

@@ -1,5 +1,7 @@
 """What does a failed request mean: which error, and has a write perhaps taken effect?"""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dovetail.kube.reading import Unreadable, read
@@ -16,8 +18,10 @@ from dovetail.ports import (
     TooManyRequests,
     Unavailable,
 )
+from dovetail.values.foreign_text import plain, redacted
 
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
+READ_OF_PAGE, SHOWN_OF_PAGE = 8192, 200  # if a proxy answers with a page of its own
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -63,10 +67,13 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 
-def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "") -> ApiError:
-    """The error that an answer with this code and body means; `retry_after` is the header's value."""
+def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "", secrets: Sequence[str] = ()) -> ApiError:
+    """The error that an answer with this code and body means; `retry_after` is the header's value.
+
+    A server may repeat the `secrets` that were sent to it.
+    """
     status = read_status(body)
-    message = status.text or f"{code} {_one_line(body)}".strip()
+    message = redacted(status.text, secrets) or f"{code} {_one_line(body, secrets)}".strip()
     if code == 429:
         wait = max(_seconds(retry_after), float(status.details.retry_after_seconds))
         reason = status.reason or "TooManyRequests"
@@ -74,10 +81,10 @@ def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "") ->
     return _kind(code, status, write=write)(message, code=code, reason=status.reason)
 
 
-def failure_of_event(body: bytes) -> ApiError:
+def failure_of_event(body: bytes, secrets: Sequence[str] = ()) -> ApiError:
     """The error that the Status in a watch's ERROR event means."""
     status = read_status(body)
-    return failure_of(status.code or 500, body, write=False)
+    return failure_of(status.code or 500, body, write=False, secrets=secrets)
 
 
 def read_status(body: bytes) -> Status:
@@ -107,6 +114,6 @@ def _seconds(header: str) -> float:
     return float(header) if header.isascii() and header.isdigit() and len(header) < 10 else 0.0
 
 
-def _one_line(body: bytes) -> str:
-    text = " ".join(body[:200].decode(errors="replace").split())
-    return "".join(char if char.isprintable() else "?" for char in text)
+def _one_line(body: bytes, secrets: Sequence[str]) -> str:
+    # Cut after secrets are out, for half of one is no longer known as such.
+    return plain(" ".join(body[:READ_OF_PAGE].decode(errors="replace").split()), secrets)[:SHOWN_OF_PAGE]

@@ -11,11 +11,16 @@ from typing import Any
 import msgspec
 import yaml
 
+from dovetail.values.foreign_text import plain
+
 Section = dict[str, Any]
 
 
 class KubeConfigError(Exception):
     """Why there is no connection to be had from the configuration: one line that names the file."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(plain(message))
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dovetail.kube.kubeconfig import KubeConfigError
+from dovetail.values.foreign_text import plain
 
 TIMEOUT_SECONDS = 60.0
 INTERACTIVE_TIMEOUT_SECONDS = 300.0  # somebody types a code into a browser
@@ -81,7 +82,7 @@ async def _output(command: list[str], environment: dict[str, str], terminal: boo
             process.kill()
             await process.communicate()
     if process.returncode != 0:
-        words = " ".join((errors or b"").decode(errors="replace").split())[:300]
+        words = plain(" ".join((errors or b"").decode(errors="replace").split()))[:300]
         raise KubeConfigError(f"{where} failed with code {process.returncode}" + (f": {words}" if words else ""))
     return output
 

@@ -25,6 +25,7 @@ from dovetail.kube.pacing import take
 from dovetail.kube.reserve import HandleReserve
 from dovetail.kube.retrying import Patience, wait_before_retry
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
+from dovetail.values.foreign_text import redacted
 from dovetail.values.rate import TokenBucket
 
 NO_ANSWER = "<error>"  # in place of a code, as other clients count it
@@ -97,6 +98,11 @@ class Transport:
         self._open: set[aiohttp.ClientResponse] = set()
         self._long: WeakSet[asyncio.Transport] = WeakSet()  # connections of answers that go on
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is sent to prove who we are, in case that the server repeats it."""
+        return self._access.secrets
+
     async def close(self) -> None:
         """End everything that is still under way, watches that nobody closed too."""
         for response in tuple(self._open):
@@ -160,13 +166,13 @@ class Transport:
         try:
             async with self._authenticated(request) as response:
                 if response.status >= 300:
-                    raise await _refusal(response, request)
+                    raise await self._refusal(response, request)
                 yield response
         except _NOT_SENT as error:
-            raise Unavailable(_words(error)) from None
+            raise Unavailable(self._words(error)) from None
         except (aiohttp.ClientError, OSError, LineTooLong) as error:  # TimeoutError is an OSError
             kind = OutcomeUnknown if request.write else Unavailable
-            raise kind(_words(error)) from None
+            raise kind(self._words(error)) from None
 
     @asynccontextmanager
     async def _authenticated(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -176,7 +182,7 @@ class Transport:
             if response.status != 401:
                 yield response
                 return
-            refusal = await _refusal(response, request)
+            refusal = await self._refusal(response, request)
         renewed = await self._renewed_access(access, refusal)
         async with self._send(renewed, request) as response:
             yield response
@@ -206,7 +212,7 @@ class Transport:
                 )
             code = str(response.status)
         finally:
-            self.requests[code, request.method, url.authority] += 1
+            self.requests[code, request.method, url.authority.rpartition("@")[2]] += 1
         self._open.add(response)
         if response.connection is not None and response.connection.transport is not None:
             self._long.add(response.connection.transport)
@@ -215,6 +221,22 @@ class Transport:
                 yield response
         finally:
             self._open.discard(response)
+
+    async def _refusal(self, response: aiohttp.ClientResponse, request: Request) -> ApiError:
+        try:
+            body = await response.read()
+        except (aiohttp.ClientError, OSError):
+            body = b""  # the code alone says enough
+        return failure_of(
+            response.status,
+            body,
+            write=request.write,
+            retry_after=response.headers.get("Retry-After", ""),
+            secrets=self.secrets,
+        )
+
+    def _words(self, error: Exception) -> str:
+        return redacted(_words(error), self.secrets)
 
     # -- credentials --------------------------------------------------------------------------------------------------
 
@@ -276,14 +298,6 @@ async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _Cut(_words(error)) from error
-
-
-async def _refusal(response: aiohttp.ClientResponse, request: Request) -> ApiError:
-    try:
-        body = await response.read()
-    except (aiohttp.ClientError, OSError):
-        body = b""  # the code alone says enough
-    return failure_of(response.status, body, write=request.write, retry_after=response.headers.get("Retry-After", ""))
 
 
 def _probe(response: aiohttp.ClientResponse) -> None:

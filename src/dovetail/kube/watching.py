@@ -1,7 +1,7 @@
 """How are the changes of a watch told, and its connection closed?"""
 
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Self, TypeVar
 
@@ -15,8 +15,8 @@ T = TypeVar("T")
 class RealWatch(Watch[T]):
     """A watch over HTTP. Leaving it open is warned of as with files: its connection would go some time, or never."""
 
-    def __init__(self, lines: AsyncGenerator[bytes, None], resource: Resource[T]) -> None:
-        self._events = _events(lines, resource)
+    def __init__(self, lines: AsyncGenerator[bytes, None], resource: Resource[T], secrets: Sequence[str] = ()) -> None:
+        self._events = _events(lines, resource, secrets)
         self._open = False
 
     def __aiter__(self) -> Self:
@@ -39,13 +39,15 @@ class RealWatch(Watch[T]):
             warnings.warn("a watch was left open", ResourceWarning, stacklevel=2, source=self)
 
 
-async def _events(lines: AsyncGenerator[bytes, None], resource: Resource[T]) -> AsyncGenerator[WatchEvent[T], None]:
+async def _events(
+    lines: AsyncGenerator[bytes, None], resource: Resource[T], secrets: Sequence[str]
+) -> AsyncGenerator[WatchEvent[T], None]:
     async with aclosing(lines):
         async for line in lines:
             try:
                 event = read_event(line, resource)
             except ErrorEvent as error:
-                raise failure_of_event(error.status) from None
+                raise failure_of_event(error.status, secrets) from None
             except Unreadable as error:
                 raise Unavailable(f"watch of {resource.plural} is unreadable: {error}") from None
             yield event

@@ -18,6 +18,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from dovetail.values.duration import MICROSECOND, format_duration
+from dovetail.values.foreign_text import json_escaped, plain, redacted
 
 FIRST, THEREAFTER = 100, 100
 MESSAGES_AT_MOST: Final = 10_000  # that are told apart within a second
@@ -61,7 +62,7 @@ def keys_of(record: logging.LogRecord) -> dict[str, Any]:
         "level": _NAMES.get(record.levelno, record.levelname),
         "time": _time(record),
         "logger": record.name.removeprefix("dovetail."),
-        "message": record.getMessage(),
+        "message": redacted(record.getMessage()),
     }
     if record.levelno <= logging.DEBUG:
         keys["caller"] = f"{record.module}.py:{record.lineno}"
@@ -69,8 +70,8 @@ def keys_of(record: logging.LogRecord) -> dict[str, Any]:
     for key, value in {**_context.get(), **added}.items():
         keys.setdefault(key, _plain(value))
     if record.exc_info and record.exc_info[1] is not None:
-        keys.setdefault("error", str(record.exc_info[1]) or type(record.exc_info[1]).__name__)
-        keys["stacktrace"] = "".join(traceback.format_exception(record.exc_info[1]))
+        keys.setdefault("error", redacted(str(record.exc_info[1])) or type(record.exc_info[1]).__name__)
+        keys["stacktrace"] = redacted("".join(traceback.format_exception(record.exc_info[1])))
     return keys
 
 
@@ -79,10 +80,14 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Durations as Go writes them."""
+    """Durations as Go writes them, and nothing that looks like a credential."""
     if isinstance(value, timedelta):
         return format_duration(value // timedelta(microseconds=1) * MICROSECOND)
-    return value
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return redacted(value) if isinstance(value, str) else value
 
 
 class JsonLines(logging.Formatter):
@@ -97,7 +102,7 @@ class JsonLines(logging.Formatter):
 
 
 def _encode(keys: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(keys, enc_hook=str).decode()
+    return json_escaped(msgspec.json.encode(keys, enc_hook=str).decode())
 
 
 class TextLines(logging.Formatter):
@@ -108,7 +113,8 @@ class TextLines(logging.Formatter):
         trace = keys.pop("stacktrace", "")
         time, level, message = (keys.pop(key) for key in ("time", "level", "message"))
         behind = " ".join(f"{key}={value}" for key, value in keys.items())
-        return f"{time} {level:<5} {message}  {behind}" + (f"\n{trace.rstrip()}" if trace else "")
+        lines = [f"{time} {level:<5} {message}  {behind}", *trace.rstrip().splitlines()]
+        return "\n".join(map(plain, lines))
 
 
 # -- which lines -------------------------------------------------------------------------------------------------------
@@ -148,7 +154,7 @@ class _Output(logging.StreamHandler[TextIO]):
         error = sys.exc_info()[1]
         for stream in self._troubles:
             try:
-                stream.write(f"a line of {record.name} could not be logged: {error}\n")
+                stream.write(f"a line of {record.name} could not be logged: {plain(str(error))}\n")
             except (OSError, ValueError):  # nobody is left to tell
                 continue
 

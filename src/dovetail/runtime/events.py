@@ -34,6 +34,7 @@ from dovetail.ports import (
 from dovetail.runtime.lease import micro_time
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
+from dovetail.values.foreign_text import plain
 from dovetail.values.rate import Rate, TokenBucket
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -292,7 +293,7 @@ def event_body(event: Event, *, at: datetime, instance: str) -> dict[str, Any]:
         "reason": event.reason,
         "action": event.action or event.reason,
         "type": event.type,
-        "note": cut(event.note, NOTE_BYTES_AT_MOST),
+        "note": cut(plain(event.note), NOTE_BYTES_AT_MOST),
     }
 
 

@@ -50,16 +50,21 @@ def _keeper_of(struct: type[Any]) -> Keep:
     for field in info.fields:
         place = (struct, field.encode_name)
         if place not in LEFT_OUT:
-            fields[field.encode_name] = (
-                _keeper_of(cast(Hashable, INSTEAD[place])) if place in INSTEAD else _keeper(field.type)
-            )
-    fields |= {name: _same for base in struct.__mro__ for name in ALSO.get(base, ())}
+            fields[field.encode_name] = _instead(INSTEAD[place]) if place in INSTEAD else _keeper(field.type)
+    for besides in (ALSO[base] for base in struct.__mro__ if base in ALSO):
+        fields |= {name: _checked(besides, name) for name in besides.__struct_encode_fields__}
     finish = next((_FINISH[base] for base in struct.__mro__ if base in _FINISH), _same)
 
     def keep(value: Any) -> Any:
         if not isinstance(value, dict):
             return {}  # of an open mapping, which nobody has checked
-        return finish({name: kept(value[name]) for name, kept in fields.items() if value.get(name) is not None})
+        return finish(
+            {
+                name: kept
+                for name, keep in fields.items()
+                if (each := value.get(name)) is not None and (kept := keep(each)) is not None
+            }
+        )
 
     return keep
 
@@ -72,10 +77,38 @@ def _keeper(info: inspect.Type) -> Keep:
             return next((keep for each in types if (keep := _keeper(each)) is not _same), _same)
         case inspect.CollectionType(item_type=item):
             return _each(_keeper(item))
-        case inspect.DictType(value_type=inspect.AnyType()):
+        case inspect.DictType(value_type=inspect.AnyType() | inspect.CustomType()):
             return _presence
         case _:
             return _same
+
+
+def _checked(struct: type[Any], name: str) -> Keep:
+    """For a field of a struct that the object has not been read with: nothing, if it is no such field."""
+    keep = _keeper_of(cast(Hashable, struct))
+
+    def checked(value: Any) -> Any:
+        try:
+            msgspec.convert({name: value}, struct)
+        except msgspec.ValidationError:
+            return None
+        return keep({name: value})[name]
+
+    return checked
+
+
+def _instead(struct: type[Any]) -> Keep:
+    """For an open mapping of which only this is kept; that it is there is told in any case."""
+    keep = _keeper_of(cast(Hashable, struct))
+
+    def kept(value: Any) -> Any:
+        try:
+            msgspec.convert(value, struct)
+        except msgspec.ValidationError:
+            return {}
+        return keep(value)
+
+    return kept
 
 
 def _each(keep: Keep) -> Keep:

@@ -66,7 +66,7 @@ def test_503_of_a_proxy_leaves_a_write_unknown() -> None:
     ("body", "message"),
     [
         (b"", "502"),
-        (b"<html>\n  Bad\tGateway\x00</html>", "502 <html> Bad Gateway?</html>"),
+        (b"<html>\n  Bad\tGateway\x00</html>", "502 <html> Bad Gateway\\x00</html>"),
         (b"\xff\xfe", "502 \ufffd\ufffd"),
         (b'{"kind": "Status", "message": null}', '502 {"kind": "Status", "message": null}'),
         (b'{"kind": "Pod", "message": "no status"}', '502 {"kind": "Pod", "message": "no status"}'),

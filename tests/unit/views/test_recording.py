@@ -29,7 +29,7 @@ def full(info: inspect.Type) -> Any:
             return full(next(each for each in types if not isinstance(each, inspect.NoneType)))
         case inspect.CollectionType(item_type=item):
             return [full(item), full(item)]
-        case inspect.DictType(value_type=inspect.AnyType()):
+        case inspect.DictType(value_type=inspect.AnyType() | inspect.CustomType()):
             return dict(NOISE)
         case inspect.DictType():
             return {"karpenter.sh/kept": "1"}

@@ -1,0 +1,115 @@
+"""How is text that others wrote shown to people: text of objects, API servers, plugins and kubeconfigs?
+
+`plain` is the one function for that. What a terminal would obey, or the eye would not see, is written as an escape.
+What looks like a credential is left out. JSON and YAML keep the text and need only escapes: see `json_escaped`.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+REDACTED: Final = "REDACTED"
+SHORTEST_SECRET: Final = 6  # of those that were sent: a shorter one would stand in any text
+
+# Invisible by Unicode's own property (Default_Ignorable_Code_Point), and yet printable to Python.
+_IGNORABLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_NOT_ASCII: Final = re.compile(r"[^\x20-\x7e]")
+_NOT_ASCII_LINES: Final = re.compile(r"[^\n\x20-\x7e]")
+
+_PRIVATE_KEY: Final = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
+)
+# Before a host. A password may hold a slash by mistake, and is one all the same.
+_USER_INFO: Final = re.compile(r"(?<=://)(?:[^\s/@:'\"]*:[^\s@'\"]*|[^\s/@'\"]+)@")
+_SCHEME: Final = re.compile(r"\b((?:bearer|basic|negotiate)(?:\s+|%20))([\w.~+/=-]+)", re.IGNORECASE | re.ASCII)
+_JSON_WEB_TOKEN: Final = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*)*", re.ASCII)
+_NAMES: Final = re.compile("passw|pwd|secret|token|signature|credential|key")
+_NAMED: Final = re.compile(
+    r"((?:passw(?:or)?d|pwd|secret|token|signature|credential|(?:api|access|private)[-_]?key|client-key-data)"
+    r"[\"']?\s*)([=:]\s*)(\"[^\"]+\"|'[^']+'|[^\s\"',;&<>]+)",
+    re.IGNORECASE,
+)
+_LONG: Final = re.compile(r"[A-Za-z0-9+/_=-]{40,}")
+_LONG_AT_LEAST: Final = 40
+
+
+def plain(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text on one line, harmless to a terminal and without credentials; `secrets` are those that were sent."""
+    return printable(redacted(text, secrets))
+
+
+def printable(text: str) -> str:
+    """The text with what is invisible, or obeyed by terminals, as Python's escapes: `\\x1b`, `\\u202e`."""
+    if text.isprintable() and (text.isascii() or not _IGNORABLE.search(text)):
+        return text
+    return _NOT_ASCII.sub(lambda found: found[0] if _is_visible(found[0]) else _escape(found[0]), text)
+
+
+def json_escaped(text: str) -> str:
+    """JSON that means the same, with what is invisible, or obeyed by terminals, as JSON's escapes."""
+    return _NOT_ASCII_LINES.sub(lambda found: found[0] if _is_visible(found[0]) else _json_escape(found[0]), text)
+
+
+def is_printable(text: str) -> bool:
+    """Whether lines of text hold nothing that would have to be escaped."""
+    return all(_is_visible(found[0]) for found in _NOT_ASCII_LINES.finditer(text))
+
+
+def redacted(text: str, secrets: Iterable[str] = ()) -> str:
+    """The text without credentials: those given, and what looks like one."""
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET:
+            text = text.replace(secret, REDACTED)
+    # The searches take far longer than to see that there is nothing to search for, as nearly always.
+    if "PRIVATE KEY" in text:
+        text = _PRIVATE_KEY.sub(REDACTED, text)
+    if "://" in text and "@" in text:
+        text = _USER_INFO.sub(f"{REDACTED}@", text)
+    if "eyJ" in text:
+        text = _JSON_WEB_TOKEN.sub(REDACTED, text)
+    small = text.lower()
+    if "bearer" in small or "basic" in small or "negotiate" in small:
+        text = _SCHEME.sub(lambda found: found[1] + (REDACTED if _is_no_word(found[2]) else found[2]), text)
+    if ("=" in small or ":" in small) and _NAMES.search(small):
+        text = _NAMED.sub(_without_value, text)
+    if len(text) >= _LONG_AT_LEAST and max(map(len, text.split()), default=0) >= _LONG_AT_LEAST:
+        text = _LONG.sub(lambda found: REDACTED if _is_random(found[0]) else found[0], text)
+    return text
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _IGNORABLE.match(character)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    name, sign, value = found.groups()
+    if value[0] not in "\"'" and not (
+        _is_no_word(value) if sign[0] == ":" else value.partition(":")[0] not in ("true", "false")
+    ):
+        return found[0]
+    return f"{name}{sign}{REDACTED}"
+
+
+def _is_no_word(text: str) -> bool:
+    """`authentication` and `Token,` are words; `abcDef` and `a1b2` are none."""
+    text = text.rstrip(".,;:=)")
+    return len(text) >= SHORTEST_SECRET and not re.fullmatch(r"[A-Za-z]?[a-z]*", text)
+
+
+def _is_random(text: str) -> bool:
+    """Whether capitals and other characters alternate as in encoded random bytes, and not as in names and paths."""
+    capitals = [character.isupper() for character in text]
+    changes = sum(one != other for one, other in pairwise(capitals))
+    return changes * 4 >= len(text) and any(character.isdigit() for character in text)
