@@ -90,23 +90,31 @@ class Termination(Keyed[str]):
         if claim is not None and claim.metadata.deletion_timestamp is None:
             await delete_claim(self.api, self._cluster, claim)
         try:
-            if await self._instance_is_gone(node):
+            gone_at, now = await self._instance_gone_at(node), self.clock.now()
+            if gone_at is not None and now >= gone_at:
                 await self._let_go(node)
                 return Done()
+            if gone_at is not None:
+                self.add_after(key, (gone_at - now).total_seconds())
             await self._taint(node)
             return await self._end(node, claim)
         except CloudError as error:
             return _unanswered(error)
 
-    async def _instance_is_gone(self, node: objects.Node) -> bool:
-        """03 §3.3: a node that is not ready and has no instance has nobody left to drain. Raises CloudError."""
+    async def _instance_gone_at(self, node: objects.Node) -> datetime | None:
+        """When the instance was or will be gone, after which nobody is left to drain (03 §3.3, R58); None: it is there.
+
+        Raises CloudError.
+        """
         if is_ready(node) or not node.spec.provider_id:
-            return False
+            return None
         try:
-            await self._provider.get(node.spec.provider_id)
+            instance = await self._provider.get(node.spec.provider_id)
         except InstanceGone:
-            return True
-        return False
+            return self.clock.now()
+        if instance.silent_since is None:
+            return None
+        return instance.silent_since + timedelta(seconds=self._timings.silent_instance_seconds)
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""

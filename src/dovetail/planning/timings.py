@@ -15,6 +15,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     stuck_pod_seconds: float = 60.0
     # How often the provider is asked whether an instance is gone.
     instance_poll_seconds: float = 5.0
+    # An instance that is being ended and has been silent for so long counts as gone, where only its Node tells (R58).
+    silent_instance_seconds: float = 60.0
     garbage_collection_seconds: float = 120.0
     consistency_seconds: float = 600.0
     pool_counter_seconds: float = 5.0

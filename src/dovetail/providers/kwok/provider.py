@@ -30,7 +30,7 @@ from dovetail.ports import (
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import choose
-from dovetail.providers.kwok.nodes import KWOK, instance_of, name_in
+from dovetail.providers.kwok.nodes import KWOK, instance_of, name_in, silent_since
 from dovetail.providers.notices import Notices
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -105,10 +105,7 @@ class KwokProvider(CloudProvider):
 
     async def get(self, provider_id: str) -> Instance:
         with _asking(f"Node of {provider_id}"):
-            node = await self._node(provider_id)
-        if node.metadata.deletion_timestamp is not None:
-            raise InstanceGone(f"{provider_id} is being deleted")
-        return _instance(node)
+            return _instance(await self._node(provider_id))
 
     async def _node(self, provider_id: str) -> objects.Node:
         """The Node, deleting or not. Raises InstanceGone."""
@@ -190,6 +187,7 @@ def _instance(node: objects.Node) -> Instance:
         capacity=node.status.capacity,
         allocatable=node.status.allocatable,
         deleting=node.metadata.deletion_timestamp is not None,
+        silent_since=silent_since(node),
         claim_uid=next(iter(owners), ""),
     )
 
