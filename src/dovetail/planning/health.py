@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from dovetail.api import objects
+from dovetail.values.duration import SECOND, add
 
 TOLERATED_PERCENT = 20
 
@@ -29,11 +30,12 @@ class Ailment(msgspec.Struct, frozen=True):
 def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> Ailment | None:
     """The one that comes first; None for a healthy node."""
     found = [
-        Ailment(condition.type, condition.last_transition_time + timedelta(seconds=policy.toleration_seconds))
+        Ailment(condition.type, replace_at)
         for condition in node.status.conditions
         for policy in policies
         if (condition.type, condition.status) == (policy.condition, policy.status)
         and condition.last_transition_time is not None
+        and (replace_at := add(condition.last_transition_time, policy.toleration_seconds * SECOND)) is not None
     ]
     return min(found, key=lambda found: (found.replace_at, found.condition), default=None)
 

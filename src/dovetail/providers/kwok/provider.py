@@ -47,6 +47,8 @@ PAGES_AT_MOST: Final = 4_000
 async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KWOKNodeClass:
     """The claim's node class. Raises InsufficientCapacity if there is none, NodeClassNotReady if it says so itself."""
     name = claim.spec.node_class_ref.name
+    if not name:  # the CRD refuses it, but its schema may not be in force
+        raise InsufficientCapacity("spec.nodeClassRef.name is empty: no KWOKNodeClass is meant")
     with _asking(f"KWOKNodeClass {name}"):
         try:
             found = await api.get(KWOK_NODECLASSES, name)
@@ -109,7 +111,7 @@ class KwokProvider(CloudProvider):
 
     async def _node(self, provider_id: str) -> objects.Node:
         """The Node, deleting or not. Raises InstanceGone."""
-        if not provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX):
+        if not provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX) or not name_in(provider_id):
             raise InstanceGone(f"{provider_id!r} is not a machine of kwok's")
         try:
             node = await self._api.get(NODES, name_in(provider_id))
