@@ -7,7 +7,7 @@ instant the clock alone will.
 import asyncio
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
@@ -35,6 +35,7 @@ from dovetail.ports import CloudError, CloudProvider, InstanceGone
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.runtime.work_queue import Done, Outcome, Retry
+from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class Termination(Keyed[str]):
             return self.clock.now()
         if instance.silent_since is None:
             return None
-        return instance.silent_since + timedelta(seconds=self._timings.silent_instance_seconds)
+        return add(instance.silent_since, round(self._timings.silent_instance_seconds * SECOND))
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""
@@ -178,14 +179,19 @@ class Termination(Keyed[str]):
     def _deadline(self, node: objects.Node, claim: objects.NodeClaim | None) -> datetime | None:
         if claim is None:
             return None
+        deadline = node_deadline(claim_record(claim))
         text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
         if text is not None:
             try:
                 parse_time(text)
             except TimeError as error:  # nothing is forced by a mistake (03 §10.13)
-                note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; it drains without a deadline"
+                instead = (
+                    "it drains without a deadline"
+                    if deadline is None
+                    else f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
+                )
+                note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; {instead}"
                 warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
-        deadline = node_deadline(claim_record(claim))
         if deadline is not None:
             note = f"All pods will be deleted by {format_time(deadline)}, the deadline of its drain"
             reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
@@ -202,9 +208,8 @@ class Termination(Keyed[str]):
         least_until = now if conditions is None else self._least_until(conditions, now)
         if deadline is not None and now >= deadline:
             # Before the instance goes, and in this very pass (R17): each of them is told.
-            await asyncio.gather(
-                *(self._evictions.delete(step, node) for step in plan.steps if step.action is Action.DELETE)
-            )
+            forced = [step.forced for step in plan.steps if step.action is Action.DELETE and step.forced is not None]
+            await asyncio.gather(*(self._evictions.delete(deletion, node) for deletion in forced))
             if not plan.steps and conditions is not None:
                 conditions.set(Condition.DRAINED)
             return Done() if plan.steps else None
@@ -225,7 +230,7 @@ class Termination(Keyed[str]):
             return now
         conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
         since = conditions.since(Condition.DRAINED) or now
-        return since + timedelta(seconds=self._timings.least_drain_seconds)
+        return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
 
     def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
         """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""

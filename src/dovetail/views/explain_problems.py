@@ -56,7 +56,7 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
                 rule="InvalidTerminationTimestamp",
                 object=claim.object,
                 field=f"metadata.annotations[{names.TERMINATION_TIMESTAMP}]",
-                message=f"{error}; nothing is forced until it is corrected",
+                message=f"{error}; it does not count, only terminationGracePeriod does",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
     if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:

@@ -315,10 +315,10 @@ def test_edge_12_a_grace_period_of_nothing_forces_all_at_once() -> None:
 
 
 def test_edge_13_a_deadline_that_cannot_be_read_forces_nothing() -> None:
-    """R32: it is told on the claim, and the drain goes on without a deadline."""
+    """R32: it is told on the claim, and without a grace period the drain goes on without a deadline."""
 
     async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[guarded(), web("free")], terminationGracePeriod="1m")
+        node = await setting.launch(pods=[guarded(), web("free")])
         await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: "tomorrow"})
         await setting.delete_claim()
         await setting.sim.run_for("30m")
