@@ -127,3 +127,16 @@ def test_a_restart_within_the_minute_changes_nothing() -> None:
         assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == 30
 
     termination.play(scenario)
+
+
+def test_what_a_silent_node_tells_is_asked_once_and_not_for_every_change_of_its_pods() -> None:
+    async def scenario(setting: termination.Setting) -> None:
+        node = await setting.launch(pods=[guarded(), *(manifests.pod(f"free-{number}") for number in range(20))])
+        setting.sim.set_node_ready(node, ready=False)
+        await setting.sim.run_for("1s")
+        await setting.delete_claim()
+        await setting.sim.wait_until(lambda: setting.gone(NODES, node))
+        # For the deletion, for the taint, and when the minute is over.
+        assert len(setting.requests("get", NODES, node)) <= 4
+
+    termination.play(scenario)

@@ -60,6 +60,8 @@ class Termination(Keyed[str]):
         self._evictions = evictions
         self._metrics = metrics
         self._timings = timings
+        # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
+        self._silent: dict[str, tuple[str, datetime | None]] = {}
         self.follow(cluster.nodes, lambda node: [node.metadata.name])
         self.follow(cluster.claims, self._nodes_of)
         self.follow(cluster.pods, self._node_of)
@@ -84,6 +86,7 @@ class Termination(Keyed[str]):
             or names.TERMINATION_FINALIZER not in node.metadata.finalizers
             or not self._cluster.manages_node(node)
         ):
+            self._silent.pop(key, None)
             return Done()
         claim = self._cluster.claim_of(node)
         if claim is not None:
@@ -107,15 +110,21 @@ class Termination(Keyed[str]):
 
         Raises CloudError.
         """
+        name, version = node.metadata.name, node.metadata.resource_version
         if is_ready(node) or not node.spec.provider_id:
             return None
+        known_version, known_at = self._silent.get(name, ("", None))
+        if known_at is not None and known_version == version and self.clock.now() < known_at:
+            return known_at
         try:
             instance = await self._provider.get(node.spec.provider_id)
         except InstanceGone:
             return self.clock.now()
         if instance.silent_since is None:
             return None
-        return add(instance.silent_since, round(self._timings.silent_instance_seconds * SECOND))
+        gone_at = add(instance.silent_since, round(self._timings.silent_instance_seconds * SECOND))
+        self._silent[name] = (version, gone_at)
+        return gone_at
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""
