@@ -120,6 +120,7 @@ def node(
     created: str | None = CREATED,
     deleted: str | None = None,
     do_not_disrupt: str | None = None,
+    do_not_repair: str | None = None,
     registered: bool = True,
     initialized: bool = True,
     ready: str | None = "True",
@@ -137,7 +138,11 @@ def node(
                 name=name,
                 uid=f"uid-{name}",
                 labels={key: value for key, value in labels.items() if value},
-                annotations={} if do_not_disrupt is None else {names.DO_NOT_DISRUPT: do_not_disrupt},
+                annotations={
+                    key: value
+                    for key, value in ((names.DO_NOT_DISRUPT, do_not_disrupt), (names.DO_NOT_REPAIR, do_not_repair))
+                    if value is not None
+                },
                 creation_timestamp=_at(created),
                 deletion_timestamp=_at(deleted),
             ),

@@ -319,6 +319,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: objects.Quantities = {}
     image_id: str = ""
     deleting: bool = False
+    # Set by a provider that cannot tell whether the machine is gone: since when it is being ended and not ready.
+    silent_since: datetime | None = None
     claim_uid: str = ""  # of the NodeClaim it was launched for, by which one that nobody knows of is found again
 
 

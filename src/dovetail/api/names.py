@@ -99,6 +99,7 @@ DISRUPTION_COMMAND: Final = "karpenter.sh/disruption-command"  # ours: a new lea
 # Ours, on replacements (NodeClaims and, by registration, Nodes), with the id of their command: whoever finds one of the
 # name it chose knows that it is its own (R24).
 REPLACEMENT_OF: Final = "karpenter.sh/disruption-replacement-of"
+DO_NOT_REPAIR: Final = "karpenter.sh/do-not-repair"  # on Nodes: "true" keeps an unhealthy one (R47)
 KWOK_INTERRUPTED: Final = "karpenter.kwok.sh/interrupted"  # ours: how kwok raises an interruption (R41)
 
 # -- annotations of others --------------------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.writing import about_node, tell, warn
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.drain import Action, DrainPlan, PodStep, drain_plan
+from dovetail.planning.drain import Action, DrainPlan, drain_plan
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
-from dovetail.rules.deadlines import node_deadline
+from dovetail.rules.deadlines import ForcedDeletion, node_deadline
 from dovetail.rules.pdb import PdbIndex
 from dovetail.runtime.events import Regarding, namespace_is_going
 from dovetail.runtime.reflector import Change, Deleted, Updated
@@ -87,9 +87,9 @@ class Evictions(Keyed[PodKey]):
             self._leave(key)
             return Done()
         step = self.plan_of(node.value, self.clock.now()).step_of(uid)
-        if step is not None and step.action is Action.DELETE:
+        if step is not None and step.action is Action.DELETE and step.forced is not None:
             self._leave(key)
-            await self.delete(step, node.value)
+            await self.delete(step.forced, node.value)
             return Done()
         if step is None or step.action is not Action.EVICT:
             self._leave(key)
@@ -105,15 +105,12 @@ class Evictions(Keyed[PodKey]):
 
     # -- for the deadline ---------------------------------------------------------------------------------------------
 
-    async def delete(self, step: PodStep, node: objects.Node) -> None:
+    async def delete(self, forced: ForcedDeletion, node: objects.Node) -> None:
         """R17: delete the pod with what is left of its grace, whatever protects it."""
-        pod, forced = step.pod, step.forced
-        assert forced is not None, step
-        claim = self._cluster.claim_of(node)
-        deadline = None if claim is None else node_deadline(claim_record(claim))
-        assert deadline is not None, step
+        pod, claim = forced.pod, self._cluster.claim_of(node)
+        by = format_time(forced.deadline)
         note = (
-            f"Deleted by dovetail because its node {node.metadata.name} is terminated by {format_time(deadline)} "
+            f"Deleted by dovetail because its node {node.metadata.name} is terminated by {by} "
             f"({_reason(claim)}): granted {forced.grace_seconds} seconds of grace-period "
             f"(its own {pod.grace_seconds} s, counted back from the node's deadline); "
             "PodDisruptionBudgets, do-not-disrupt and schedules no longer count"

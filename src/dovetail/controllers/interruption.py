@@ -6,19 +6,24 @@ from datetime import datetime
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.reasons import write_reason
-from dovetail.controllers.writing import about_claim, about_node, disrupt, warn, write_metadata
-from dovetail.model.records import claim_record
+from dovetail.controllers.writing import about_claim, about_node, bound_drain, disrupt, warn
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import CloudProvider, Interruption
-from dovetail.rules.deadlines import node_deadline
 from dovetail.runtime.manager import Context
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """The latest notice for a node, and the earliest deadline of all since one was dealt with."""
+
+    notice: Interruption
+    deadline: datetime | None
 
 
 class Interruptions(Keyed[str]):
@@ -31,11 +36,17 @@ class Interruptions(Keyed[str]):
         self._cluster = cluster
         self._provider = provider
         self._metrics = metrics
-        self._notices: dict[str, Interruption] = {}
-        self.follow(cluster.nodes, lambda node: [node.metadata.name] if node.metadata.name in self._notices else [])
+        self._told: dict[str, _Told] = {}  # by name of the Node
+        self.follow(cluster.nodes, lambda node: [node.metadata.name] if node.metadata.name in self._told else [])
+        self.follow(cluster.claims, self._nodes_of)
 
     def keys(self) -> Iterable[str]:
-        return list(self._notices)
+        return list(self._told)
+
+    def _nodes_of(self, claim: objects.NodeClaim) -> list[str]:
+        if not self._told:
+            return []
+        return [node.metadata.name for node in self._cluster.nodes_of(claim) if node.metadata.name in self._told]
 
     async def run(self, context: Context) -> None:
         async with asyncio.TaskGroup() as group:
@@ -45,38 +56,33 @@ class Interruptions(Keyed[str]):
 
     async def _listen(self) -> None:
         async for notice in self._provider.interruptions():
-            self._notices[notice.node] = notice
+            known = self._told.get(notice.node)
+            deadlines = [each.deadline for each in (notice, known) if each is not None and each.deadline is not None]
+            self._told[notice.node] = _Told(notice, min(deadlines, default=None))
             self.add(notice.node)
 
     async def reconcile(self, key: str) -> Outcome:
-        notice, node = self._notices.get(key), self._cluster.nodes.current(key)
+        told, node = self._told.get(key), self._cluster.nodes.current(key)
         claim = None if node is None else self._cluster.claim_of(node)
-        if notice is None or node is None or claim is None:
+        if told is None or node is None or claim is None:
             return Done()  # a node that is yet to come brings us back
         claim = self._cluster.claims.current(claim.metadata.name)
         if claim is None or not self._cluster.manages(claim.spec.node_class_ref):
             return Done()
-        deadline = self._deadline(claim, notice)
-        if deadline is not None:
-            annotations = {names.TERMINATION_TIMESTAMP: format_time(deadline.replace(microsecond=0))}
-            claim = await write_metadata(self.api, self._cluster, claim, {"annotations": annotations})
         if claim.metadata.deletion_timestamp is None:
-            claim = await write_reason(self.api, self._cluster, claim, Reason.INTERRUPTED, self.clock.now())
-            by = f", by {format_time(notice.deadline)}" if notice.deadline is not None else ""
-            why = f"{notice.kind}: the provider takes node {key} away{by}"
-            await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.INTERRUPTED.lower(), why=why)
-            for about in (about_node(node), about_claim(claim)):
-                warn(self.recorder, about, EventReason.DISRUPTION_TERMINATING, f"Disrupting {about.kind}: {why}")
-        self._provider.dealt_with(notice)
-        if self._notices.get(key) is notice:  # and not one that came meanwhile
-            del self._notices[key]
+            await self._delete(node, claim, told.notice)
+            return Done()  # once it is being deleted, we are back for the deadline
+        if told.deadline is not None:
+            await bound_drain(self.api, self._cluster, claim, told.deadline)
+        self._provider.dealt_with(told.notice)
+        if self._told.get(key) is told:  # and not one that came meanwhile
+            del self._told[key]
         return Done()
 
-    def _deadline(self, claim: objects.NodeClaim, notice: Interruption) -> datetime | None:
-        """The notice's deadline, if that is earlier than the one there is or would be; None: leave it as it is."""
-        if notice.deadline is None:
-            return None
-        record = claim_record(claim)
-        # As if it were deleted now: what is written on it already will stand then (03 §10.10).
-        known = node_deadline(msgspec.structs.replace(record, deleted_at=record.deleted_at or self.clock.now()))
-        return notice.deadline if known is None or notice.deadline < known else None
+    async def _delete(self, node: objects.Node, claim: objects.NodeClaim, notice: Interruption) -> None:
+        claim = await write_reason(self.api, self._cluster, claim, Reason.INTERRUPTED, self.clock.now())
+        by = f", by {format_time(notice.deadline)}" if notice.deadline is not None else ""
+        why = f"{notice.kind}: the provider takes node {node.metadata.name} away{by}"
+        await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.INTERRUPTED.lower(), why=why)
+        for about in (about_node(node), about_claim(claim)):
+            warn(self.recorder, about, EventReason.DISRUPTION_TERMINATING, f"Disrupting {about.kind}: {why}")

@@ -82,6 +82,8 @@ class KwokNodes(Keyed[str]):
         return Done()
 
     async def _node_class(self, claim: objects.NodeClaim) -> objects.KWOKNodeClass | None:
+        if not claim.spec.node_class_ref.name:
+            return None
         try:
             return await self.api.get(KWOK_NODECLASSES, claim.spec.node_class_ref.name)
         except NotFound:  # deleted since the launch

@@ -243,6 +243,7 @@ class Lifecycle(Keyed[str]):
         if held or conditions.is_true(Condition.REGISTERED):
             for node in nodes:
                 if node.metadata.deletion_timestamp is None:
+                    await self._hold(claim, node.metadata.name)
                     await delete_node(self.api, self._cluster, node)
             if nodes:
                 return Done()  # their end brings us back
@@ -262,6 +263,13 @@ class Lifecycle(Keyed[str]):
             return Done()
         self._count_end(claim, conditions)
         return Done()
+
+    async def _hold(self, claim: objects.NodeClaim, name: str) -> None:
+        """Register a Node anew that lacks our finalizer, as one that was made again: it would go without a drain."""
+        node = self._cluster.nodes.current(name)
+        if node is not None and names.TERMINATION_FINALIZER not in node.metadata.finalizers:
+            patch = registration_patch(claim, node, self._cluster.node_class_label)
+            await write_node(self.api, self._cluster, node, patch)
 
     async def _note_deadline(self, claim: objects.NodeClaim, deadline: datetime) -> None:
         text = format_time(deadline.replace(microsecond=0))

@@ -7,7 +7,7 @@ instant the clock alone will.
 import asyncio
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
@@ -35,6 +35,7 @@ from dovetail.ports import CloudError, CloudProvider, InstanceGone
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.runtime.work_queue import Done, Outcome, Retry
+from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class Termination(Keyed[str]):
         self._evictions = evictions
         self._metrics = metrics
         self._timings = timings
+        # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
+        self._silent: dict[str, tuple[str, datetime | None]] = {}
         self.follow(cluster.nodes, lambda node: [node.metadata.name])
         self.follow(cluster.claims, self._nodes_of)
         self.follow(cluster.pods, self._node_of)
@@ -83,6 +86,7 @@ class Termination(Keyed[str]):
             or names.TERMINATION_FINALIZER not in node.metadata.finalizers
             or not self._cluster.manages_node(node)
         ):
+            self._silent.pop(key, None)
             return Done()
         claim = self._cluster.claim_of(node)
         if claim is not None:
@@ -90,23 +94,37 @@ class Termination(Keyed[str]):
         if claim is not None and claim.metadata.deletion_timestamp is None:
             await delete_claim(self.api, self._cluster, claim)
         try:
-            if await self._instance_is_gone(node):
+            gone_at, now = await self._instance_gone_at(node), self.clock.now()
+            if gone_at is not None and now >= gone_at:
                 await self._let_go(node)
                 return Done()
+            if gone_at is not None:
+                self.add_after(key, (gone_at - now).total_seconds())
             await self._taint(node)
             return await self._end(node, claim)
         except CloudError as error:
             return _unanswered(error)
 
-    async def _instance_is_gone(self, node: objects.Node) -> bool:
-        """03 §3.3: a node that is not ready and has no instance has nobody left to drain. Raises CloudError."""
+    async def _instance_gone_at(self, node: objects.Node) -> datetime | None:
+        """When the instance was or will be gone, after which nobody is left to drain (03 §3.3, R58); None: it is there.
+
+        Raises CloudError.
+        """
+        name, version = node.metadata.name, node.metadata.resource_version
         if is_ready(node) or not node.spec.provider_id:
-            return False
+            return None
+        known_version, known_at = self._silent.get(name, ("", None))
+        if known_at is not None and known_version == version and self.clock.now() < known_at:
+            return known_at
         try:
-            await self._provider.get(node.spec.provider_id)
+            instance = await self._provider.get(node.spec.provider_id)
         except InstanceGone:
-            return True
-        return False
+            return self.clock.now()
+        if instance.silent_since is None:
+            return None
+        gone_at = add(instance.silent_since, round(self._timings.silent_instance_seconds * SECOND))
+        self._silent[name] = (version, gone_at)
+        return gone_at
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""
@@ -170,14 +188,19 @@ class Termination(Keyed[str]):
     def _deadline(self, node: objects.Node, claim: objects.NodeClaim | None) -> datetime | None:
         if claim is None:
             return None
+        deadline = node_deadline(claim_record(claim))
         text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
         if text is not None:
             try:
                 parse_time(text)
             except TimeError as error:  # nothing is forced by a mistake (03 §10.13)
-                note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; it drains without a deadline"
+                instead = (
+                    "it drains without a deadline"
+                    if deadline is None
+                    else f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
+                )
+                note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; {instead}"
                 warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
-        deadline = node_deadline(claim_record(claim))
         if deadline is not None:
             note = f"All pods will be deleted by {format_time(deadline)}, the deadline of its drain"
             reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
@@ -194,9 +217,8 @@ class Termination(Keyed[str]):
         least_until = now if conditions is None else self._least_until(conditions, now)
         if deadline is not None and now >= deadline:
             # Before the instance goes, and in this very pass (R17): each of them is told.
-            await asyncio.gather(
-                *(self._evictions.delete(step, node) for step in plan.steps if step.action is Action.DELETE)
-            )
+            forced = [step.forced for step in plan.steps if step.action is Action.DELETE and step.forced is not None]
+            await asyncio.gather(*(self._evictions.delete(deletion, node) for deletion in forced))
             if not plan.steps and conditions is not None:
                 conditions.set(Condition.DRAINED)
             return Done() if plan.steps else None
@@ -217,7 +239,7 @@ class Termination(Keyed[str]):
             return now
         conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
         since = conditions.since(Condition.DRAINED) or now
-        return since + timedelta(seconds=self._timings.least_drain_seconds)
+        return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
 
     def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
         """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""

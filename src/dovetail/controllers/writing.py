@@ -4,6 +4,7 @@ Every write has a precondition, and is remembered until the watch shows it.
 """
 
 import logging
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,13 +12,16 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
 from dovetail.controllers.cluster import Cluster
+from dovetail.model.records import claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType
+from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
 from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
 from dovetail.values.duration import DurationError, parse_simple
+from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +109,17 @@ async def write_metadata(
     written = await api.patch(NODECLAIMS, claim.metadata.name, body)
     cluster.claims.wrote(written)
     return written
+
+
+async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, deadline: datetime) -> None:
+    """Record a deadline on a claim that is being deleted, unless an earlier one stands.
+
+    Not before it is deleted: the deadline of a deletion that then fails would force the next one (03 §10.10).
+    """
+    known = node_deadline(claim_record(claim))
+    if known is None or deadline < known:
+        text = format_time(deadline.replace(microsecond=0))
+        await write_metadata(api, cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
 
 
 async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:

@@ -144,6 +144,7 @@ class NodeRecord(Record, frozen=True):
     created_at: datetime | None
     deleted_at: datetime | None
     do_not_disrupt: str | None
+    do_not_repair: str | None
     registered: bool
     initialized: bool
     ready: bool
@@ -377,6 +378,7 @@ def node_record(node: objects.Node) -> NodeRecord:
         created_at=_utc(meta.creation_timestamp),
         deleted_at=_utc(meta.deletion_timestamp),
         do_not_disrupt=meta.annotations.get(names.DO_NOT_DISRUPT),
+        do_not_repair=meta.annotations.get(names.DO_NOT_REPAIR),
         registered=meta.labels.get(names.REGISTERED_LABEL) == "true",
         initialized=meta.labels.get(names.INITIALIZED_LABEL) == "true",
         ready=_condition(node.status.conditions, "Ready") is True,

@@ -1,22 +1,24 @@
-"""Which nodes are so unhealthy that they are replaced, and from when (02 §11, R24a)?"""
+"""Which nodes are so unhealthy that they are replaced, and from when (02 §11, R24a, R47)?"""
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
-from dovetail.api import objects
+from dovetail.api import names, objects
+from dovetail.values.duration import SECOND, add
 
 TOLERATED_PERCENT = 20
 
 
 class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose condition has had this status for so long is to be replaced."""
+    """A node whose condition has had this status for so long is to be replaced, after a drain of so long at most."""
 
     condition: str
     status: str
     toleration_seconds: int
+    drain_seconds: int | None = None  # None: only the claim bounds its drain
 
 
 class Ailment(msgspec.Struct, frozen=True):
@@ -24,18 +26,25 @@ class Ailment(msgspec.Struct, frozen=True):
 
     condition: str
     replace_at: datetime
+    drain_seconds: int | None = None
 
 
 def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> Ailment | None:
     """The one that comes first; None for a healthy node."""
     found = [
-        Ailment(condition.type, condition.last_transition_time + timedelta(seconds=policy.toleration_seconds))
+        Ailment(condition.type, replace_at, policy.drain_seconds)
         for condition in node.status.conditions
         for policy in policies
         if (condition.type, condition.status) == (policy.condition, policy.status)
         and condition.last_transition_time is not None
+        and (replace_at := add(condition.last_transition_time, policy.toleration_seconds * SECOND)) is not None
     ]
     return min(found, key=lambda found: (found.replace_at, found.condition), default=None)
+
+
+def is_repaired(node: objects.Node) -> bool:
+    """Whether the Node's owner lets it be replaced (R47)."""
+    return node.metadata.annotations.get(names.DO_NOT_REPAIR) != "true"
 
 
 def too_many_unhealthy(nodes: Iterable[objects.Node], policies: Sequence[RepairPolicy]) -> str | None:

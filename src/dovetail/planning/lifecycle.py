@@ -1,7 +1,7 @@
 """Where does a NodeClaim stand between wanted and initialized, and what is written next (03 §7)?"""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from dovetail.api.names import Condition, ConditionReason, Effect
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.taints import is_ephemeral
+from dovetail.values.duration import SECOND, add
 from dovetail.values.quantity import QuantityError, parse_quantity
 
 _UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE)
@@ -151,7 +152,9 @@ def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp 
         since = conditions.since(condition)
         if since is None:
             continue
-        at = since + timedelta(seconds=seconds)
+        at = add(since, round(seconds * SECOND))
+        if at is None:
+            continue
         if now >= at:
             return GiveUp(reason, f"not {word} within {seconds:g} s")
         ends.append(at)

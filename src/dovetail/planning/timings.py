@@ -17,10 +17,14 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     stuck_pod_seconds: float = 60.0
     # How often the provider is asked whether an instance is gone.
     instance_poll_seconds: float = 5.0
+    # An instance that is being ended and has been silent for so long counts as gone, where only its Node tells (R58).
+    silent_instance_seconds: float = 60.0
     garbage_collection_seconds: float = 120.0
     consistency_seconds: float = 600.0
     pool_counter_seconds: float = 5.0
-    # Node repair: how long until it is looked at again when too many nodes are unhealthy.
+    # Node repair: a fault is acted on once it has been seen for so long, by then also on others that it reaches (R47);
+    # and how long until it is looked at again when too many nodes are unhealthy.
+    fault_seen_seconds: float = 10.0
     repair_blocked_seconds: float = 300.0
     # The net under an eviction that a PodDisruptionBudget refuses: normally its status tells when to try again (R43).
     blocked_eviction_seconds: float = 30.0

@@ -1,5 +1,6 @@
 """When does a node expire, when must its drain be over, and when is each of its pods deleted for that (R15–R20)?"""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,15 +32,13 @@ def gracefully_expires_at(claim: ClaimRecord, pool: PoolRecord | None) -> dateti
 def node_deadline(claim: ClaimRecord) -> datetime | None:
     """R15: when a drain that has begun is forced to its end.
 
-    The recorded timestamp stands over the computed one; one that cannot be read forces nothing (03 §10.13).
+    The recorded timestamp stands over the computed one; one that cannot be read does not count (03 §10.13).
     """
     if claim.deleted_at is None:
         return None
     if claim.termination_timestamp is not None:
-        try:
+        with suppress(TimeError):
             return parse_time(claim.termination_timestamp)
-        except TimeError:
-            return None
     return None if claim.grace_period_ns is None else add(claim.deleted_at, claim.grace_period_ns)
 
 
@@ -49,6 +48,7 @@ class ForcedDeletion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pod: PodRecord
     at: datetime
     grace_seconds: int
+    deadline: datetime
 
 
 def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> ForcedDeletion | None:
@@ -62,12 +62,17 @@ def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> Forced
     if pod.deleted_at is not None:
         if pod.deleted_at <= deadline or pod.deleted_at - now <= timedelta(seconds=LEAST_GRACE_SECONDS):
             return None
-        return ForcedDeletion(pod=pod, at=now, grace_seconds=deletion_grace_seconds(pod, deadline, now))
+        return _deletion(pod, now, deadline)
     try:
         at = max(now, deadline - timedelta(seconds=pod.grace_seconds))
     except OverflowError:  # a grace of centuries: the time has passed
         at = now
-    return ForcedDeletion(pod=pod, at=at, grace_seconds=deletion_grace_seconds(pod, deadline, at))
+    return _deletion(pod, at, deadline)
+
+
+def _deletion(pod: PodRecord, at: datetime, deadline: datetime) -> ForcedDeletion:
+    grace_seconds = deletion_grace_seconds(pod, deadline, at)
+    return ForcedDeletion(pod=pod, at=at, grace_seconds=grace_seconds, deadline=deadline)
 
 
 def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Verdict:

@@ -193,6 +193,7 @@ class Client(KubeApi):
         *,
         subresource: str = "",
     ) -> R:
+        assert name or verb in ("create", "list", "watch"), "an object is asked for by its name"
         witness = self._server.witness
         sent_at = None if witness is None else self._registry.now()
         await self._server.travel()

@@ -119,6 +119,7 @@ class SimCloud(CloudProvider):
         self.delete_seconds = delete_seconds
         self.machines: dict[str, Machine] = {}  # by provider ID
         self.drift: dict[str, str] = {}  # reasons, by provider ID
+        self.policies: Sequence[RepairPolicy] = REPAIR_POLICIES
         self.calls: Counter[str] = Counter()
         self._cluster = cluster
         self._api = cluster.server.client("cloud")
@@ -196,7 +197,7 @@ class SimCloud(CloudProvider):
         return self.drift.get(claim.status.provider_id, "")
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
-        return REPAIR_POLICIES
+        return self.policies
 
     def interruptions(self) -> AsyncGenerator[Interruption, None]:
         return self._notices.listen()

@@ -37,7 +37,7 @@ def format_time(at: datetime, zone: tzinfo = UTC) -> str:
     try:
         text = at.astimezone(zone).isoformat()
     except OverflowError:  # the first or last hours of the calendar have no time in every zone
-        text = at.astimezone(UTC).isoformat()
+        text = at.isoformat()
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.records import NodeRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.nodes import PodsStanding
@@ -27,6 +28,8 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
                 message=f"{shown(node.do_not_disrupt)} on a Node blocks nothing",
                 remedy='write "true" or a positive Go duration such as "4h"',
             )
+    if node is not None and node.do_not_repair is not None:
+        yield from _not_repaired(node, node.do_not_repair)
     if node is not None and node.pool and claim is None:
         yield Problem(
             severity=Severity.WARNING,
@@ -56,7 +59,7 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
                 rule="InvalidTerminationTimestamp",
                 object=claim.object,
                 field=f"metadata.annotations[{names.TERMINATION_TIMESTAMP}]",
-                message=f"{error}; nothing is forced until it is corrected",
+                message=f"{error}; it does not count, only terminationGracePeriod does",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
     if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:
@@ -68,6 +71,29 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
             field="spec.terminationGracePeriod",
             message=f"draining without a limit and waiting for {waits_for}; meanwhile it holds a slot of every budget",
             remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
+        )
+
+
+def _not_repaired(node: NodeRecord, value: str) -> Iterable[Problem]:
+    """R47: only "true" keeps an unhealthy node."""
+    field = f"metadata.annotations[{names.DO_NOT_REPAIR}]"
+    if value == "true" and not node.ready:
+        yield Problem(
+            severity=Severity.INFO,
+            rule="NotRepaired",
+            object=node.object,
+            field=field,
+            message="the Node is not Ready, and it is not replaced however long that lasts",
+            remedy="remove the annotation to have it replaced",
+        )
+    elif value not in ("true", "false"):
+        yield Problem(
+            severity=Severity.WARNING,
+            rule="InvalidDoNotRepair",
+            object=node.object,
+            field=field,
+            message=f"{shown(value)} has no effect: the Node is replaced if it stays unhealthy",
+            remedy='write "true", or remove the annotation',
         )
 
 

@@ -1,6 +1,6 @@
 """Nodes that have been unhealthy for too long are replaced, unless too many are (02 §11, R24a)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,32 +11,46 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.health import Health
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.health import RepairPolicy
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES, Unavailable
-from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.ports import NODECLAIMS, NODES, KubeApi, Unavailable
+from dovetail.providers.kwok.provider import REPAIR_POLICIES, KwokProvider
 from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
 from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play
-from tests.unit.controllers.manifests import condition_of, launched, node, node_claim, put_status
+from tests.unit.controllers.manifests import condition, condition_of, launched, node, node_claim, put_status
 from tests.unit.controllers.running import Program, run_controllers
 
 READY = ("Launched", "Registered", "Initialized")
 TOLERATION = timedelta(minutes=10)
+SEEN = timedelta(seconds=10)
 MOMENT = timedelta(milliseconds=1)
+
+
+class Kwok(KwokProvider):
+    """With repair policies of the test's."""
+
+    def __init__(self, api: KubeApi, policies: Sequence[RepairPolicy]) -> None:
+        super().__init__(api)
+        self._policies = policies
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        return self._policies
 
 
 class Running:
     """The controller alone, and what it has counted since the program started."""
 
-    def __init__(self) -> None:
+    def __init__(self, *policies: RepairPolicy) -> None:
         self.metrics = Metrics(CollectorRegistry())
+        self._policies = policies or REPAIR_POLICIES
 
     def controllers(self, program: Program) -> list[Health]:
         self.metrics = Metrics(CollectorRegistry())
-        return [Health(program.cluster, KwokProvider(program.api), self.metrics, Timings())]
+        return [Health(program.cluster, Kwok(program.api, self._policies), self.metrics, Timings())]
 
     @property
     def replaced(self) -> float:
@@ -137,14 +151,14 @@ def test_from_not_ready_to_silent_is_a_transition() -> None:
 
 
 @pytest.mark.parametrize("minutes", [5, 30])
-def test_a_restart_does_not_start_the_time_anew(minutes: int) -> None:
+def test_a_restart_does_not_start_the_toleration_anew(minutes: int) -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         await add(sim, 1)
         await say(sim, 1, "False")
         await program.kill()
         await sim.run_for(f"{minutes}m")
         await program.start()
-        due = max(sim.clock.now(), since(sim, 1) + TOLERATION)
+        due = max(sim.clock.now() + SEEN, since(sim, 1) + TOLERATION)
         await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="10m")
         assert sim.clock.now() == due
 
@@ -297,6 +311,174 @@ def test_those_whose_time_has_not_come_count_as_well() -> None:
         assert deleting(sim, numbers) == []
 
     run(scenario)
+
+
+# -- how long a fault is seen (R47) ------------------------------------------------------------------------------------
+
+AT_ONCE = RepairPolicy(condition="KernelReady", status="False", toleration_seconds=0)
+
+
+def test_a_fault_that_is_not_tolerated_is_acted_on_after_ten_seconds() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        numbers = await add_all(sim, 5)
+        await say(sim, 1, "False", "KernelReady")
+        seen_at = sim.clock.now()
+        await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="1m")
+        assert sim.clock.now() == seen_at + SEEN
+
+    run(scenario, Running(AT_ONCE))
+
+
+def test_a_failure_that_reaches_nodes_one_by_one_meets_the_guard_as_a_whole() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        numbers = await add_all(sim, 10)
+        for number in numbers[:8]:
+            await say(sim, number, "False", "KernelReady")
+            await sim.run_for("1s")
+        await sim.run_for("1h")
+        assert deleting(sim, numbers) == []
+        told = program.events(EventReason.NODE_REPAIR_BLOCKED)
+        assert {event["regarding"]["name"] for event in told} == {f"n{number}" for number in numbers[:8]}
+
+    run(scenario, Running(AT_ONCE))
+
+
+def test_a_fault_that_passes_within_ten_seconds_is_not_acted_on() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        for _ in range(5):
+            await say(sim, 1, "False", "KernelReady")
+            await sim.run_for("9s")
+            await say(sim, 1, "True", "KernelReady")
+            await sim.run_for("9s")
+        assert deleting(sim, [1]) == []
+
+    run(scenario, Running(AT_ONCE))
+
+
+def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too() -> None:
+    """Whoever reports it may have waited: what counts is since when the other nodes could have been seen as well."""
+
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        numbers = await add_all(sim, 5)
+        old = format_time(sim.clock.now() - timedelta(hours=1))
+        fault = {"type": "Ready", "status": "False", "lastTransitionTime": old, "reason": "Test", "message": ""}
+        for number in numbers:
+            await put_status(sim, NODES, f"n{number}", {"conditions": [fault]})
+            await sim.run_for("1s")
+        await sim.run_for("1h")
+        assert deleting(sim, numbers) == []
+
+    run(scenario)
+
+
+# -- a Node that is not to be repaired (R47) ---------------------------------------------------------------------------
+
+
+async def do_not_repair(sim: SimCluster, number: int, value: str | None) -> None:
+    body = {"metadata": {"annotations": {names.DO_NOT_REPAIR: value}}}
+    await sim.api.patch(NODES.read_as(dict[str, Any]), f"n{number}", body)
+
+
+def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goes() -> None:
+    async def scenario(sim: SimCluster, program: Program) -> None:
+        await add(sim, 1)
+        await do_not_repair(sim, 1, "true")
+        await say(sim, 1, "False")
+        await sim.run_for("2h")
+        assert deleting(sim, [1]) == []
+        (told, *_) = program.events(EventReason.NODE_REPAIR_BLOCKED)
+        assert (told["regarding"]["name"], names.DO_NOT_REPAIR in told["note"]) == ("n1", True)
+        await do_not_repair(sim, 1, None)
+        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="1s")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("value", ["false", "", "True", "yes", "4h"])
+def test_any_other_value_has_no_effect(value: str) -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        await add(sim, 1)
+        await do_not_repair(sim, 1, value)
+        await say(sim, 1, "False")
+        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
+
+    run(scenario)
+
+
+def test_a_node_that_is_not_to_be_repaired_still_counts_for_the_guard() -> None:
+    async def scenario(sim: SimCluster, _program: Program) -> None:
+        numbers = await add_all(sim, 5)
+        await do_not_repair(sim, 1, "true")
+        for number in (1, 2):
+            await say(sim, number, "False")
+        await sim.run_for("1h")
+        assert deleting(sim, numbers) == []
+
+    run(scenario)
+
+
+# -- a policy that bounds the drain (R47) ------------------------------------------------------------------------------
+
+BOUNDED = RepairPolicy(condition="KernelReady", status="False", toleration_seconds=60, drain_seconds=1800)
+
+
+def play_bounded(scenario: Callable[[Setting], Coroutine[Any, Any, None]]) -> None:
+    """With all controllers, and machines whose kernel is repaired within half an hour."""
+
+    async def with_policy(setting: Setting) -> None:
+        setting.cloud.policies = [BOUNDED]
+        await setting.program.restart()
+        await scenario(setting)
+
+    play(with_policy, cloud=True)
+
+
+async def break_kernel(setting: Setting, found: str) -> None:
+    fault = condition("KernelReady", "False", lastTransitionTime=format_time(setting.now()))
+    kept = (await setting.sim.api.get(NODES.read_as(dict[str, Any]), found))["status"]["conditions"]
+    await put_status(setting.sim, NODES, found, {"conditions": [*kept, fault]})
+
+
+@pytest.mark.parametrize(
+    ("period", "expected_minutes"),
+    [
+        pytest.param(None, 30, id="the policy's alone"),
+        pytest.param("2h", 30, id="the policy's is earlier"),
+        pytest.param("10m", 10, id="the claim's is earlier"),
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_earlier_bound_of_policy_and_claim_is_the_deadline(
+    period: str | None, expected_minutes: int, restarts: bool
+) -> None:
+    async def scenario(setting: Setting) -> None:
+        grace = {} if period is None else {"terminationGracePeriod": period}
+        found = await setting.launch(pods=[manifests.pod("guarded", annotations=GUARDED)], **grace)
+        await break_kernel(setting, found)
+        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="2m")
+        deadline = setting.now() + timedelta(minutes=expected_minutes)
+        if restarts:
+            await setting.program.restart()  # after the deletion, before the deadline is written
+        await setting.sim.run_for("1m")
+        assert setting.deadline() == deadline
+        await setting.sim.wait_until(lambda: setting.cloud.calls["delete"] > 0, timeout="1h")
+        assert setting.now() == deadline - timedelta(seconds=29)  # the pod's own grace, of which it takes a second
+
+    play_bounded(scenario)
+
+
+def test_a_claim_that_goes_for_another_reason_keeps_its_own_deadline() -> None:
+    async def scenario(setting: Setting) -> None:
+        pods = [manifests.pod("guarded", annotations=GUARDED)]
+        found = await setting.launch(pods=pods, terminationGracePeriod="2h")
+        await setting.delete_claim()
+        deadline = setting.now() + timedelta(hours=2)
+        await break_kernel(setting, found)
+        await setting.sim.run_for("10m")
+        assert setting.deadline() == deadline
+
+    play_bounded(scenario)
 
 
 # -- what becomes of it (R24a) ----------------------------------------------------------------------------------------

@@ -202,7 +202,7 @@ def test_a_second_notice_after_a_failure_loosens_nothing() -> None:
         await setting.launch(pods=[guarded()])
         at = setting.now()
         down = Fault(error=Unavailable("down"))
-        # The deadline is written, but the claim cannot be deleted yet.
+        # The claim cannot be deleted yet, and so no deadline is written.
         setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=4)
         setting.cloud.interrupt(provider_id(setting), deadline=at + 2 * MINUTE)
         await setting.sim.run_for("1ms")
@@ -226,6 +226,7 @@ def test_a_notice_for_a_node_that_is_yet_to_come_counts_when_it_is_there() -> No
         await setting.sim.run_for("20s")
         assert not is_deleting(setting.claim())
         await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
+        await setting.sim.run_for("1ms")
         assert setting.deadline() == deadline
 
     play(scenario, cloud=True)
@@ -288,6 +289,7 @@ def test_a_notice_that_could_not_be_dealt_with_outlives_the_process() -> None:
         setting.sim.server.faults.clear()
         await setting.program.start()
         await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
+        await setting.sim.run_for("1ms")
         assert setting.deadline() == deadline
 
     play(scenario, cloud=True)

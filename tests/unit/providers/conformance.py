@@ -311,7 +311,7 @@ class ProviderConformance(ABC):
     def test_what_is_not_there_is_gone(self) -> None:
         async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
             claim = await make_claim(sim)
-            for provider_id in ("", "kwok://nobody", "sim://nobody", "aws:///i-1"):
+            for provider_id in ("", "kwok://", "kwok://nobody", "sim://nobody", "aws:///i-1"):
                 with pytest.raises(InstanceGone):
                     await provider.get(provider_id)
             with pytest.raises(InstanceGone):

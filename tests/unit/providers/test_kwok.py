@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from contextlib import aclosing
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -74,15 +74,20 @@ def test_another_process_chooses_the_same() -> None:
     run(scenario)
 
 
-def test_get_during_node_deletion_is_gone() -> None:
+def test_get_during_node_deletion_says_since_when_it_is_not_ready() -> None:
     async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
         claim = await launch_node(sim, provider)
         name = name_in(claim.status.provider_id)
         assert (await provider.get(claim.status.provider_id)).labels[names.HOSTNAME_LABEL] == "web-1"
         await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
         await sim.api.delete(NODES, name)
-        with pytest.raises(InstanceGone, match="is being deleted"):
-            await provider.get(claim.status.provider_id)
+        deleted_at = sim.clock.now()
+        assert (await provider.get(claim.status.provider_id)).silent_since is None
+        await sim.run_for("10s")
+        sim.set_node_ready(name, ready=False)
+        await sim.run_for("10s")
+        silent = await provider.get(claim.status.provider_id)
+        assert silent.silent_since == deleted_at + timedelta(seconds=10)
         assert [(each.provider_id, each.deleting) for each in await provider.list()] == [
             (claim.status.provider_id, True)
         ]

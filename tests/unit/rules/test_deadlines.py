@@ -90,13 +90,18 @@ def test_without_a_pool_nothing_expires_gracefully() -> None:
         ),
         pytest.param(
             claim(deleted=DELETED, grace_period="24h", termination_timestamp="tomorrow"),
-            None,
-            id="an unreadable annotation forces nothing",
+            "2026-03-05T12:00:00Z",
+            id="an unreadable annotation does not count",
         ),
         pytest.param(
             claim(deleted=DELETED, grace_period="24h", termination_timestamp=""),
+            "2026-03-05T12:00:00Z",
+            id="an empty annotation does not count",
+        ),
+        pytest.param(
+            claim(deleted=DELETED, termination_timestamp="tomorrow"),
             None,
-            id="an empty annotation forces nothing",
+            id="an unreadable annotation alone forces nothing",
         ),
         pytest.param(
             claim(grace_period="24h", termination_timestamp="2026-03-04T12:10:00Z"),

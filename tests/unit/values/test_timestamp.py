@@ -103,6 +103,13 @@ def test_format_in_a_zone() -> None:
     assert format_time(NOW.astimezone(ZoneInfo("Asia/Tokyo"))) == "2026-03-07T02:00:00Z"
 
 
+def test_an_instant_that_has_no_time_in_utc_is_written_with_its_own_offset() -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-12)))
+    first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12)))
+    assert format_time(last) == "9999-12-31T23:59:59-12:00"
+    assert format_time(first) == "0001-01-01T00:00:00+12:00"
+
+
 @pytest.mark.parametrize(
     ("away", "text"),
     [

@@ -108,3 +108,21 @@ def test_pods_without_annotations_have_verdicts_of_their_own_name() -> None:
     for view in explain(take_snapshot(pods=pods), NOW).pods:
         assert {verdict.object for verdict in view.verdicts} == {f"Pod/{view.namespace}/{view.name}"}
         assert len(view.verdicts) == 4
+
+
+@pytest.mark.parametrize(
+    ("value", "ready", "expected"),
+    [
+        ("true", "False", ["NotRepaired"]),
+        ("true", "True", []),
+        ("false", "False", []),
+        ("yes", "True", ["InvalidDoNotRepair"]),
+        ("4h", "False", ["InvalidDoNotRepair"]),
+    ],
+)
+def test_a_node_that_is_not_to_be_repaired_says_so(value: str, ready: str, expected: list[str]) -> None:
+    subject = node(do_not_repair=value, ready=ready)
+    told = explain(take_snapshot(pods=[pod()], nodes=[subject], claims=[claim()], pools=[pool()]), NOW)
+    found = [problem for problem in told.problems if "Repair" in problem.rule]
+    assert [problem.rule for problem in found] == expected
+    assert all(problem.object == "Node/node-1" and "do-not-repair" in problem.field for problem in found)

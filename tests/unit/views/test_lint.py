@@ -21,7 +21,7 @@ from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 AT = datetime(2026, 3, 4, 12, tzinfo=UTC)  # a Wednesday
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
-DND = "karpenter.sh/do-not-disrupt"
+DND, DNR = "karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-repair"
 SCHEDULE, DURATION = "karpenter.sh/disruption-schedule", "karpenter.sh/disruption-schedule-duration"
 BLOCK, BLOCK_DURATION = "karpenter.sh/disruption-block-schedule", "karpenter.sh/disruption-block-duration"
 Object = dict[str, Any]
@@ -63,8 +63,8 @@ def pdb(name: str = "b", labels: dict[str, str] | None = None, **spec: Any) -> O
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": selector | spec}
 
 
-def node(value: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": {DND: value}}}
+def node(value: str, key: str = DND) -> Object:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "annotations": {key: value}}}
 
 
 def budgets(*items: Object, **disruption: Any) -> Object:
@@ -133,6 +133,7 @@ CHECKS = [
     Check("NotAString", E, P, f"{PA}[other]", "is 1 and not", 'quote it: "1"', pod({"other": 1}), pod({"other": "1"})),
     Check("NotAString", E, P, f"{PA}[{DND}]", "no value", "give it a value", pod({DND: None}), pod({DND: "4h"})),
     Check("NotProtected", I, "Node/n1", f"{PA}[{DND}]", "blocks nothing", "remove", node("false"), node("true")),
+    Check("NotRepaired", I, "Node/n1", f"{PA}[{DNR}]", "not replaced", "remove", node("true", DNR), node("false", DNR)),
     # schedules (R7–R12)
     Check(
         *("WindowsRunTogether", W, P, f"{PA}[{DURATION}]", "longer than the time to its next hit", "shorten it"),
@@ -289,6 +290,10 @@ CHECKS = [
     # Nodes (R6)
     Check("InvalidDoNotDisrupt", E, "Node/n1", f"{PA}[{DND}]", "blocks nothing", '"true"', node("yes"), node("true")),
     Check("InvalidDoNotDisrupt", E, "Node/n1", f"{PA}[{DND}]", "blocks nothing", '"24h"', node("1d"), node("24h")),
+    *(
+        Check("InvalidDoNotRepair", E, "Node/n1", f"{PA}[{DNR}]", "no effect", '"true"', node(value, DNR), node("24h"))
+        for value in ("yes", "4h", "", "True")
+    ),
     Check(
         *("InvalidDoNotDisrupt", E, NP, f"spec.template.{PA}[{DND}]", "blocks nothing", '"true"'),
         nodepool(metadata={"annotations": {DND: "TRUE"}}),

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.api.objects import KWOKNodeClass, NodeClaim, Quantities, Requirement
+from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, Quantities, Requirement
 from dovetail.ports import NODES, Instance, InstanceType, Offering
 from dovetail.providers.catalogue import allocatable
 from dovetail.values.duration import DurationError, add, parse_simple
@@ -114,6 +114,15 @@ def _reference(claim: NodeClaim) -> dict[str, Any]:
 def name_in(provider_id: str) -> str:
     """The name of the Node in `kwok://<name>`."""
     return provider_id.partition("://")[2]
+
+
+def silent_since(node: Node) -> datetime | None:
+    """Since when the Node is being deleted and not Ready, both; None if it is not. A late heartbeat looks the same."""
+    deleted_at = node.metadata.deletion_timestamp
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    if deleted_at is None or (ready is not None and ready.status == "True"):
+        return None
+    return max(deleted_at, (ready and ready.last_transition_time) or deleted_at)
 
 
 def registration_delay(node_class: KWOKNodeClass | None) -> int:

@@ -30,7 +30,7 @@ from dovetail.ports import (
 )
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import choose
-from dovetail.providers.kwok.nodes import KWOK, instance_of, name_in
+from dovetail.providers.kwok.nodes import KWOK, instance_of, name_in, silent_since
 from dovetail.providers.notices import Notices
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -47,6 +47,8 @@ PAGES_AT_MOST: Final = 4_000
 async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KWOKNodeClass:
     """The claim's node class. Raises InsufficientCapacity if there is none, NodeClassNotReady if it says so itself."""
     name = claim.spec.node_class_ref.name
+    if not name:  # the CRD refuses it, but its schema may not be in force
+        raise InsufficientCapacity("spec.nodeClassRef.name is empty: no KWOKNodeClass is meant")
     with _asking(f"KWOKNodeClass {name}"):
         try:
             found = await api.get(KWOK_NODECLASSES, name)
@@ -105,14 +107,11 @@ class KwokProvider(CloudProvider):
 
     async def get(self, provider_id: str) -> Instance:
         with _asking(f"Node of {provider_id}"):
-            node = await self._node(provider_id)
-        if node.metadata.deletion_timestamp is not None:
-            raise InstanceGone(f"{provider_id} is being deleted")
-        return _instance(node)
+            return _instance(await self._node(provider_id))
 
     async def _node(self, provider_id: str) -> objects.Node:
         """The Node, deleting or not. Raises InstanceGone."""
-        if not provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX):
+        if not provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX) or not name_in(provider_id):
             raise InstanceGone(f"{provider_id!r} is not a machine of kwok's")
         try:
             node = await self._api.get(NODES, name_in(provider_id))
@@ -190,6 +189,7 @@ def _instance(node: objects.Node) -> Instance:
         capacity=node.status.capacity,
         allocatable=node.status.allocatable,
         deleting=node.metadata.deletion_timestamp is not None,
+        silent_since=silent_since(node),
         claim_uid=next(iter(owners), ""),
     )
 

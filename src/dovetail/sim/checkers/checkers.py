@@ -16,7 +16,7 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, EventType, Instan
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.api_server import Asked
-from dovetail.sim.checkers import budgets, explained, marks, protected_pods, replacing, rescheduled
+from dovetail.sim.checkers import budgets, evicted, explained, marks, protected_pods, replacing, rescheduled
 from dovetail.sim.checkers.records import Commands
 from dovetail.sim.checkers.scene import Scene, Violation, begins_to_go
 from dovetail.sim.store import Change
@@ -29,6 +29,7 @@ RULES: Final = (
     rescheduled.RULE,
     explained.RULE,
     marks.RULE,
+    evicted.RULE,
 )
 
 
@@ -56,6 +57,7 @@ class Checkers:
         self._replacing = replacing.Replacing(scene, self._commands, built_in() if types is None else types)
         self._explained = explained.Explained(scene, reading)
         self._marks = marks.Marks(scene, self._explained.could_go)
+        self._evicted = evicted.Evicted(scene)
         self._rescheduled = rescheduled.Rescheduled(scene, self._commands, lambda: server.faults_met)
         self._alive: tuple[datetime | None, datetime | None] = (scene.now(), None)  # since when, and until when
         server.witness = self._asked
@@ -109,6 +111,7 @@ class Checkers:
                 self._explained.goes()
         elif plural == NODES.plural:
             self._marks.node_changed(change)
+            self._evicted.node_changed(change)
         elif plural == NODEPOOLS.plural:
             self._budgets.pool_changed(change)
         elif plural == NODECLAIMS.plural:

@@ -1,6 +1,7 @@
 """Is no pod taken off its node before it may be (R2–R17)? The rulings are written out here a second time."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -81,18 +82,19 @@ class ProtectedPods:
             self._report(pod, "was terminating, and its grace was cut though it would have ended in time")
 
     def _deadline(self, pod: Raw) -> datetime | None:
-        """R15, R41: of the drain of its node; a recorded one that cannot be read forces nothing."""
+        """R15, R41: of the drain of its node; a recorded one that cannot be read does not count."""
         node = self._scene.node(node_of(pod))
         claim = None if node is None else self._scene.member_of_node(node).claim
         if claim is None or not deleting(claim):
             return None
         recorded = annotations_of(claim).get(names.TERMINATION_TIMESTAMP)
         period = claim["spec"].get("terminationGracePeriod")
-        try:
-            if recorded is not None:
+        if recorded is not None:
+            with suppress(TimeError):
                 return parse_time(recorded)
+        try:
             return None if period is None else add(_deleted_at(claim), parse_simple(period))
-        except (TimeError, DurationError):
+        except DurationError:
             return None
 
     def _protected(self, pod: Raw) -> str:

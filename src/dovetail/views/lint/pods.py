@@ -219,7 +219,23 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Pro
 
 
 def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
-    """R6: on a Node only "true" and positive durations block; also for what becomes a Node's annotations."""
+    """R6, R47: what the annotations of a Node do, or of what becomes a Node."""
+    return [*_on_node(subject, path, annotations), *_do_not_repair(subject, path, annotations)]
+
+
+def _do_not_repair(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+    value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
+    if value in (None, "false"):
+        return []
+    if value == "true":
+        message = "the node is not replaced when it is unhealthy, however long that lasts"
+        return [subject.info("NotRepaired", field, message, "remove the annotation, unless this is meant")]
+    message = f'{shown(value)} has no effect: only "true" keeps an unhealthy node'
+    return [subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')]
+
+
+def _on_node(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+    """R6: on a Node only "true" and positive durations block."""
     value = annotations.get(names.DO_NOT_DISRUPT)
     if value is None:
         return []

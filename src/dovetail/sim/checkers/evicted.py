@@ -1,0 +1,75 @@
+"""Does no pod of a graceful command end without an eviction (R58)? It must not be left on a Node that is let go."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from dovetail.api import names
+from dovetail.api.names import Effect
+from dovetail.ports import PODS, EventType
+from dovetail.sim.actors.demand import toleration_matches
+from dovetail.sim.actors.wire import Raw, condition_of, deleting, finished
+from dovetail.sim.checkers.records import record_on
+from dovetail.sim.checkers.scene import Scene, provider_id
+from dovetail.sim.store import Change
+from dovetail.values.timestamp import parse_time
+
+RULE: Final = "evicted"
+_TAINT: Final = {"key": names.DISRUPTED_TAINT, "value": "", "effect": str(Effect.NO_SCHEDULE)}
+_INSTANCE_LOST: Final = timedelta(minutes=1)
+
+
+class Evicted:
+    """Looked at when the program takes its finalizer off a Node: what still runs there, nobody will evict any more."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+
+    def node_changed(self, change: Change) -> None:
+        old = change.old
+        if old is None or not self._scene.by_us or not _is_held(old.body):
+            return
+        if change.type is not EventType.DELETED and _is_held(change.new.body):
+            return
+        claim = self._scene.member_of_node(old.body).claim
+        if claim is None or record_on(claim) is None:
+            return
+        if self._may_be_lost(old.body):
+            self._scene.not_applied[RULE] += 1
+            return
+        self._scene.applied[RULE] += 1
+        for pod in self._left(old.body["metadata"]["name"]):
+            meta = pod["metadata"]
+            message = f"was neither evicted nor deleted, and its Node {old.body['metadata']['name']} is let go"
+            self._scene.report(RULE, f"Pod/{meta['namespace']}/{meta['name']}", message)
+
+    def _left(self, node: str) -> Iterable[Raw]:
+        for stored in self._scene.pods_on(node):
+            pod, meta = stored.body, stored.body["metadata"]
+            if finished(pod) or deleting(pod) or _stays(pod):
+                continue
+            if not self._scene.is_news([(PODS, meta["name"], meta["namespace"])]):
+                yield pod
+
+    def _may_be_lost(self, node: Raw) -> bool:
+        """Whether the instance may be gone. Kwok's is judged by its Node; of another cloud's nobody here can tell."""
+        ready = condition_of(node, "Ready")
+        if ready is not None and ready["status"] == "True":
+            return False
+        if not provider_id(node).startswith(names.KWOK_PROVIDER_ID_PREFIX):
+            return True
+        since: list[datetime] = [parse_time(node["metadata"]["deletionTimestamp"])]
+        if ready is not None:
+            since.append(parse_time(ready["lastTransitionTime"]))
+        return self._scene.now() >= max(since) + _INSTANCE_LOST
+
+
+def _is_held(node: Raw) -> bool:
+    return names.TERMINATION_FINALIZER in (node["metadata"].get("finalizers") or ())
+
+
+def _stays(pod: Raw) -> bool:
+    """Whether no drain concerns the pod (03 §4.1)."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    mirror = any(owner["kind"] == "Node" for owner in pod["metadata"].get("ownerReferences") or ())
+    return mirror or any(toleration_matches(each, _TAINT) for each in tolerations)
