@@ -11,6 +11,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.nodepools import PoolController
 from dovetail.controllers.writing import delete_claim
 from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning import claim_name, static_claim_body
 from dovetail.planning.static_capacity import Census, census, growth, victims
 from dovetail.planning.timings import Timings
@@ -66,9 +67,15 @@ class StaticCapacity(PoolController):
     def _census(self, pool: objects.NodePool) -> Census:
         """Raises InFlight: what we have deleted must not be counted as if it were to stay."""
         name = pool.metadata.name
-        claims = [self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name]]
-        members = [self.cluster.member(claim) for claim in claims if claim is not None]
-        return census(members, reserved=self._creation.unseen(name))
+        found = (self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name])
+        claims = [claim for claim in found if claim is not None]
+        records = {claim.metadata.name: record for claim in claims if (record := record_on(claim)) is not None}
+        return census(
+            map(self.cluster.member, claims),
+            in_commands=records.keys(),
+            awaited={replacement for record in records.values() for replacement in record.replacements},
+            reserved=self._creation.unseen(name),
+        )
 
     async def _grow(self, pool: objects.NodePool, count: int) -> None:
         """Raises the first ApiError, once all have been tried."""
