@@ -16,6 +16,7 @@ from dovetail.planning.lifecycle import (
     launched_metadata,
     liveness,
     note_launch_failure,
+    note_lost_node,
     note_nodes,
     registration_patch,
     why_not_initialized,
@@ -371,6 +372,25 @@ def test_once_registered_it_lives() -> None:
     year = CREATED + timedelta(days=365)
     assert alive(year, Launched=("True", CREATED), Registered=("True", LATER)) is None
     assert alive(year, Launched=("Unknown", CREATED), Registered=("True", LATER)) is None
+
+
+def test_a_registered_claim_without_a_node_lives_for_ten_minutes() -> None:
+    end = LATER + 10 * MINUTE
+    there = {"Launched": ("True", CREATED), "Registered": ("True", CREATED), "NodeLost": ("True", LATER)}
+    assert alive(end - TICK, **there) == end
+    assert alive(end, **there) == GiveUp("node_lost", "without a Node for 600 s")
+
+
+@pytest.mark.parametrize(
+    ("registered", "nodes", "lost"), [("True", 0, True), ("True", 1, False), ("True", 2, False), ("Unknown", 0, False)]
+)
+def test_only_a_registered_claim_without_a_node_is_lost(registered: str, nodes: int, lost: bool) -> None:
+    for before in ({}, {"NodeLost": ("True", CREATED)}):
+        conditions = Conditions(claim(statuses={"Registered": (registered, CREATED), **before}), LATER)
+        note_lost_node(conditions, nodes)
+        assert conditions.is_true(Condition.NODE_LOST) is lost
+        if lost:
+            assert conditions.since(Condition.NODE_LOST) == (CREATED if before else LATER)
 
 
 def test_other_timings() -> None:
