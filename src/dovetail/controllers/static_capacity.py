@@ -13,13 +13,12 @@ from dovetail.controllers.writing import delete_claim
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning import claim_name, static_claim_body
-from dovetail.planning.static_capacity import Census, census, growth, victims
+from dovetail.planning.static_capacity import Census, census, growth, node_limit, victims
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError
 from dovetail.rules.pdb import PdbIndex
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
 from dovetail.scheduling.requirements import RequirementError
-from dovetail.scheduling.resources import offered_amounts
 from dovetail.values.duration import DurationError
 
 log = logging.getLogger(__name__)
@@ -51,7 +50,7 @@ class StaticCapacity(PoolController):
             pdbs = PdbIndex(self.cluster.pdbs.values(), ())
             await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
         elif _is_ready(pool):
-            wanted = growth(found, replicas=replicas, limit=_limit(pool))
+            wanted = growth(found, replicas=replicas, limit=node_limit(pool))
             if wanted.lacking and not wanted.granted:
                 log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
                 return Done(self._timings.static_capacity_blocked_seconds)
@@ -115,9 +114,3 @@ def _pool_of(claim: objects.NodeClaim) -> list[str]:
 
 def _is_ready(pool: objects.NodePool) -> bool:
     return any(each.type == Condition.READY and each.status == "True" for each in pool.status.conditions)
-
-
-def _limit(pool: objects.NodePool) -> int | None:
-    """Of nodes; one that cannot be read allows none."""
-    limits = pool.spec.limits
-    return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None

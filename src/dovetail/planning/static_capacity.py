@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from dovetail.api import names, objects
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.deadlines import expires_at
@@ -12,6 +13,7 @@ from dovetail.rules.nodes import is_empty
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import protection
 from dovetail.rules.states import State, state_of
+from dovetail.scheduling.resources import offered_amounts
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,10 +24,11 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     pending_disruption: int = 0
     deleting: int = 0
     reserved: int = 0  # created or about to be, and not to be seen yet
+    replacements: int = 0  # that commands in flight have not created yet
 
     @property
     def total(self) -> int:
-        return len(self.active) + self.pending_disruption + self.deleting + self.reserved
+        return len(self.active) + self.pending_disruption + self.deleting + self.reserved + self.replacements
 
 
 def census(
@@ -41,8 +44,10 @@ def census(
     of a command counts although the Node may not show its taint yet: the watches of claims and Nodes are independent.
     """
     active, pending, deleting = [], 0, 0
+    missing = set(awaited)
     for member in members:
         assert member.claim is not None
+        missing.discard(member.claim.name)
         state = state_of(member)
         if member.deleting or state in (State.DRAINING, State.TERMINATING, State.CLEANUP):
             deleting += 1
@@ -56,7 +61,14 @@ def census(
         pending_disruption=pending,
         deleting=deleting,
         reserved=reserved,
+        replacements=len(missing),
     )
+
+
+def node_limit(pool: objects.NodePool) -> int | None:
+    """How many nodes the pool may have; a limit that cannot be read allows none."""
+    limits = pool.spec.limits
+    return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None
 
 
 class Growth(msgspec.Struct, frozen=True):
