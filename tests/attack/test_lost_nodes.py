@@ -100,7 +100,7 @@ def test_a_node_that_comes_back_keeps_its_claim(after: str, is_new: bool) -> Non
         assert back is not None
         assert back["metadata"]["labels"].items() >= found(setting, claim)["metadata"]["labels"].items()
         assert back["metadata"]["labels"][names.INITIALIZED_LABEL] == "true"
-        assert not is_new or names.TERMINATION_FINALIZER in back["metadata"]["finalizers"]
+        assert names.TERMINATION_FINALIZER in back["metadata"]["finalizers"]
         assert not back["spec"].get("taints")
         await setting.sim.run_for("30m")
         assert claim in others(setting)

@@ -132,7 +132,7 @@ class Lifecycle(Keyed[str]):
                 reason = error.reason if isinstance(error, CreateFailed) else ConditionReason.LAUNCH_FAILED
                 note_launch_failure(conditions, reason, str(error))
                 failure = f"launch failed: {error}"
-        elif not conditions.is_true(Condition.REGISTERED) or any(map(is_new, self._cluster.nodes_of(claim))):
+        elif not conditions.is_true(Condition.REGISTERED) or self._has_new_node(claim, conditions):
             await self._register(claim, conditions)
         elif not conditions.is_true(Condition.INITIALIZED):
             await self._initialize(claim, conditions)
@@ -205,6 +205,9 @@ class Lifecycle(Keyed[str]):
         conditions.set(Condition.REGISTERED)
         if conditions.is_true(Condition.INITIALIZED):  # the Node before was
             conditions.set(Condition.INITIALIZED, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, "its Node is new")
+
+    def _has_new_node(self, claim: objects.NodeClaim, conditions: Conditions) -> bool:
+        return any(is_new(node, conditions) for node in self._cluster.nodes_of(claim))
 
     async def _initialize(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
         nodes = self._cluster.nodes_of(claim)

@@ -47,11 +47,13 @@ def lacks_guard(node: objects.Node) -> bool:
     return not registered and not any(taint.matches(_UNREGISTERED) for taint in node.spec.taints)
 
 
-def is_new(node: objects.Node) -> bool:
-    """Whether nobody has registered this Node, as one that a kubelet has created again."""
-    registered = node.metadata.labels.get(names.REGISTERED_LABEL) == "true"
-    deleting = node.metadata.deletion_timestamp is not None
-    return not (registered or deleting or names.TERMINATION_FINALIZER in node.metadata.finalizers)
+def is_new(node: objects.Node, conditions: Conditions) -> bool:
+    """Whether the Node was created after its claim was registered, as by a kubelet that starts anew, and nobody has
+    registered this one. Labels do not tell: people edit them."""
+    created_at, registered_at = node.metadata.creation_timestamp, conditions.since(Condition.REGISTERED)
+    if created_at is None or registered_at is None or node.metadata.deletion_timestamp is not None:
+        return False
+    return created_at > registered_at and names.TERMINATION_FINALIZER not in node.metadata.finalizers
 
 
 def _registered_taints(claim: objects.NodeClaim, node: objects.Node) -> list[objects.Taint]:

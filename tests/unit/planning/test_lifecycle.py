@@ -11,6 +11,7 @@ from dovetail.api.names import Condition, ConditionReason
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.lifecycle import (
     GiveUp,
+    is_new,
     is_ready,
     lacks_guard,
     launched_metadata,
@@ -26,6 +27,9 @@ from dovetail.scheduling.taints import is_ephemeral
 from tests.builders import at
 
 CREATED = at("2026-03-02T12:00:00Z")
+MINUTE = timedelta(minutes=1)
+TICK = timedelta(microseconds=1)
+LATER = CREATED + 7 * MINUTE
 UID = "uid-1"
 LABEL = names.KWOK_NODECLASS_LABEL
 Pair = tuple[str, str]  # key and effect of a taint
@@ -323,11 +327,26 @@ def test_requested_resources(
         assert f" {missing} " in unmet.message
 
 
-# -- liveness ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("created", "fields", "new"),
+    [
+        (LATER, {}, True),
+        (LATER, {"labels": {names.REGISTERED_LABEL: "true"}}, True),
+        (LATER, {"finalizers": [names.TERMINATION_FINALIZER]}, False),
+        (LATER, {"deletion_timestamp": LATER}, False),
+        (CREATED, {}, False),
+        (None, {}, False),
+    ],
+)
+def test_a_node_is_new_if_it_was_created_after_its_claim_was_registered(
+    created: datetime | None, fields: dict[str, Any], new: bool
+) -> None:
+    found = objects.Node(metadata=objects.ObjectMeta(name="n", creation_timestamp=created, **fields))
+    conditions = Conditions(claim(statuses={"Registered": ("True", CREATED + MINUTE)}), LATER)
+    assert is_new(found, conditions) is new
 
-MINUTE = timedelta(minutes=1)
-TICK = timedelta(microseconds=1)
-LATER = CREATED + 7 * MINUTE
+
+# -- liveness ----------------------------------------------------------------------------------------------------------
 
 
 def alive(now: datetime, **statuses: tuple[str, datetime]) -> GiveUp | datetime | None:
