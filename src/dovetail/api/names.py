@@ -183,6 +183,8 @@ class Condition(StrEnum):
     DRAINED = "Drained"
     VOLUMES_DETACHED = "VolumesDetached"
     INSTANCE_TERMINATING = "InstanceTerminating"
+    # Ours: the claim was registered, and its Node is gone. The time of its transition says since when.
+    NODE_LOST = "NodeLost"
     # NodeClaim: information only
     CONSISTENT_STATE_FOUND = "ConsistentStateFound"
     # NodePool
@@ -261,6 +263,7 @@ class EventReason(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacityError"
     NODECLASS_NOT_READY = "NodeClassNotReady"
     UNREGISTERED_TAINT_MISSING = "UnregisteredTaintMissing"
+    NODE_LOST = "NodeLost"  # ours: a registered claim has no Node any more
     FAILED_CONSISTENCY_CHECK = "FailedConsistencyCheck"
     NODE_REPAIR_BLOCKED = "NodeRepairBlocked"
     # Provisioning

@@ -5,7 +5,7 @@ found out of a node is kept as long as its objects, its pods and what the rules 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -26,6 +26,7 @@ from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.planning.disruption.records import record_on
+from dovetail.planning.static_capacity import node_limit
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Allowance, Reading
 from dovetail.rules.nodes import ReasonVerdict, judge_reason, own_verdicts
@@ -207,7 +208,7 @@ class BoardMaker:
             owed=noted.owed,
             candidates={reason: tuple(found) for reason, found in candidates.items()},
             spending=spending,
-            pools=self._facts(noted, looked.values()),
+            pools=self._facts(noted, looked.values(), awaited),
             left=tuple(left),
             read_pools=noted.pools,
             wake_at=_next_change(left, spending, ends, now),
@@ -308,8 +309,8 @@ class BoardMaker:
             known = self._prices[pool] = (types, found)
         return known[1]
 
-    def _facts(self, noted: Noted, looked: Iterable[Looked]) -> dict[str, PoolFacts]:
-        """Of each pool."""
+    def _facts(self, noted: Noted, looked: Iterable[Looked], awaited: Collection[str]) -> dict[str, PoolFacts]:
+        """Of each pool. `awaited`: names of the replacements that commands under way wait for."""
         claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
         for kept in noted.claims:
             claims[kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(kept.value)
@@ -317,23 +318,31 @@ class BoardMaker:
         for known in looked:
             disruption[known.standing.member.pool] += known.disruption
         return {
-            name: self._facts_of(pool, noted.places, claims[name], disruption[name])
+            name: self._facts_of(pool, noted, claims[name], awaited, disruption[name])
             for name, pool in noted.pools.items()
         }
 
     def _facts_of(
-        self, pool: ReadPool, places: Places, claims: Sequence[objects.NodeClaim], disruption: float
+        self,
+        pool: ReadPool,
+        noted: Noted,
+        claims: Sequence[objects.NodeClaim],
+        awaited: Collection[str],
+        disruption: float,
     ) -> PoolFacts:
         record = pool.record
         staying = [each for each in claims if each.metadata.deletion_timestamp is None]
-        prices = self.prices_of(record.name, places.types.get(record.name, ()))
-        limit = pool.pool.spec.limits.get(names.NODES_RESOURCE)
+        prices = self.prices_of(record.name, noted.places.types.get(record.name, ()))
+        limit = node_limit(pool.pool)
+        # A command of a pool with replicas makes one claim for each that it takes, some time after it has begun.
+        held = [each.metadata.name for each in staying]
+        coming = sum(name in noted.taken for name in held) - sum(name in awaited for name in held)
         return PoolFacts(
             name=record.name,
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
             replicas=record.replicas,
             claims=len(staying),
-            free_claims=int(str(limit)) - len(claims) if _whole(limit) else None,
+            free_claims=None if limit is None else limit - len(claims) - max(0, coming),
             total_cost=sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in staying),
             total_disruption=disruption,
         )
@@ -429,7 +438,3 @@ def _awaited(claims: Iterable[Kept[objects.NodeClaim]]) -> set[str]:
     """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
     records = (record_on(each.value) for each in claims if each.value.metadata.deletion_timestamp is None)
     return {name for record in records if record is not None for name in record.replacements}
-
-
-def _whole(limit: object) -> bool:
-    return limit is not None and str(limit).isdecimal()

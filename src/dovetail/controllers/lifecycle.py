@@ -28,10 +28,12 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import UNKNOWN, Conditions
 from dovetail.planning.lifecycle import (
     GiveUp,
+    is_new,
     lacks_guard,
     launched_metadata,
     liveness,
     note_launch_failure,
+    note_lost_node,
     note_nodes,
     registration_patch,
     why_not_initialized,
@@ -130,15 +132,19 @@ class Lifecycle(Keyed[str]):
                 reason = error.reason if isinstance(error, CreateFailed) else ConditionReason.LAUNCH_FAILED
                 note_launch_failure(conditions, reason, str(error))
                 failure = f"launch failed: {error}"
-        elif not conditions.is_true(Condition.REGISTERED):
+        elif not conditions.is_true(Condition.REGISTERED) or self._has_new_node(claim, conditions):
             await self._register(claim, conditions)
         elif not conditions.is_true(Condition.INITIALIZED):
             await self._initialize(claim, conditions)
+        note_lost_node(conditions, len(self._cluster.nodes_of(claim)))
         conditions.refresh()
         now = self.clock.now()  # a launch may have taken minutes to fail
         alive = liveness(conditions, now, self._timings)
+        if conditions.is_true(Condition.NODE_LOST):
+            self._tell_lost(claim, alive)
         if isinstance(alive, GiveUp):
-            self._health.failed(claim)
+            if not conditions.is_true(Condition.REGISTERED):
+                self._health.failed(claim)
             return await self._give_up(claim, alive)
         was = Conditions(claim, now)
         await write_status(self.api, self._cluster, claim, conditions, **_node_name(self._cluster, claim, conditions))
@@ -197,6 +203,11 @@ class Lifecycle(Keyed[str]):
         patch = registration_patch(claim, node, self._cluster.node_class_label)
         await write_node(self.api, self._cluster, node, patch)
         conditions.set(Condition.REGISTERED)
+        if conditions.is_true(Condition.INITIALIZED):  # the Node before was
+            conditions.set(Condition.INITIALIZED, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, "its Node is new")
+
+    def _has_new_node(self, claim: objects.NodeClaim, conditions: Conditions) -> bool:
+        return any(is_new(node, conditions) for node in self._cluster.nodes_of(claim))
 
     async def _initialize(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
         nodes = self._cluster.nodes_of(claim)
@@ -216,6 +227,15 @@ class Lifecycle(Keyed[str]):
         self._launched.pop(claim.metadata.uid, None)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=why.reason, why=why.message)
         return Done()
+
+    def _tell_lost(self, claim: objects.NodeClaim, alive: GiveUp | datetime | None) -> None:
+        """Once when it is noticed, and once when the claim is given up."""
+        if isinstance(alive, GiveUp):
+            note = f"NodeClaim {claim.metadata.name} is deleted: it was {alive.message}"
+        else:
+            until = "" if alive is None else f" by {format_time(alive)}"
+            note = f"Its Node is gone. It takes no pods, and is deleted unless the Node is back{until}"
+        warn(self.recorder, about_claim(claim), EventReason.NODE_LOST, note, claim.metadata.uid, note)
 
     def _count_progress(self, claim: objects.NodeClaim, was: Conditions, now: Conditions) -> None:
         """After the write, so that nothing is counted twice (04 §8.7)."""

@@ -378,5 +378,7 @@ def _is_going(node: objects.Node | None, claim: objects.NodeClaim | None) -> boo
     record = None if claim is None else claim_record(claim)
     if record is not None and record.is_true(Condition.INSTANCE_TERMINATING):
         return True
+    if node is None and record is not None and record.is_true(Condition.REGISTERED):
+        return True  # its Node is gone: pods cannot come, whatever its machine does
     member = ClusterNode(claim=record, node=None if node is None else node_record(node))
     return state_of(member) in IN_DISRUPTION

@@ -11,14 +11,14 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.nodepools import PoolController
 from dovetail.controllers.writing import delete_claim
 from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning import claim_name, static_claim_body
-from dovetail.planning.static_capacity import Census, census, growth, victims
+from dovetail.planning.static_capacity import Census, census, growth, node_limit, victims
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError
 from dovetail.rules.pdb import PdbIndex
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
 from dovetail.scheduling.requirements import RequirementError
-from dovetail.scheduling.resources import offered_amounts
 from dovetail.values.duration import DurationError
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class StaticCapacity(PoolController):
             pdbs = PdbIndex(self.cluster.pdbs.values(), ())
             await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
         elif _is_ready(pool):
-            wanted = growth(found, replicas=replicas, limit=_limit(pool))
+            wanted = growth(found, replicas=replicas, limit=node_limit(pool))
             if wanted.lacking and not wanted.granted:
                 log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
                 return Done(self._timings.static_capacity_blocked_seconds)
@@ -66,9 +66,15 @@ class StaticCapacity(PoolController):
     def _census(self, pool: objects.NodePool) -> Census:
         """Raises InFlight: what we have deleted must not be counted as if it were to stay."""
         name = pool.metadata.name
-        claims = [self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name]]
-        members = [self.cluster.member(claim) for claim in claims if claim is not None]
-        return census(members, reserved=self._creation.unseen(name))
+        found = (self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name])
+        claims = [claim for claim in found if claim is not None]
+        records = {claim.metadata.name: record for claim in claims if (record := record_on(claim)) is not None}
+        return census(
+            map(self.cluster.member, claims),
+            in_commands=records.keys(),
+            awaited={replacement for record in records.values() for replacement in record.replacements},
+            reserved=self._creation.unseen(name),
+        )
 
     async def _grow(self, pool: objects.NodePool, count: int) -> None:
         """Raises the first ApiError, once all have been tried."""
@@ -108,9 +114,3 @@ def _pool_of(claim: objects.NodeClaim) -> list[str]:
 
 def _is_ready(pool: objects.NodePool) -> bool:
     return any(each.type == Condition.READY and each.status == "True" for each in pool.status.conditions)
-
-
-def _limit(pool: objects.NodePool) -> int | None:
-    """Of nodes; one that cannot be read allows none."""
-    limits = pool.spec.limits
-    return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None

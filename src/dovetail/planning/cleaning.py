@@ -16,7 +16,7 @@ from dovetail.api.names import Condition, Effect
 Raw = dict[str, Any]
 
 ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes are made with their NodeClaim's
-CONDITIONS: Final = (Condition.DISRUPTION_STATE, Condition.EXPIRED)
+CONDITIONS: Final = (Condition.DISRUPTION_STATE, Condition.EXPIRED, Condition.NODE_LOST)
 _CANDIDATE: Final = (names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
 _DISRUPTED: Final = (names.DISRUPTED_TAINT, Effect.NO_SCHEDULE)
 

@@ -48,6 +48,15 @@ def lacks_guard(node: objects.Node) -> bool:
     return not registered and not any(taint.matches(_UNREGISTERED) for taint in node.spec.taints)
 
 
+def is_new(node: objects.Node, conditions: Conditions) -> bool:
+    """Whether the Node was created after its claim was registered, as by a kubelet that starts anew, and nobody has
+    registered this one. Labels do not tell: people edit them."""
+    created_at, registered_at = node.metadata.creation_timestamp, conditions.since(Condition.REGISTERED)
+    if created_at is None or registered_at is None or node.metadata.deletion_timestamp is not None:
+        return False
+    return created_at > registered_at and names.TERMINATION_FINALIZER not in node.metadata.finalizers
+
+
 def _registered_taints(claim: objects.NodeClaim, node: objects.Node) -> list[objects.Taint]:
     taints = [taint for taint in node.spec.taints if not taint.matches(_UNREGISTERED)]
     if node.metadata.labels.get(names.DO_NOT_SYNC_TAINTS_LABEL) == "true":
@@ -141,14 +150,21 @@ class GiveUp(msgspec.Struct, frozen=True):
 
 
 def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp | datetime | None:
-    """03 §7.4: give it up, or the instant at which it would be, or None once it is registered."""
+    """03 §7.4: give it up, or the instant at which it would be, or None if it is registered and has its Node."""
+    lost = (Condition.NODE_LOST, timings.lost_node_seconds, "node_lost", "without a Node for")
+    launch = (Condition.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "not launched within")
+    registration = (
+        Condition.REGISTERED,
+        timings.registration_timeout_seconds,
+        "registration_timeout",
+        "not registered within",
+    )
     if conditions.is_true(Condition.REGISTERED):
-        return None
-    limits = [(Condition.REGISTERED, timings.registration_timeout_seconds, "registration_timeout", "registered")]
-    if not conditions.is_true(Condition.LAUNCHED):
-        limits.insert(0, (Condition.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "launched"))
+        limits = [lost]
+    else:
+        limits = [registration] if conditions.is_true(Condition.LAUNCHED) else [launch, registration]
     ends = []
-    for condition, seconds, reason, word in limits:
+    for condition, seconds, reason, words in limits:
         since = conditions.since(condition)
         if since is None:
             continue
@@ -156,7 +172,7 @@ def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp 
         if at is None:
             continue
         if now >= at:
-            return GiveUp(reason, f"not {word} within {seconds:g} s")
+            return GiveUp(reason, f"{words} {seconds:g} s")
         ends.append(at)
     return min(ends, default=None)
 
@@ -176,6 +192,14 @@ def note_nodes(conditions: Conditions, count: int) -> None:
         conditions.set(
             Condition.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND, f"{count} Nodes have its provider ID"
         )
+
+
+def note_lost_node(conditions: Conditions, nodes: int) -> None:
+    """Say whether the claim was registered and has no Node any more; `nodes`: how many have its provider ID."""
+    if nodes or not conditions.is_true(Condition.REGISTERED):
+        conditions.clear(Condition.NODE_LOST)
+    else:
+        conditions.set(Condition.NODE_LOST, reason=ConditionReason.NODE_NOT_FOUND, message="its Node is gone")
 
 
 def launched_metadata(claim: objects.NodeClaim, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Any:

@@ -1,10 +1,11 @@
 """How many NodeClaims does a NodePool with `replicas` lack, or which of them are too many (06 §9)?"""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 import msgspec
 
+from dovetail.api import names, objects
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.deadlines import expires_at
@@ -12,33 +13,62 @@ from dovetail.rules.nodes import is_empty
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import protection
 from dovetail.rules.states import State, state_of
+from dovetail.scheduling.resources import offered_amounts
 
 
 class Census(msgspec.Struct, frozen=True, kw_only=True):
     """The claims of a pool: those that stay, those that are about to be replaced, and those that are going."""
 
     active: tuple[ClusterNode, ...] = ()
+    awaited: frozenset[str] = frozenset()  # names of active claims that a command in flight waits for
     pending_disruption: int = 0
     deleting: int = 0
     reserved: int = 0  # created or about to be, and not to be seen yet
+    replacements: int = 0  # that commands in flight have not created yet
 
     @property
     def total(self) -> int:
-        return len(self.active) + self.pending_disruption + self.deleting + self.reserved
+        return len(self.active) + self.pending_disruption + self.deleting + self.reserved + self.replacements
 
 
-def census(members: Iterable[ClusterNode], *, reserved: int = 0) -> Census:
-    """Of the pool's claims, with their Nodes and pods."""
+def census(
+    members: Iterable[ClusterNode],
+    *,
+    in_commands: Collection[str] = (),
+    awaited: Collection[str] = (),
+    reserved: int = 0,
+) -> Census:
+    """Of the pool's claims, with their Nodes and pods.
+
+    `in_commands` and `awaited`: names of claims that commands in flight replace, and of their replacements. The record
+    of a command counts although the Node may not show its taint yet: the watches of claims and Nodes are independent.
+    """
     active, pending, deleting = [], 0, 0
+    missing = set(awaited)
     for member in members:
+        assert member.claim is not None
+        missing.discard(member.claim.name)
         state = state_of(member)
         if member.deleting or state in (State.DRAINING, State.TERMINATING, State.CLEANUP):
             deleting += 1
-        elif state is State.DISRUPTING:
+        elif state is State.DISRUPTING or member.claim.name in in_commands:
             pending += 1
         else:
             active.append(member)
-    return Census(active=tuple(active), pending_disruption=pending, deleting=deleting, reserved=reserved)
+    return Census(
+        active=tuple(active),
+        awaited=frozenset(awaited),
+        pending_disruption=pending,
+        deleting=deleting,
+        reserved=reserved,
+        replacements=len(missing),
+    )
+
+
+def node_limit(pool: objects.NodePool) -> int | None:
+    """How many nodes the pool may have; a limit that cannot be read allows none."""
+    limits = pool.spec.limits
+    return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -56,13 +86,21 @@ def growth(found: Census, *, replicas: int, limit: int | None) -> Growth:
 
 
 def victims(found: Census, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
-    """Those that are too many: what has no machine yet, then what runs nothing, then what costs least to move."""
+    """The surplus claims: first those that are not initialized, then those that are not Ready (R52).
+
+    Among equals, those without a machine go first, then empty ones, then those whose pods are cheap to move.
+
+    A replacement in flight is not surplus: its command would fail, and the claim that it replaces would stay.
+    """
     excess = max(0, len(found.active) - replicas)
-    return sorted(found.active, key=lambda member: _order(member, pdbs, now))[:excess]
+    free = (member for member in found.active if member.claim and member.claim.name not in found.awaited)
+    return sorted(free, key=lambda member: _order(member, pdbs, now))[:excess]
 
 
-def _order(member: ClusterNode, pdbs: PdbIndex, now: datetime) -> tuple[int, bool, float, str]:
+def _order(member: ClusterNode, pdbs: PdbIndex, now: datetime) -> tuple[bool, bool, int, bool, float, str]:
     assert member.claim is not None
+    initialized = member.node is not None and member.node.initialized
+    ready = member.node is not None and member.node.ready
     protected = any(is_protected(pod, pdbs, now) for pod in member.pods)
     if not member.claim.provider_id:
         group = 0
@@ -70,7 +108,7 @@ def _order(member: ClusterNode, pdbs: PdbIndex, now: datetime) -> tuple[int, boo
         group = 1
     else:
         group = 2
-    return group, protected, disruption_cost(member, now), member.claim.name
+    return initialized, ready, group, protected, disruption_cost(member, now), member.claim.name
 
 
 def is_protected(pod: PodRecord, pdbs: PdbIndex, now: datetime) -> bool:

@@ -11,6 +11,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     # A claim that has not launched, or not registered, for so long is given up (03 §7.4).
     launch_timeout_seconds: float = 300.0
     registration_timeout_seconds: float = 900.0
+    # A registered claim whose Node has been gone for so long is given up: its machine may register a new Node before.
+    lost_node_seconds: float = 600.0
     # A drain takes at least so long: the scheduler may have bound a pod before it saw the taint (03 §4).
     least_drain_seconds: float = 5.0
     # A pod so long past its deletionTimestamp is no longer waited for.

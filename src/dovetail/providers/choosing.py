@@ -58,12 +58,17 @@ def _allowed(entry: Requirement) -> requirements.Requirement:
 # -- the choice --------------------------------------------------------------------------------------------------------
 
 
-def choose(claim: NodeClaim, types: Mapping[str, InstanceType], seed: int) -> tuple[InstanceType, Offering]:
-    """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim names no types."""
+def choose(
+    claim: NodeClaim, types: Mapping[str, InstanceType], seed: int, *, must_list: bool = True
+) -> tuple[InstanceType, Offering]:
+    """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim names no types.
+
+    `must_list`: with False, a claim that names no types can get any, as from most clouds; kwok wants them named.
+    """
     wanted = by_key(claim.spec.requirements)
-    candidates = _candidates(wanted, types)
+    candidates = _candidates(wanted, types, must_list=must_list)
     # The types are the candidates themselves by now, and the list of their names can be long.
-    wanted.pop(names.INSTANCE_TYPE_LABEL)
+    wanted.pop(names.INSTANCE_TYPE_LABEL, None)
     best_price = float("inf")
     best: tuple[InstanceType, list[Offering]] | None = None
     for type_ in candidates:
@@ -82,10 +87,12 @@ def choose(claim: NodeClaim, types: Mapping[str, InstanceType], seed: int) -> tu
     return type_, equal[_drawn(seed, claim.metadata.uid, len(equal))]
 
 
-def _candidates(wanted: Wanted, types: Mapping[str, InstanceType]) -> list[InstanceType]:
+def _candidates(wanted: Wanted, types: Mapping[str, InstanceType], *, must_list: bool) -> list[InstanceType]:
     """The types that the claim lists, in its order."""
     asked = wanted.get(names.INSTANCE_TYPE_LABEL, ())
     listed = next((each.values for each in asked if each.operator == "In"), [])
+    if not listed and not must_list:
+        return [type_ for name, type_ in types.items() if all(_allowed(each).has(name) for each in asked)]
     if not listed:
         raise CloudError(
             f"instance type requirement not found: the claim has to list its types, as {names.INSTANCE_TYPE_LABEL} In "

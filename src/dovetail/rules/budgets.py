@@ -211,7 +211,7 @@ def counts_of(members: Iterable[tuple[ClusterNode, State]]) -> PoolCounts:
         nodes += 1
         if state in IN_DISRUPTION:
             consumers.append(Consumer(node=member.name, state=state, unhealthy=False))
-        elif member.node is not None and not member.node.ready:
+        elif member.node is None or not member.node.ready:  # without a Node it is not Ready either
             consumers.append(Consumer(node=member.name, state=state, unhealthy=True))
     return PoolCounts(nodes=nodes, consumers=tuple(consumers))
 

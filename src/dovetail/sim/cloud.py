@@ -9,8 +9,9 @@
         cloud.interrupt(provider_id, deadline=...)
         cloud.launched_for(uid), cloud.calls["create"]      # what was asked of it
 
-Catalogue, choice and Nodes are kwok's. The end of a machine stops its kubelet; its Node stays while a finalizer holds
-it, as it would in a cluster in which nothing else removes Nodes.
+Catalogue, choice and Nodes are kwok's, but a claim need not list instance types: most clouds choose by themselves. The
+end of a machine stops its kubelet; its Node stays while a finalizer holds it, as it would in a cluster in which nothing
+else removes Nodes.
 """
 
 import asyncio
@@ -270,9 +271,12 @@ class SimCloud(CloudProvider):
         return machine
 
     def _choose(self, claim: objects.NodeClaim) -> tuple[InstanceType, Offering]:
-        """As kwok does; what turns out not to be had is noted, and the next best is tried."""
+        """As kwok does, but of all types if the claim lists none.
+
+        What turns out not to be had is noted, and the next best is tried.
+        """
         while True:
-            type_, offering = choose(claim, self._offered(), self._seed)
+            type_, offering = choose(claim, self._offered(), self._seed, must_list=False)
             met = [each for each in self._shortages if each not in self._noticed and each.hits(type_, offering)]
             if not met:
                 return type_, offering

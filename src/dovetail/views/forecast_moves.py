@@ -130,7 +130,7 @@ def _wanted(look: Outlook, reason: Reason) -> Instants:
 
 def _is_steady(look: Outlook) -> bool:
     """Whether the node has come up and is well; else it may be given up, or pods be taken off it."""
-    return is_initialized(look.member) and (look.member.node is None or look.member.node.ready)
+    return is_initialized(look.member) and look.member.node is not None and look.member.node.ready
 
 
 def _is_unsettled(pod: PodRecord) -> bool:

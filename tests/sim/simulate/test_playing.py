@@ -77,6 +77,20 @@ def test_capacity_is_provisioned_and_paid_for() -> None:
     assert [each.rule for each in report.problems] == ["NodeClassAssumed"]
 
 
+@pytest.mark.parametrize("requirement", ["", "{key: node.kubernetes.io/instance-type, operator: Exists}"])
+def test_a_pool_with_replicas_that_lists_no_instance_types_is_launched(requirement: str) -> None:
+    """The cloud chooses, by what else the template asks for."""
+    static = yaml.safe_load(POOL)
+    static["spec"] |= {"replicas": 3}
+    if requirement:
+        static["spec"]["template"]["spec"]["requirements"].append(yaml.safe_load(requirement))
+    report = play(yaml.safe_dump(static), scenario())
+    assert (report.nodes.launched, report.nodes.at_end) == (3, 3)
+    dynamic = play(POOL, WEB, scenario())
+    assert {life.instance_type for life in report.lives} == {life.instance_type for life in dynamic.lives}
+    assert not report.violations
+
+
 def test_what_is_left_behind_is_told_once() -> None:
     """A node that waits for its budget is marked; then it has pods again, and nobody can take the mark off."""
     pool = POOL.replace("{nodes: 100%}", '{nodes: "0"}')

@@ -324,6 +324,18 @@ def test_an_instance_that_is_being_ended_takes_no_pods() -> None:
     play(scene)
 
 
+def test_a_registered_claim_whose_node_is_gone_takes_no_pods_until_the_node_is_back() -> None:
+    async def scene(world: Scene) -> None:
+        await world.put(a_claim("c", of="n", true=["Registered"]), a_node("n"))
+        assert world.node("n").open
+        await world.delete(NODES, "n")
+        assert not world.node("c").open
+        await world.put(a_node("n"))
+        assert world.node("n").open
+
+    play(scene)
+
+
 def test_what_a_command_has_begun_is_seen_by_a_new_leader() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_claim("c", of="n", true=["Registered"]), a_node("n", taints=[DISRUPTED]))

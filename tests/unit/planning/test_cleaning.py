@@ -75,6 +75,7 @@ def test_a_claim_in_a_command() -> None:
             "Initialized",
             "DisruptionState",
             "Expired",
+            "NodeLost",
             "DisruptionReason",
             "Ready",
             annotations={COMMAND: "{}", "a": "b"},
@@ -83,6 +84,7 @@ def test_a_claim_in_a_command() -> None:
     assert cleaning.changes == (
         "condition DisruptionState",
         "condition Expired",
+        "condition NodeLost",
         "condition DisruptionReason",
         f"annotation {COMMAND}",
     )

@@ -11,11 +11,13 @@ from dovetail.api.names import Condition, ConditionReason
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.lifecycle import (
     GiveUp,
+    is_new,
     is_ready,
     lacks_guard,
     launched_metadata,
     liveness,
     note_launch_failure,
+    note_lost_node,
     note_nodes,
     registration_patch,
     why_not_initialized,
@@ -25,6 +27,9 @@ from dovetail.scheduling.taints import is_ephemeral
 from tests.builders import at
 
 CREATED = at("2026-03-02T12:00:00Z")
+MINUTE = timedelta(minutes=1)
+TICK = timedelta(microseconds=1)
+LATER = CREATED + 7 * MINUTE
 UID = "uid-1"
 LABEL = names.KWOK_NODECLASS_LABEL
 Pair = tuple[str, str]  # key and effect of a taint
@@ -322,11 +327,26 @@ def test_requested_resources(
         assert f" {missing} " in unmet.message
 
 
-# -- liveness ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("created", "fields", "new"),
+    [
+        (LATER, {}, True),
+        (LATER, {"labels": {names.REGISTERED_LABEL: "true"}}, True),
+        (LATER, {"finalizers": [names.TERMINATION_FINALIZER]}, False),
+        (LATER, {"deletion_timestamp": LATER}, False),
+        (CREATED, {}, False),
+        (None, {}, False),
+    ],
+)
+def test_a_node_is_new_if_it_was_created_after_its_claim_was_registered(
+    created: datetime | None, fields: dict[str, Any], new: bool
+) -> None:
+    found = objects.Node(metadata=objects.ObjectMeta(name="n", creation_timestamp=created, **fields))
+    conditions = Conditions(claim(statuses={"Registered": ("True", CREATED + MINUTE)}), LATER)
+    assert is_new(found, conditions) is new
 
-MINUTE = timedelta(minutes=1)
-TICK = timedelta(microseconds=1)
-LATER = CREATED + 7 * MINUTE
+
+# -- liveness ----------------------------------------------------------------------------------------------------------
 
 
 def alive(now: datetime, **statuses: tuple[str, datetime]) -> GiveUp | datetime | None:
@@ -371,6 +391,25 @@ def test_once_registered_it_lives() -> None:
     year = CREATED + timedelta(days=365)
     assert alive(year, Launched=("True", CREATED), Registered=("True", LATER)) is None
     assert alive(year, Launched=("Unknown", CREATED), Registered=("True", LATER)) is None
+
+
+def test_a_registered_claim_without_a_node_lives_for_ten_minutes() -> None:
+    end = LATER + 10 * MINUTE
+    there = {"Launched": ("True", CREATED), "Registered": ("True", CREATED), "NodeLost": ("True", LATER)}
+    assert alive(end - TICK, **there) == end
+    assert alive(end, **there) == GiveUp("node_lost", "without a Node for 600 s")
+
+
+@pytest.mark.parametrize(
+    ("registered", "nodes", "lost"), [("True", 0, True), ("True", 1, False), ("True", 2, False), ("Unknown", 0, False)]
+)
+def test_only_a_registered_claim_without_a_node_is_lost(registered: str, nodes: int, lost: bool) -> None:
+    for before in ({}, {"NodeLost": ("True", CREATED)}):
+        conditions = Conditions(claim(statuses={"Registered": (registered, CREATED), **before}), LATER)
+        note_lost_node(conditions, nodes)
+        assert conditions.is_true(Condition.NODE_LOST) is lost
+        if lost:
+            assert conditions.since(Condition.NODE_LOST) == (CREATED if before else LATER)
 
 
 def test_other_timings() -> None:

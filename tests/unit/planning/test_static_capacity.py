@@ -105,6 +105,32 @@ def test_who_goes_first() -> None:
         assert chosen(members, replicas=6 - number) == order[:number]
 
 
+def test_broken_nodes_go_before_healthy_ones() -> None:
+    """R52: not initialized first, whatever runs there; then not Ready."""
+    members = [
+        machine("empty"),
+        member(claim("c-ill", provider_id="kwok://ill"), node("ill", ready="False"), [pod("p", node="ill")]),
+        member(claim("c-lost", provider_id="kwok://lost")),
+        member(
+            claim("c-raw", provider_id="kwok://raw", statuses={"Launched": "True", "Registered": "True"}),
+            node("raw", initialized=False),
+            [pod("q", node="raw"), pod("r", node="raw")],
+        ),
+        member(claim("unlaunched", provider_id="", statuses={})),
+    ]
+    order = ["unlaunched", "c-lost", "raw", "ill", "empty"]
+    for number in range(6):
+        assert chosen(members, replicas=5 - number) == order[:number]
+
+
+def test_a_replacement_in_flight_is_no_surplus() -> None:
+    new = member(claim("c-new", provider_id="", statuses={}))
+    found = census([machine("a"), machine("b"), new, machine("old")], in_commands={"c-old"}, awaited={"c-new"})
+    assert (len(found.active), found.pending_disruption) == (3, 1)
+    for replicas, goes in ((3, []), (2, ["a"]), (1, ["a", "b"]), (0, ["a", "b"])):
+        assert [each.name for each in victims(found, replicas=replicas, pdbs=NO_BUDGETS, now=NOW)] == goes
+
+
 def test_a_daemon_that_is_protected_keeps_its_node_from_going_early() -> None:
     guarded = machine("a", pod("d", node="a", owner="DaemonSet", do_not_disrupt="true"))
     assert chosen([guarded, machine("b", pod("p", node="b"))], replicas=1) == ["b"]

@@ -179,14 +179,6 @@ class ProviderConformance(ABC):
 
         self.run(scenario)
 
-    def test_a_claim_that_lists_no_types_gets_a_clear_error(self) -> None:
-        async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-            with pytest.raises(CloudError, match="instance type requirement not found") as failed:
-                await provider.create(await make_claim(sim, types=()))
-            assert not isinstance(failed.value, InsufficientCapacity | NodeClassNotReady | InstanceGone)
-
-        self.run(scenario)
-
     def test_node_class_deleted_is_insufficient_capacity_and_not_ready_is_not_ready(self) -> None:
         async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
             claim = await make_claim(sim)

@@ -17,6 +17,8 @@ from dovetail.ports import (
     CloudProvider,
     Conflict,
     InstanceGone,
+    InsufficientCapacity,
+    NodeClassNotReady,
     NotFound,
     OutcomeUnknown,
     Unavailable,
@@ -51,6 +53,15 @@ def with_nodes(scenario: Scenario) -> None:
 class TestConformance(ProviderConformance):
     def run(self, scenario: Scenario) -> None:
         with_nodes(scenario)
+
+
+def test_a_claim_that_lists_no_types_gets_a_clear_error() -> None:
+    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
+        with pytest.raises(CloudError, match="instance type requirement not found") as failed:
+            await provider.create(await make_claim(sim, types=()))
+        assert not isinstance(failed.value, InsufficientCapacity | NodeClassNotReady | InstanceGone)
+
+    with_nodes(scenario)
 
 
 # -- machines ----------------------------------------------------------------------------------------------------------

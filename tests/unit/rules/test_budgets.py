@@ -463,6 +463,7 @@ TAINTED = [("karpenter.sh/disrupted", "NoSchedule")]
             None,
             id="S6, never initialized",
         ),
+        pytest.param(member(claim()), 1, State.STEADY, True, id="its Node is gone"),
         pytest.param(member(claim(statuses={})), 0, None, None, id="a claim that is being launched"),
         pytest.param(member(None, node()), 1, None, None, id="a Node without claim"),
         pytest.param(member(None, node(deleted=DELETED)), 1, State.DRAINING, False, id="a Node without claim, deleted"),

@@ -15,9 +15,11 @@ from dovetail.ports import (
     CloudError,
     CreateFailed,
     InstanceGone,
+    InstanceType,
     InsufficientCapacity,
     Unavailable,
 )
+from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import condition_status
 from dovetail.sim.cloud import Launch, SimCloud
@@ -44,12 +46,30 @@ def with_cloud(scenario: CloudScenario, **options: Any) -> None:
     run(run_scenario, **options)
 
 
+def cheapest_offer(type_: InstanceType) -> float:
+    return min(each.price for each in type_.offerings)
+
+
 class TestConformance(ProviderConformance):
     def run(self, scenario: Scenario) -> None:
         with_cloud(scenario)
 
 
 # -- launches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_lists_no_types_gets_the_cheapest_that_it_allows() -> None:
+    async def scenario(sim: SimCluster, cloud: SimCloud) -> None:
+        cpus = requirement(names.KWOK_INSTANCE_CPU_LABEL, "In", "4")
+        others = requirement(names.INSTANCE_TYPE_LABEL, "NotIn", "c-4x-amd64-linux", "c-4x-arm64-linux")
+        first = await cloud.create(await make_claim(sim, "web-1", cpus, types=()))
+        second = await cloud.create(await make_claim(sim, "web-2", cpus, others, types=()))
+        found = [each.labels[names.INSTANCE_TYPE_LABEL] for each in (first, second)]
+        types = [each for each in built_in() if "-4x-" in each.name]
+        left = [each for each in types if each.name not in others.values]
+        assert found == [min(some, key=cheapest_offer).name for some in (types, left)]
+
+    with_cloud(scenario)
 
 
 def test_a_machine_outlives_whoever_asked_for_it() -> None:

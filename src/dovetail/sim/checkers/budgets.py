@@ -90,7 +90,8 @@ def is_disrupting(member: Member) -> bool:
 
 
 def _is_unhealthy(member: Member) -> bool:
-    return member.node is not None and condition_status(member.node, "Ready") != "True"
+    """A node that has lost its Node object is not Ready either."""
+    return member.node is None or condition_status(member.node, "Ready") != "True"
 
 
 # -- the limit ---------------------------------------------------------------------------------------------------------

@@ -16,7 +16,16 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, EventType, Instan
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.api_server import Asked
-from dovetail.sim.checkers import budgets, evicted, explained, marks, protected_pods, replacing, rescheduled
+from dovetail.sim.checkers import (
+    budgets,
+    evicted,
+    explained,
+    leftovers,
+    marks,
+    protected_pods,
+    replacing,
+    rescheduled,
+)
 from dovetail.sim.checkers.records import Commands
 from dovetail.sim.checkers.scene import Scene, Violation, begins_to_go
 from dovetail.sim.store import Change
@@ -26,6 +35,7 @@ RULES: Final = (
     budgets.RULE,
     replacing.FIRST,
     replacing.CHEAPER,
+    leftovers.RULE,
     rescheduled.RULE,
     explained.RULE,
     marks.RULE,
@@ -55,6 +65,7 @@ class Checkers:
         self._protected = protected_pods.ProtectedPods(scene)
         self._budgets = budgets.Budgets(scene, reading)
         self._replacing = replacing.Replacing(scene, self._commands, built_in() if types is None else types)
+        self._leftovers = leftovers.Leftovers(scene, self._commands)
         self._explained = explained.Explained(scene, reading)
         self._marks = marks.Marks(scene, self._explained.could_go)
         self._evicted = evicted.Evicted(scene)
@@ -124,6 +135,8 @@ class Checkers:
             self._budgets.begun(claim, begun)
             self._explained.begun(claim, begun)
         self._marks.claim_changed(change)
+        if change.type is EventType.ADDED and self._scene.by_us:
+            self._leftovers.claim_created(claim)
         if change.type is EventType.DELETED:
             self._budgets.claim_gone(claim)
         if self._scene.by_us and begins_to_go(change):

@@ -4,7 +4,7 @@ Only quiet stretches tell: whatever others write, new pods, faults, and nodes th
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -12,7 +12,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.ports import NODECLAIMS, NODES, PODS, EventType
-from dovetail.sim.actors.wire import Raw, active, condition_status, controller_of, deleting, node_of
+from dovetail.sim.actors.wire import Raw, active, condition_status, controller_of, created_at, deleting, node_of
 from dovetail.sim.checkers.records import Commands, record_on
 from dovetail.sim.checkers.scene import Scene, begins_to_go
 from dovetail.sim.store import Change
@@ -21,8 +21,9 @@ RULE: Final = "rescheduled"
 # Those who keep a cluster running, beside the program and the server itself.
 _ACTORS: Final = frozenset({names.COMPONENT, "kube-controller-manager", "kube-scheduler", "kubelet", "cloud"})
 _RETURNING: Final = frozenset({"ReplicaSet", "StatefulSet"})
-# From an eviction on: its own grace, another pod's, and the scheduler's next look.
+# So long may a pod wait for a node: another pod's grace, and the scheduler's next look.
 _SETTLED: Final = timedelta(minutes=5)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class _Evicted(msgspec.Struct, frozen=True):
@@ -32,10 +33,15 @@ class _Evicted(msgspec.Struct, frozen=True):
     owner: str  # UID
     at: datetime
     decided_at: datetime
+    look_at: datetime
 
 
 class Rescheduled:
-    """Looked at some minutes after each eviction, and at the end of the run."""
+    """Looked at some minutes after each eviction, and at the end of the run.
+
+    Pods of one owner are alike, so nobody can tell which of them takes the place of which. What counts is how long each
+    of them has waited by itself.
+    """
 
     def __init__(self, scene: Scene, commands: Commands, faults_met: Callable[[], int]) -> None:
         self._scene = scene
@@ -43,14 +49,16 @@ class Rescheduled:
         self._faults_met = faults_met
         self._faults_known = 0
         self._disturbed_at: datetime | None = None
-        self._evicted: list[_Evicted] = []  # in the order of time
+        self._evicted: list[_Evicted] = []
+        self._next_look_at = _NEVER
+        self._reported: set[str] = set()  # UIDs of pods
         self._owners: set[str] = set()  # of all pods that the program has taken off
 
     def changed(self, plural: str, change: Change) -> None:
         """Any write."""
         now = self._scene.now()
-        if self._evicted and now - self._evicted[0].at > _SETTLED:
-            self._look([each for each in self._evicted if now - each.at > _SETTLED])
+        if now > self._next_look_at:
+            self._look([each for each in self._evicted if now > each.look_at])
         if self._faults_met() != self._faults_known:
             self._faults_known, self._disturbed_at = self._faults_met(), now
         if plural == PODS.plural and self._scene.by_us and begins_to_go(change):
@@ -90,32 +98,49 @@ class Rescheduled:
             return
         began_at = self._commands.begun[record.id].began_at
         name = f"Pod/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-        self._evicted.append(_Evicted(name, str(owner["uid"]), self._scene.now(), began_at))
+        now = self._scene.now()
+        self._evicted.append(_Evicted(name, str(owner["uid"]), now, began_at, now + _SETTLED))
+        self._next_look_at = min(self._next_look_at, now + _SETTLED)
 
     def ended(self) -> None:
         """The run is over."""
         self._look(list(self._evicted))
+        self._scene.not_applied[RULE] += len(self._evicted)  # it has ended too early to tell
+        self._evicted = []
 
     def _look(self, due: list[_Evicted]) -> None:
-        self._evicted = self._evicted[len(due) :]
         told = [each for each in due if self._disturbed_at is None or self._disturbed_at < each.decided_at]
         self._scene.not_applied[RULE] += len(due) - len(told)
-        if not told:
-            return
-        waiting: dict[str, list[str]] = {}
-        for pod in self._scene.pods():
-            owner = controller_of(pod)
-            if owner is not None and active(pod) and not node_of(pod):
-                waiting.setdefault(str(owner["uid"]), []).append(str(pod["metadata"]["name"]))
+        waiting = self._waiting({each.owner for each in told})
+        again = []
         for each in told:
-            if each.owner not in waiting:
-                self._scene.applied[RULE] += 1
-            elif self._scene.now() - each.at <= _SETTLED:
-                self._scene.not_applied[RULE] += 1  # the run has ended too early to tell
-            else:
-                self._scene.applied[RULE] += 1
-                message = f"was evicted by consolidation {each.at.isoformat()}, and its like have no node since:"
-                self._scene.report(RULE, each.pod, f"{message} {', '.join(waiting[each.owner])}")
+            pods = [pod for pod in waiting.get(each.owner, ()) if created_at(pod) >= each.at.replace(microsecond=0)]
+            late = [pod for pod in pods if self._scene.now() - created_at(pod) > _SETTLED]
+            if pods and not late:
+                again.append(msgspec.structs.replace(each, look_at=min(map(created_at, pods)) + _SETTLED))
+                continue
+            self._scene.applied[RULE] += 1
+            for pod in late:
+                self._report(pod, each)
+        looked = set(map(id, due))
+        self._evicted = [*(each for each in self._evicted if id(each) not in looked), *again]
+        self._next_look_at = min((each.look_at for each in self._evicted), default=_NEVER)
+
+    def _waiting(self, owners: set[str]) -> dict[str, list[Raw]]:
+        """Their pods that have no node, by owner."""
+        found: dict[str, list[Raw]] = {}
+        for pod in self._scene.pods() if owners else ():
+            owner = controller_of(pod)
+            if owner is not None and str(owner["uid"]) in owners and active(pod) and not node_of(pod):
+                found.setdefault(str(owner["uid"]), []).append(pod)
+        return found
+
+    def _report(self, pod: Raw, evicted: _Evicted) -> None:
+        meta = pod["metadata"]
+        if meta["uid"] not in self._reported:
+            self._reported.add(meta["uid"])
+            message = f"has no node since {created_at(pod).isoformat()}, after consolidation evicted {evicted.pod}"
+            self._scene.report(RULE, f"Pod/{meta['namespace']}/{meta['name']}", message)
 
 
 def _is_ready(node: Raw) -> bool:

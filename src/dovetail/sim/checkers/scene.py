@@ -199,6 +199,9 @@ class Scene:
             if member.node is None and member.pool == pool:
                 yield member
 
+    def claims(self) -> Iterator[Raw]:
+        return (stored.body for stored in self._claims.objects.values())
+
     def nodes(self) -> Iterator[Raw]:
         return (stored.body for stored in self._nodes.objects.values())
 

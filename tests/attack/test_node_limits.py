@@ -1,0 +1,67 @@
+"""A pool with replicas never has more NodeClaims than `limits.nodes`, whatever drifts and however slow the API is."""
+
+from typing import Any
+
+import pytest
+
+from dovetail.api.names import Condition
+from dovetail.ports import NODECLAIMS, Resource
+from dovetail.sim.store import Change
+from tests.sim.disruption.setting import edit_template, is_true, others, play
+from tests.sim.provisioning.setting import Setting, pool_of_four
+
+REPLICAS = 5
+
+
+def initialized(setting: Setting) -> list[str]:
+    return [name for name in others(setting, pool="static") if is_true(setting, name, Condition.INITIALIZED)]
+
+
+class Most:
+    """How many NodeClaims there were at once, from now on."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.claims = len(setting.claims())
+        self._setting = setting
+        setting.sim.server.registry.store.observers.append(self._observe)
+
+    def _observe(self, kind: Resource[Any], _: Change) -> None:
+        if kind.plural == NODECLAIMS.plural:
+            self.claims = max(self.claims, len(self._setting.claims()))
+
+
+@pytest.mark.parametrize("latency_seconds", [0.0, 0.2, 1.0])
+@pytest.mark.parametrize("spare", [1, 2])
+def test_drift_of_all_nodes_at_once_stays_within_the_limit(spare: int, latency_seconds: float) -> None:
+    async def scenario(setting: Setting) -> None:
+        disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+        limits = {"nodes": str(REPLICAS + spare)}
+        await setting.begin(pool_of_four("static", replicas=REPLICAS, disruption=disruption, limits=limits))
+        await setting.sim.wait_until(lambda: len(initialized(setting)) == REPLICAS)
+        await setting.sim.run_for("30s")
+        old, most = initialized(setting), Most(setting)
+        await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
+        await setting.sim.wait_until(
+            lambda: len(initialized(setting)) == REPLICAS and not set(old) & set(initialized(setting)), timeout="1h"
+        )
+        assert most.claims == REPLICAS + spare
+
+    play(scenario, latency_seconds=latency_seconds)
+
+
+def test_a_claim_that_is_deleted_meanwhile_is_not_made_up_for_beyond_the_limit() -> None:
+    async def scenario(setting: Setting) -> None:
+        setting.cloud.delete_seconds = 300
+        disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+        limits = {"nodes": str(REPLICAS + 1)}
+        await setting.begin(pool_of_four("static", replicas=REPLICAS, disruption=disruption, limits=limits))
+        await setting.sim.wait_until(lambda: len(initialized(setting)) == REPLICAS)
+        await setting.sim.run_for("30s")
+        most = Most(setting)
+        await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
+        await setting.delete_claim(initialized(setting)[0])
+        await setting.sim.run_for("1h")
+        assert len(initialized(setting)) == REPLICAS
+        assert most.claims == REPLICAS + 1
+
+    play(scenario, latency_seconds=0.2)

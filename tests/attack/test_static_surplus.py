@@ -1,0 +1,95 @@
+"""Static capacity removes surplus nodes: never a healthy one while a broken one is there."""
+
+from typing import Any
+
+import pytest
+
+from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.all import Gates
+from dovetail.ports import NODEPOOLS
+from dovetail.sim.cloud import Launch
+from tests.sim.disruption.setting import edit_template, is_true, node_of, others, play
+from tests.sim.provisioning.setting import Setting, pool_of_four
+from tests.unit.controllers.manifests import Manifest
+
+REPLICAS = 5
+NEVER_REMOVED = {"key": "example.com/cni", "value": "missing", "effect": "NoSchedule"}
+
+
+def static(replicas: int = REPLICAS, *, budget: str = "100%", **fields: Any) -> Manifest:
+    disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": budget}]}
+    return pool_of_four("static", replicas=replicas, disruption=disruption, **fields)
+
+
+def initialized(setting: Setting) -> list[str]:
+    return [name for name in others(setting, pool="static") if is_true(setting, name, Condition.INITIALIZED)]
+
+
+async def stand(setting: Setting, pool: Manifest) -> None:
+    await setting.begin(pool)
+    await setting.sim.wait_until(lambda: len(initialized(setting)) == REPLICAS)
+    await setting.sim.run_for("30s")
+
+
+async def edit(setting: Setting, **spec: Any) -> None:
+    await setting.sim.api.patch(NODEPOOLS.read_as(dict[str, Any]), "static", {"spec": spec})
+
+
+async def break_template(setting: Setting) -> None:
+    """New nodes get a startup taint that nobody removes, so they never initialize."""
+    await edit_template(setting, name="static", spec={"startupTaints": [NEVER_REMOVED]})
+
+
+@pytest.mark.parametrize(("budget", "span"), [("1", "6h"), ("100%", "2h")])
+def test_a_broken_template_costs_no_healthy_node(budget: str, span: str) -> None:
+    async def scenario(setting: Setting) -> None:
+        await stand(setting, static(budget=budget))
+        healthy = initialized(setting)
+        await break_template(setting)
+        await setting.sim.run_for(span)
+        assert initialized(setting) == healthy
+
+    play(scenario)
+
+
+def test_machines_that_never_become_ready_cost_no_healthy_node() -> None:
+    async def scenario(setting: Setting) -> None:
+        await stand(setting, static())
+        healthy = initialized(setting)
+        setting.cloud.next_launches(Launch(ready=False), times=50)
+        await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
+        await setting.sim.run_for("2h")
+        assert initialized(setting) == healthy
+
+    play(scenario, gates=Gates(node_repair=False))
+
+
+def test_the_surplus_node_is_the_one_that_is_not_ready() -> None:
+    async def scenario(setting: Setting) -> None:
+        await stand(setting, static())
+        ill = initialized(setting)[-1]
+        setting.sim.set_node_ready(node_of(setting, ill), ready=False)
+        await setting.sim.run_for("5s")
+        await edit(setting, replicas=REPLICAS - 1)
+        await setting.sim.wait_until(lambda: len(others(setting, pool="static")) == REPLICAS - 1)
+        assert ill not in others(setting, pool="static")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("fewer", [1, 3])
+def test_a_replacement_in_flight_is_not_removed_when_replicas_are_lowered(fewer: int) -> None:
+    async def scenario(setting: Setting) -> None:
+        setting.cloud.register_seconds = 300
+        await stand(setting, static(budget="1"))
+        old = initialized(setting)
+        await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
+        await setting.sim.wait_until(lambda: len(others(setting, pool="static")) == REPLICAS + 1)
+        (replacement,) = others(setting, *old, pool="static")
+        await edit(setting, replicas=REPLICAS - fewer, disruption={"budgets": [{"nodes": "0"}]})
+        await setting.sim.run_for("15m")
+        assert replacement in initialized(setting)
+        assert len(others(setting, pool="static")) == REPLICAS - fewer
+        assert not setting.events(EventReason.DISRUPTION_ROLLED_BACK)
+
+    play(scenario)
