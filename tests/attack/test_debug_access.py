@@ -204,6 +204,18 @@ def test_whoever_may_not_list_all_pods_reads_no_sentence_and_no_pod(tmp_path: Pa
     asked(tmp_path, questions, dashboard=True)
 
 
+@pytest.mark.usefixtures("in_pod")
+def test_the_board_does_not_say_either_why_a_command_was_rejected(tmp_path: Path) -> None:
+    async def questions(running: Controller) -> None:
+        status, text = await running.get("dashboard", "/api/board", token="tenant")
+        assert status == 200
+        assert '"rejected":"' in text
+        assert not any(word in text for word in HIDDEN_NAMES)
+        assert WITNESS in (await running.get("dashboard", "/api/board", token="admin"))[1]
+
+    asked(tmp_path, questions, dashboard=True)
+
+
 # -- outside a pod ----------------------------------------------------------------------------------------------------
 
 
