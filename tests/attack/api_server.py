@@ -1,7 +1,7 @@
 """A small HTTP server on loopback that stands for the API server: empty lists, quiet watches, Leases, token reviews."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +16,15 @@ ACCESS_REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class ApiServer:
-    """Answers token reviews only once `answering` is set. Counts what it is asked."""
+    """Answers token reviews only once `answering` is set. Counts what it is asked.
+
+    The user of a known token has its name, and may list what `may_list(user, resource, namespace)` says: everything.
+    """
 
     def __init__(self, *, closes_lease_connections: bool = False) -> None:
         self.url = ""
         self.known_tokens: set[str] = set()
+        self.may_list: Callable[[str, str, str], bool] = lambda *_: True
         self.answering = asyncio.Event()
         self.renewed = asyncio.Condition()
         self.renewals = 0
@@ -116,8 +120,11 @@ class ApiServer:
             self.reviews_now -= 1
         return web.json_response({"status": {"authenticated": token in self.known_tokens, "user": {"username": token}}})
 
-    async def _review_access(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": {"allowed": True}})
+    async def _review_access(self, request: web.Request) -> web.Response:
+        spec = (await request.json())["spec"]
+        asked = spec["resourceAttributes"]
+        allowed = self.may_list(spec["user"], asked["resource"], asked["namespace"])
+        return web.json_response({"status": {"allowed": allowed}})
 
     # -- everything else ------------------------------------------------------------------------------------------
 

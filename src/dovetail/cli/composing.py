@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
@@ -39,11 +40,12 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
-from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess
-from dovetail.web.app import board_served, is_loopback
+from dovetail.web.access import REVIEWS_AT_ONCE, Access, ReviewedAccess
+from dovetail.web.app import board_served
 from dovetail.web.decisions import decisions_route
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.profiling import profiling_routes
+from dovetail.web.readers import Readers, is_loopback
 from dovetail.web.sources import ControllerSource
 
 log = logging.getLogger(__name__)
@@ -72,7 +74,7 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     cluster: Cluster
     metrics: Metrics
     disruption: Disruption
-    reviews: KubeApi | None  # to ask about readers' tokens, leading or not, also in a dry run; None: nobody needs one
+    access: Access | None  # one for all listeners; None: no reader needs a token
     missing: tuple[str, ...]  # the CRDs that were not there at the start
 
 
@@ -116,7 +118,7 @@ class _Connection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     namespace: str
     api: KubeApi
     lease_api: KubeApi
-    reviews: KubeApi | None
+    reviews: KubeApi | None  # to ask about readers' tokens, leading or not, also in a dry run; None: nobody needs one
     election: Election | None
     requests: Callable[[], Mapping[tuple[str, ...], float]]
     """How many were sent to the API server, for the metrics."""
@@ -152,7 +154,7 @@ async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
             )
         )
         clients, reviews = [api, lease_api], None
-        if dashboard_asks_for_tokens(options):
+        if any(asks_for_tokens(options, address) for address in _read_at(options)):
             reviews = await stack.enter_async_context(connected(patience=NO_PATIENCE, connections=REVIEWS_AT_ONCE))
             clients.append(reviews)
         yield _Connection(
@@ -219,7 +221,8 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
-    return Program(manager, cluster, metrics, disruption, connection.reviews, missing)
+    access = None if connection.reviews is None else ReviewedAccess(connection.reviews, clock)
+    return Program(manager, cluster, metrics, disruption, access, missing)
 
 
 def provisioning(options: RunOptions) -> Provisioning:
@@ -253,9 +256,19 @@ def in_pod(options: RunOptions) -> bool:
     return not options.kubeconfig and not options.context and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
-def dashboard_asks_for_tokens(options: RunOptions) -> bool:
-    """Whether others than the user of this machine can reach it."""
-    return bool(options.dashboard_port) and (in_pod(options) or not is_loopback(options.dashboard_address))
+def metrics_address(options: RunOptions) -> str | None:
+    """Where metrics, `/debug/*` and probes are served; None: on all addresses."""
+    return options.metrics_bind_address or (None if in_pod(options) else "127.0.0.1")
+
+
+def _read_at(options: RunOptions) -> list[str | None]:
+    """The addresses of listeners that have readers."""
+    return [metrics_address(options), *([options.dashboard_address] if options.dashboard_port else [])]
+
+
+def asks_for_tokens(options: RunOptions, address: str | None) -> bool:
+    """Whether others than the user of this machine can reach this address, or all for None."""
+    return in_pod(options) or address is None or not is_loopback(address)
 
 
 def own_namespace(options: RunOptions) -> str:
@@ -273,13 +286,12 @@ def own_namespace(options: RunOptions) -> str:
 
 @asynccontextmanager
 async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]:
-    """Serve probes and metrics meanwhile. Raises PortTaken."""
+    """Serve probes, metrics, `/debug/*` and the dashboard meanwhile. Raises PortTaken."""
     manager, cluster = made.manager, made.cluster
-    address = options.metrics_bind_address or (None if in_pod(options) else "127.0.0.1")
+    address = metrics_address(options)
     ready = {"readyz": always_well, "manager": manager.readiness, "crd": lambda: crds_found(cluster, made.missing)}
     probes = [*probe_routes("healthz", {"healthz": manager.liveness}), *probe_routes("readyz", ready)]
-    served_there = [metrics_route(made.metrics.registry), decisions_route(made.disruption)]
-    metrics = [*served_there, *(profiling_routes() if options.enable_profiling else [])]
+    metrics = [metrics_route(made.metrics.registry), *_debug_routes(options, made, address)]
     async with AsyncExitStack() as stack:
         if options.metrics_port and options.metrics_port == options.health_probe_port:
             metrics += probes
@@ -299,15 +311,39 @@ async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]
         yield
 
 
+def _access_at(options: RunOptions, made: Program, address: str | None) -> Access | None:
+    if not asks_for_tokens(options, address):
+        return None
+    assert made.access is not None
+    return made.access
+
+
+def _debug_routes(options: RunOptions, made: Program, address: str | None) -> list[web.RouteDef]:
+    """`/debug/*`, for those who may read the dashboard (R49)."""
+
+    async def namespaces() -> frozenset[str]:
+        return frozenset(pod.namespace for pod in made.cluster.pods.values())
+
+    readers = Readers(_access_at(options, made, address), namespaces)
+    return [
+        decisions_route(readers, made.disruption),
+        *(profiling_routes(readers) if options.enable_profiling else []),
+    ]
+
+
 @asynccontextmanager
 async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
     """Serve the board meanwhile. It is made only while somebody looks. Raises PortTaken."""
     address, port = options.dashboard_address, options.dashboard_port
-    clock = made.cluster.clock
-    access = None if made.reviews is None else ReviewedAccess(made.reviews, clock)
     source = ControllerSource(made.cluster, made.disruption, title="dovetail run")
     serving_it = board_served(
-        source, address=address, port=port, access=access, reading=options.budget_reading, beforehand=False
+        source,
+        address=address,
+        port=port,
+        access=_access_at(options, made, address),
+        routes=_debug_routes(options, made, address),
+        reading=options.budget_reading,
+        beforehand=False,
     )
     async with AsyncExitStack() as stack:
         try:

@@ -95,7 +95,7 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
         fail("give either -f for files, or options for a live cluster, not both")
     if options.at is not None and not options.paths:
         fail("--at is for files: time cannot stand still in a live cluster")
-    from dovetail.web.app import is_loopback  # noqa: PLC0415  (aiohttp takes long to import, `--help` should not)
+    from dovetail.web.readers import is_loopback  # noqa: PLC0415  (aiohttp takes long to import, `--help` should not)
 
     if not options.in_cluster_auth and not is_loopback(options.address):
         fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")

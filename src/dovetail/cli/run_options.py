@@ -119,13 +119,14 @@ _LEADING: Final = [
 ]
 
 _OBSERVING: Final = [
-    _option("metrics-port", _PORT, 8080, "Where /metrics is served; 0 is any free port."),
+    _option("metrics-port", _PORT, 8080, "Where /metrics and /debug/decisions are served; 0 is any free port."),
     _option("health-probe-port", _PORT, 8081, "Where /healthz and /readyz are served; 0 is any free port."),
     _option(
         "metrics-bind-address",
         str,
         "",
-        "The address on which both are served. By default all addresses in a pod, and 127.0.0.1 elsewhere.",
+        "The address on which both are served. By default all addresses in a pod, and 127.0.0.1 elsewhere. "
+        "In a pod, and on an address that others can reach, /debug/* asks for a token.",
     ),
     _option("dashboard-port", _PORT, 0, "Where the dashboard is served; 0: nowhere."),
     _option(
@@ -144,7 +145,7 @@ _OBSERVING: Final = [
         "enable-profiling",
         _BOOLEAN,
         "false",
-        "Serve /debug/pprof/profile?seconds=10 and /debug/pprof/tasks on the metrics port.",
+        "Serve /debug/pprof/profile?seconds=10 and /debug/pprof/tasks beside /debug/decisions.",
     ),
     _option("log-level", click.Choice(list(LEVELS)), "info", "How much is logged."),
     _option(

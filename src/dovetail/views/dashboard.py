@@ -18,7 +18,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views import forecast_data as ahead
 from dovetail.views.dashboard_blockers import Blockers, Cause, Held
-from dovetail.views.dashboard_details import Decided, Details, MaySee, make_details, may_read
+from dovetail.views.dashboard_details import Decided, Details, MaySee, make_details, may_read, redacted_decisions
 from dovetail.views.explain import View
 
 __all__ = [
@@ -292,6 +292,7 @@ def redacted(board: Board, may_see: MaySee) -> Board:
         restricted=True,
         rows=tuple(_redacted_row(row, may_see) for row in board.rows),
         problems=tuple(problem for problem in board.problems if may_read(problem.object, may_see)),
+        decisions=redacted_decisions(board.decisions),
     )
 
 

@@ -72,7 +72,7 @@ def make_details(
         node=view,
         pods=pods,
         hidden_pods=0,
-        history=_history(member, decisions),
+        history=_history(member, decisions if may_see is None else redacted_decisions(decisions)),
         left_alone=left_alone,
         commands=tuple(commands),
         problems=tuple(problem for problem in explanation.problems if problem.object in named),
@@ -117,6 +117,12 @@ def _redacted_details(details: Details, may_see: MaySee) -> Details:
         left_alone=None if told is None else told if _names_only(told, may_see) else told.partition(":")[0],
         problems=tuple(problem for problem in details.problems if may_read(problem.object, may_see)),
     )
+
+
+def redacted_decisions(decisions: Sequence[Decided]) -> tuple[Decided, ...]:
+    """Why a command was rejected is a sentence, and may name any pod (R49)."""
+    hidden = "the cause is told to those who may list pods in all namespaces"
+    return tuple(msgspec.structs.replace(each, rejected=hidden) if each.rejected else each for each in decisions)
 
 
 def _redacted_verdicts(verdicts: Sequence[VerdictView], may_see: MaySee) -> tuple[VerdictView, ...]:

@@ -16,17 +16,14 @@ A simulation on another loop or thread makes a `PushedSource`, has it served on 
 `source.push(at, snapshot, decisions=…, pace=…)` as it goes along, a few times a second at most; while it stands still
 it pushes once more with `pace=0`.
 
-Without `access` everybody who reaches the port may look, so the address must be a loopback one; requests that were sent
-to another name than this machine's own are refused, or a web page elsewhere could read along by DNS rebinding.
+Without `access` the address must be a loopback one: see `dovetail.web.readers`.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager, suppress
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
@@ -35,24 +32,16 @@ from aiohttp.typedefs import Handler, Middleware
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.web.access import RETRY_SECONDS, Access, Refused
+from dovetail.web.access import Access
 from dovetail.web.listening import ListenerLimits, listening
 from dovetail.web.pages import HEADERS, is_known, page_routes
+from dovetail.web.readers import Readers, failure, is_loopback
 from dovetail.web.sources import Source
-from dovetail.web.stream import EVERYTHING, Sight, Stream
+from dovetail.web.stream import Sight, Stream
 
 log = logging.getLogger(__name__)
 
-_LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
 _JSON: Final = "application/json"
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach it."""
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address in _LOCAL_NAMES
 
 
 @asynccontextmanager
@@ -62,19 +51,20 @@ async def board_served(
     address: str = "127.0.0.1",
     port: int = 0,
     access: Access | None = None,
+    routes: Iterable[web.RouteDef] = (),
     compute: Compute | None = None,
     reading: Reading = Reading.SEED,
     beforehand: bool = True,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
-    """Serve the board meanwhile; yields the port. Raises OSError if it is taken.
+    """Serve the board and these routes meanwhile; yields the port. Raises OSError if it is taken.
 
     `beforehand`: the first board is made at once, so that the first reader need not wait for it.
     """
     stream = Stream(source, compute or ThreadCompute(), reading=reading)
     if beforehand:
         await stream.refresh()
-    async with stream_served(stream, address=address, port=port, access=access, limits=limits) as served:
+    async with stream_served(stream, address=address, port=port, access=access, routes=routes, limits=limits) as served:
         yield served
 
 
@@ -85,13 +75,15 @@ async def stream_served(
     address: str = "127.0.0.1",
     port: int = 0,
     access: Access | None = None,
+    routes: Iterable[web.RouteDef] = (),
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
-    """Serve what this stream tells; yields the port."""
+    """Serve what this stream tells, and these routes; yields the port."""
     if access is None and not is_loopback(address):
         raise ValueError(f"{address}: without access control only a loopback address may be served")
-    app = web.Application(middlewares=[_headers, _guard(local_only=access is None)])
-    app.add_routes([*page_routes(), *_Api(stream, access).routes()])
+    readers = Readers(access, stream.namespaces)
+    app = web.Application(middlewares=[_headers, _guard(readers)])
+    app.add_routes([*page_routes(), *_Api(stream).routes(readers), *routes])
     async with listening(app, address=address, port=port, limits=limits, shutdown_seconds=0.5) as served:
         running = asyncio.create_task(stream.run(), name="dashboard")
         running.add_done_callback(_tell_end)
@@ -110,24 +102,13 @@ def _tell_end(running: asyncio.Task[None]) -> None:
 # -- what every answer goes through ------------------------------------------------------------------------------------
 
 
-def _guard(*, local_only: bool) -> Middleware:
+def _guard(readers: Readers) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if local_only and not _is_local(request.host):
-            raise web.HTTPForbidden(text="this name is not served here; use 127.0.0.1 or localhost\n")
-        if request.headers.get("Sec-Fetch-Site") == "cross-site" and request.path.startswith("/api/"):
-            raise web.HTTPForbidden(text="not for other sites\n")
+        readers.check_host(request)
         return await handler(request)
 
     return guard
-
-
-def _is_local(host: str) -> bool:
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:
-        return False
-    return name is not None and is_loopback(name)
 
 
 @web.middleware
@@ -146,29 +127,18 @@ async def _headers(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 class _Api:
-    def __init__(self, stream: Stream, access: Access | None) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._access = access
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self, readers: Readers) -> list[web.RouteDef]:
         return [
-            web.get("/api/board", self.board),
-            web.get("/api/node/{kind}/{name:.+}", self.node),
-            web.get("/api/stream", self.stream),
+            readers.get("/api/board", self.board),
+            readers.get("/api/node/{kind}/{name:.+}", self.node),
+            readers.get("/api/stream", self.stream),
         ]
 
-    async def _sight(self, request: web.Request) -> Sight:
-        if self._access is None:
-            return EVERYTHING
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        try:
-            return await self._access.sight(token if scheme.lower() == "bearer" else "", self._stream.namespaces)
-        except Refused as refused:
-            headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
-            raise _failure(refused.code, str(refused), headers.get(refused.code)) from None
-
-    async def board(self, request: web.Request) -> web.Response:
-        body, compressed, tag = await self._stream.whole(await self._sight(request))
+    async def board(self, request: web.Request, sight: Sight) -> web.Response:
+        body, compressed, tag = await self._stream.whole(sight)
         headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, Accept-Encoding"}
         headers["X-At"] = str(round(self._stream.source.look().at.timestamp()))  # the board itself may be older
         if is_known(request, tag):
@@ -177,17 +147,16 @@ class _Api:
             return web.Response(body=compressed, content_type=_JSON, headers=headers | {"Content-Encoding": "gzip"})
         return web.Response(body=body, content_type=_JSON, headers=headers)
 
-    async def node(self, request: web.Request) -> web.Response:
+    async def node(self, request: web.Request, sight: Sight) -> web.Response:
         key = f"{request.match_info['kind']}/{request.match_info['name']}"
         try:
-            details = await self._stream.details(key, await self._sight(request))
+            details = await self._stream.details(key, sight)
         except LookupError:
-            raise _failure(404, f"{key} is not there, or no longer") from None
+            raise failure(404, f"{key} is not there, or no longer") from None
         headers = {"Cache-Control": "private, no-store"}
         return web.Response(body=msgspec.json.encode(details), content_type=_JSON, headers=headers)
 
-    async def stream(self, request: web.Request) -> web.StreamResponse:
-        sight = await self._sight(request)
+    async def stream(self, request: web.Request, sight: Sight) -> web.StreamResponse:
         version = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         response = web.StreamResponse(
             headers=HEADERS
@@ -199,14 +168,3 @@ class _Api:
                 async for event in events:
                     await response.write(event)
         return response
-
-
-def _failure(code: int, message: str, headers: dict[str, str] | None = None) -> web.HTTPException:
-    kinds: dict[int, type[web.HTTPException]] = {
-        401: web.HTTPUnauthorized,
-        403: web.HTTPForbidden,
-        404: web.HTTPNotFound,
-        503: web.HTTPServiceUnavailable,
-    }
-    text = msgspec.json.encode({"message": message}).decode()
-    return kinds[code](text=text, content_type=_JSON, headers=headers)

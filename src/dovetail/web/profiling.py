@@ -1,4 +1,7 @@
-"""Where does the program spend its time, and what is each of its tasks waiting for?"""
+"""Where does the program spend its time, and what is each of its tasks waiting for?
+
+Functions and tasks are named, and no pods: all readers are told the same.
+"""
 
 import asyncio
 import cProfile
@@ -8,16 +11,19 @@ from typing import Final
 
 from aiohttp import web
 
+from dovetail.web.readers import Readers
+from dovetail.web.stream import Sight
+
 SECONDS_AT_MOST: Final = 60.0
 LINES: Final = 60
 
 
-def profiling_routes() -> list[web.RouteDef]:
+def profiling_routes(readers: Readers) -> list[web.RouteDef]:
     """Below the address that Go programs use for theirs."""
-    return [web.get("/debug/pprof/profile", profile), web.get("/debug/pprof/tasks", tasks)]
+    return [readers.get("/debug/pprof/profile", profile), readers.get("/debug/pprof/tasks", tasks)]
 
 
-async def profile(request: web.Request) -> web.Response:
+async def profile(request: web.Request, _: Sight) -> web.Response:
     """What takes the event loop's time for `?seconds=10`, functions that take the most first."""
     try:
         seconds = float(request.query.get("seconds", "10"))
@@ -39,7 +45,7 @@ async def profile(request: web.Request) -> web.Response:
     return web.Response(text=text.getvalue())
 
 
-async def tasks(request: web.Request) -> web.Response:  # noqa: ARG001
+async def tasks(_: web.Request, __: Sight) -> web.Response:
     """Every task and the lines it waits at."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
@@ -33,7 +32,8 @@ from dovetail.sim.actors.wire import DEPLOYMENTS, Raw
 from dovetail.sim.store import Change
 from dovetail.sim.virtual_loop import InlineCompute
 from dovetail.values.timestamp import parse_time
-from dovetail.web.decisions import decisions_route
+from dovetail.web.decisions import decisions
+from dovetail.web.stream import EVERYTHING
 from tests.unit.controllers.running import Program, run_controllers
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "disruption.yaml"
@@ -146,15 +146,11 @@ def decision() -> Shown:
             await sim.wait_until(lambda: len(sim.objects(NODECLAIMS)) == 1, timeout="15m")
             await sim.run_for("1m")
             (line,) = (each for each in log.lines if each["message"] == "disrupting node(s)")
-            served: Any = decisions_route(made[-1]).handler  # it does not look at the request
-            response = await served(None)
-            assert isinstance(response, web.Response)
-            assert isinstance(response.body, bytes)
             return Shown(
                 timeline=timeline.text(),
                 log=_pretty(line),
                 record=_pretty(msgspec.json.decode(record)),
-                decisions=_pretty(_gist(msgspec.json.decode(response.body))),
+                decisions=_pretty(_gist(decisions(made[-1], EVERYTHING))),
                 events=_events(sim, scaled_at),
                 pool=_pretty({"disruptions": pool["status"]["disruptions"]}),
                 cleanup="\n".join(lines_of(cleaned)) + "\n",

@@ -1,9 +1,12 @@
 """Is everything served that 04 §3 names, and under no name that it does not know?"""
 
+from typing import Any
+
+from dovetail.api.names import DO_NOT_DISRUPT
 from dovetail.controllers.cluster_metrics import ClusterMetrics
 from dovetail.controllers.prices import Prices
 from dovetail.observe.metrics import Metrics, exposition
-from dovetail.ports import CloudProvider
+from dovetail.ports import PODS, CloudProvider
 from dovetail.runtime.manager import Controller
 from tests.sim.termination.setting import Setting, play
 from tests.unit.controllers.running import Program
@@ -135,21 +138,40 @@ def test_what_kind_of_metric_each_is() -> None:
     }
 
 
-def test_no_label_holds_the_name_of_a_pod() -> None:
-    """R37. The names of nodes, claims and pools are few enough."""
+def test_no_label_holds_the_name_or_namespace_of_a_pod() -> None:
+    """R37, R49: metrics are served without a token. The names of nodes, claims and pools are few enough."""
     found: list[str] = []
 
     def more(program: Program, _provider: CloudProvider, metrics: Metrics) -> list[Controller]:
         metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True))
         return []
 
+    def pod(name: str, **annotations: str) -> dict[str, Any]:
+        meta = {"name": name, "namespace": "conspicuous-namespace", "labels": {"app": "conspicuous-app"}}
+        spec = {"containers": [{"name": "main", "image": "x"}]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"annotations": annotations}, "spec": spec}
+
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "conspicuous-namespace"}}
+    pdb = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "conspicuous-pdb", "namespace": "conspicuous-namespace"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "conspicuous-app"}}},
+    }
+
     async def scenario(setting: Setting) -> None:
-        pod = {"metadata": {"name": "conspicuous"}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
-        await setting.launch(pods=[{"apiVersion": "v1", "kind": "Pod", **pod}])
+        await setting.sim.apply(namespace)
+        await setting.sim.apply(pdb)
+        await setting.launch(pods=[pod("conspicuous-1"), pod("conspicuous-2", **{DO_NOT_DISRUPT: "unreadable"})])
         await setting.delete_claim()
+        await setting.sim.run_for("1m")
+        found.append(exposition(setting.metrics.registry).decode())  # one is evicted, the other blocked
+        await setting.sim.api.delete(PODS, "conspicuous-2", namespace="conspicuous-namespace")
         await setting.sim.wait_until(lambda: setting.claim() is None)
         found.append(exposition(setting.metrics.registry).decode())
 
     play(scenario, more=more)
-    assert "karpenter_pods_drained_total" in found[0]
-    assert "conspicuous" not in found[0]
+    assert 'karpenter_pods_eviction_requests_total{code="200"} 1' in found[0]
+    assert 'dovetail_invalid_annotations_total{annotation="karpenter.sh/do-not-disrupt"} 1' in found[0]
+    assert 'dovetail_protected_pods{protection="pdb",state="active"} 1' in found[0]
+    assert not any("conspicuous" in text for text in found)

@@ -98,12 +98,13 @@ def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
     board = redacted(whole, seen.__contains__)
     text = msgspec.json.encode(board).decode()
     explanation = explain(snapshot, NOW)
+    told_of = ", ".join(f"{pod.namespace}/{pod.name}" for pod in snapshot.pods)
     for member in snapshot.nodes:
         details = make_details(
             member,
             explanation,
             left_alone="Drifted: Pod/secret/x: protected",
-            decisions=[Decided(at=NOW, text="delete", nodes=(member.name,))],
+            decisions=[Decided(at=NOW, text="delete", nodes=(member.name,), rejected=f"scheduling: {told_of}")],
             may_see=seen.__contains__,
         )
         text += msgspec.json.encode(details).decode()

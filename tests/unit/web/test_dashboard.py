@@ -12,7 +12,8 @@ import pytest
 
 from dovetail.model.snapshot import Snapshot
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.web.app import board_served, is_loopback
+from dovetail.web.app import board_served
+from dovetail.web.readers import is_loopback
 from dovetail.web.sources import FileSource, PushedSource
 from dovetail.web.stream import EVERYTHING, Stream
 from tests import builders

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 from dovetail.runtime.manager import Health
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.profiling import profiling_routes
+from dovetail.web.readers import Readers
 
 Get = Callable[[str], Coroutine[Any, Any, tuple[int, str]]]
 
@@ -83,4 +84,7 @@ def test_profiles() -> None:
         assert status == 200
         assert "Stack for" in text
 
-    served(profiling_routes(), questions)
+    async def no_namespaces() -> frozenset[str]:
+        return frozenset()
+
+    served(profiling_routes(Readers(None, no_namespaces)), questions)
