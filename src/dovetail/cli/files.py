@@ -15,9 +15,9 @@ from dovetail.cli.failing import fail
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _GZIP: Final = b"\x1f\x8b"
-LARGEST_BYTES: Final = 1 << 31  # of one file, unpacked; 100,000 pods as kubectl prints them are half of it
+LARGEST_BYTES: Final = 1 << 31  # of one file, unpacked
 # Of packed data this much is taken whatever they are. Beyond, they must not be that many times smaller than what they
-# hold: dumps are some 10 to 80 times smaller, and only data made to fill the memory are a thousand times smaller.
+# hold: dumps were measured to be 10 to 50 times smaller, and data made to fill the memory are a thousand times smaller.
 UNSUSPECTED_BYTES: Final = 64 << 20
 LARGEST_RATIO: Final = 200
 BLOCK_BYTES: Final = 1 << 20

@@ -150,6 +150,8 @@ class Anonymizer:
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self._amounts: dict[str, str] = {}
         self._numbers = count(1)
 
     def anonymized(self, thing: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +179,7 @@ class Anonymizer:
             return {self._key(key): self._text(text) for key, text in value.items()}
         if field == "annotations":
             return {key: self._text(text) for key, text in value.items() if key in _ANNOTATIONS}
-        if field in _AMOUNTS and not any(isinstance(each, dict) for each in value.values()):
+        if field in _AMOUNTS and not isinstance(next(iter(value.values()), None), dict):
             return {self._key(key): self._amount(each) for key, each in value.items()}
         return self._fields(value)
 
@@ -226,10 +228,11 @@ class Anonymizer:
 
     def _key(self, key: str) -> str:
         """Of a label, a taint, a finalizer or a resource: `domain/name`."""
-        if key in _KEYS:
-            return key
-        domain, slash, name = key.rpartition("/")
-        return f"{self._domain(domain)}{slash}{self._text(name)}"
+        known = self._keys.get(key)
+        if known is None:
+            domain, slash, name = key.rpartition("/")
+            known = self._keys[key] = key if key in _KEYS else f"{self._domain(domain)}{slash}{self._text(name)}"
+        return known
 
     def _domain(self, domain: str) -> str:
         if domain in _WHOLE_DOMAINS or domain in _DOMAINS:
@@ -242,11 +245,14 @@ class Anonymizer:
     def _amount(self, amount: Any) -> Any:
         if not isinstance(amount, str):
             return amount
-        try:
-            parse_quantity(amount)
-        except QuantityError:
-            return self._text(amount)
-        return amount
+        if amount not in self._amounts:
+            try:
+                parse_quantity(amount)
+            except QuantityError:
+                self._amounts[amount] = self._text(amount)
+            else:
+                self._amounts[amount] = amount
+        return self._amounts[amount]
 
 
 def _is_schedule(text: str) -> bool:
