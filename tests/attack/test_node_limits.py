@@ -1,13 +1,13 @@
-"""A pool with replicas never has more NodeClaims than `limits.nodes`, whatever drifts and however slow the API is."""
+"""Drift of all nodes at once keeps to `limits.nodes`, however slow the API is."""
 
 from typing import Any
 
 import pytest
 
-from dovetail.api.names import Condition
+from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, Resource
 from dovetail.sim.store import Change
-from tests.sim.disruption.setting import edit_template, is_true, others, play
+from tests.sim.disruption.setting import edit_template, is_true, others, play, pool, stand
 from tests.sim.provisioning.setting import Setting, pool_of_four
 
 REPLICAS = 5
@@ -65,3 +65,19 @@ def test_a_claim_that_is_deleted_meanwhile_is_not_made_up_for_beyond_the_limit()
         assert most.claims == REPLICAS + 1
 
     play(scenario, latency_seconds=0.2)
+
+
+@pytest.mark.parametrize("latency_seconds", [0.0, 1.0])
+def test_nodes_for_pods_are_replaced_at_their_limit_without_a_rollback(latency_seconds: float) -> None:
+    """Nodes that are being replaced do not count for the limit, and their replacements do."""
+
+    async def scenario(setting: Setting) -> None:
+        full = pool(budgets=[{"nodes": "100%"}])
+        full["spec"]["limits"] = {"nodes": "5"}
+        old = await stand(setting, full, replicas=5)
+        await edit_template(setting, metadata={"labels": {"version": "2"}})
+        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old), timeout="1h")
+        assert all(setting.notes(EventReason.DISRUPTION_ROLLED_BACK, each) == [] for each in old)
+        assert len(setting.claims()) == 5
+
+    play(scenario, latency_seconds=latency_seconds)

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from dovetail.values.almanac import stretch_of
 from dovetail.values.cells import smear
 from dovetail.values.cron import parse_cron
-from dovetail.values.instants import HORIZON, Instants, Recurring, all_of, any_of, complement, recurring, since
+from dovetail.values.instants import (
+    HORIZON,
+    Instants,
+    Recurring,
+    all_of,
+    any_of,
+    complement,
+    recurring,
+    since,
+    with_time_left,
+)
 from dovetail.values.openings import openings
 from dovetail.values.window import Window
 from dovetail.values.zone import load_zone
@@ -366,3 +376,57 @@ def test_far_changes(zone: str, expression: Expression, days: int, duration: tim
         bits = cron.hits(start, last + 1)
         hits = [i for i in range(last - start + 1) if bits >> i & 1]
         assert all((b - a) * MINUTE <= duration for a, b in pairwise(hits))
+
+
+# -- time left ---------------------------------------------------------------------------------------------------------
+
+SOME_CRONS = (
+    "*/7 * * * *",
+    "0 2 * * *",
+    "30 23 * * 1-5",
+    "0 */3 * * *",
+    "CRON_TZ=Europe/Berlin 0 2 * * 0",
+    "59 23 31 12 *",
+)
+SOME_SECONDS = (60, 90, 119, 600, 3600, 86_400)
+SPANS = (1, 59, 60, 61, 105, 300, 3_700, 90_000)
+
+
+def has_time_left(instants: Instants, at: datetime, span: timedelta) -> bool:
+    """From the minute of the instant on, minute by minute."""
+    start = at.replace(second=0, microsecond=0)
+    stop = instants.until(start) if instants.contains(start) else start
+    return stop is None or stop - start >= -(-span // MINUTE) * MINUTE
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SOME_CRONS), st.sampled_from(SOME_SECONDS)), min_size=1, max_size=3),
+    st.sampled_from(SPANS),
+    st.booleans(),
+    st.integers(0, 10**6),
+    st.lists(st.integers(0, 10**9), max_size=10),
+)
+def test_time_left_is_what_each_minute_says(
+    windows: list[tuple[str, int]], seconds: int, inverse: bool, offset: int, looks: list[int]
+) -> None:
+    instants = any_of([recurring(parse_cron(text), long * 10**9) for text, long in windows])
+    instants = complement(instants) if inverse else instants
+    span, at = timedelta(seconds=seconds), utc(2026, 3, 27) + offset * SECOND
+    lasting = with_time_left(instants, span)
+    holds, until = lasting.contains(at), lasting.until(at)
+    assert holds == has_time_left(instants, at, span)
+    if until is not None:
+        assert has_time_left(instants, until, span) != holds
+        assert has_time_left(instants, until - TICK, span) == holds
+    end = at + HORIZON - DAY if until is None else until
+    for look in looks:
+        assert has_time_left(instants, at + (end - at) * (look / 10**9 * 0.999), span) == holds
+
+
+@given(st.sampled_from(SPANS), st.integers(0, 10**6))
+def test_time_left_of_several_sets_is_that_of_each(seconds: int, offset: int) -> None:
+    span, at = timedelta(seconds=seconds), utc(2026, 3, 27) + offset * SECOND
+    window, free = recurring(parse_cron("0 2 * * *"), 3600 * 10**9), since(utc(2026, 3, 28, 2, 30, 30))
+    assert with_time_left(free, span) is free
+    both = with_time_left(all_of([window, free]), span)
+    assert both.contains(at) == (free.contains(at) and has_time_left(window, at, span))

@@ -288,7 +288,9 @@ class DisruptionCommands(Keyed[str]):
         if record.method in STATIC:  # else its pool has one too many for a while, and takes the new one
             members = await self._close_all(members, record)
         planned = self._begun[record.id].planned if record.id in self._begun else {}
-        await self._replacements.create_missing(self.api, self.recorder, record, found, planned)
+        await self._replacements.create_missing(
+            self.api, self.recorder, record, found, planned, leaving=self._leaving_nodes()
+        )
         members = await self._close_all(members, record)  # not before: its pods would be given nodes of their own
         self._nominate(record.id)
         if waits:
@@ -300,6 +302,12 @@ class DisruptionCommands(Keyed[str]):
         _raise_first(await _all([self._delete(claim, record) for claim in members]))
         self._succeeded(record, members)
         return Done()
+
+    def _leaving_nodes(self) -> frozenset[str]:
+        """The Nodes of all claims that are in commands."""
+        kept = (self._cluster.claims.get(("", name)) for name in self.held())
+        nodes = (node for each in kept if each is not None for node in self._cluster.nodes_of(each.value))
+        return frozenset(node.metadata.name for node in nodes)
 
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
         return all(map(is_tainted, self._cluster.nodes_of(claim)))

@@ -49,8 +49,8 @@ class Recheck:
             if len(counts.consumers) > limit:
                 by = "" if binding is None else f" by budgets[{binding}]"
                 found[name] = (
-                    f"NodePool/{name}: {len(counts.consumers)} nodes are disrupted or unhealthy, "
-                    f"and {limit} may be for {reason.value}{by}"
+                    f"NodePool/{name}: the number of nodes that are disrupted or unhealthy is {len(counts.consumers)}, "
+                    f"and the limit for {reason.value} is {limit}{by}"
                 )
         return found
 

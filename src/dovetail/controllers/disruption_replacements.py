@@ -1,6 +1,6 @@
 """What comes in place of nodes that go: what is created, once, and how far has it come (02 §9, R24)?"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -22,7 +22,7 @@ from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.events import EventRecorder
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import RequirementError
-from dovetail.scheduling.resources import NOTHING, Resources
+from dovetail.scheduling.resources import NOTHING, Resources, total
 from dovetail.values.duration import DurationError
 
 _PROGRESS: Final = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
@@ -45,10 +45,14 @@ class Failed(Exception):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A replacement that is yet to be created, and its pool as it was when it was decided."""
+    """A replacement that is yet to be created, and its pool as it was when it was decided.
+
+    `least`: what it adds to the pool at least, whichever of its types is launched.
+    """
 
     pool: objects.NodePool
     body: Body
+    least: Resources
 
 
 class Replacements:
@@ -73,7 +77,9 @@ class Replacements:
         except (DurationError, RequirementError) as error:
             raise Refused(f"NodePool {claim.pool} cannot be read: {error}") from error
         body["metadata"]["annotations"][names.REPLACEMENT_OF] = command.id
-        return Planned(pool, body)
+        capacities = [each.capacity for each in types.get(claim.pool, ()) if each.name in claim.types]
+        shared = {name: min(each[name] for each in capacities) for name in capacities[0]} if capacities else {}
+        return Planned(pool, body, Resources({**shared, names.NODES_RESOURCE: 1}))
 
     async def create_missing(
         self,
@@ -82,8 +88,12 @@ class Replacements:
         record: Recorded,
         found: Mapping[str, objects.NodeClaim | None],
         planned: dict[str, Planned],
+        *,
+        leaving: Collection[str],
     ) -> None:
         """Of `planned`, which loses what is created: of one that is gone after that there is no other.
+
+        `leaving`: the Nodes of all commands. They count for no limit, since their replacements do.
 
         Raises Failed if there is one that will never be, else the first ApiError, once all have been tried.
         """
@@ -93,10 +103,13 @@ class Replacements:
             raise Failed(f"replacement {', '.join(lost)} is gone")
         if not missing:
             return
-        usage = usage_by_pool(self._state.places().nodes)
-        for pool in (planned[name].pool for name in missing):
-            if why := self._why_not(pool, usage.get(pool.metadata.name, NOTHING)):
-                raise Failed(f"NodePool {pool.metadata.name} {why}")
+        usage = usage_by_pool(node for node in self._state.places().nodes if node.name not in leaving)
+        pools = {planned[name].pool.metadata.name: planned[name].pool for name in missing}
+        for name, pool in pools.items():
+            new = total(planned[each].least for each in missing if planned[each].pool is pool)
+            unseen = Resources({names.NODES_RESOURCE: self._creation.unseen(name)})
+            if why := self._why_not(pool, usage.get(name, NOTHING) + unseen + new):
+                raise Failed(f"NodePool {name} {why}")
         bodies = [planned[name].body for name in missing]
         outcomes = await self._creation.create(api, self._cluster.clock, bodies, reason=record.reason.lower())
         errors = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
@@ -117,7 +130,7 @@ class Replacements:
         if kept is None or kept.uid != pool.metadata.uid or kept.value.metadata.deletion_timestamp is not None:
             return "is gone, or going"
         over = over_limits(kept.value, used)
-        return f"is over its limits: {over}" if over else ""
+        return f"would be over its limits: {over}" if over else ""
 
 
 def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: Recorded) -> None:

@@ -252,10 +252,10 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: date
     if pods.when is ALWAYS or pods.when is NEVER:
         return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
     takes = time_taken(member, reason)
-    when = with_time_left(pods.when, takes, now)
+    when = with_time_left(pods.when, takes)
     blocked = message if pods.blockers else _too_short(pods.when.until(now), takes)
-    if when is NEVER:
-        blocked = f"{blocked}; no window of its pods is longer than the {_span(takes)} that a disruption takes"
+    if when.first(now) is None and pods.when.first(now) is not None:
+        blocked = f"{blocked}; all windows of its pods are shorter than the {_span(takes)} that a disruption takes"
     return judge(Rule.PODS, member.object, when, now, allowed=message, blocked=blocked, blockers=pods.blockers)
 
 

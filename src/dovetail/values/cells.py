@@ -4,10 +4,13 @@ A set of minutes of a day has one bit a minute, a set of days one bit a day. Wha
 is told by the sets of minutes that occur, each with the set of days on which it does: few, where days are alike.
 """
 
+from collections.abc import Sequence
+
 from dovetail.values.zone import DAY
 
 WHOLE_DAY = (1 << DAY) - 1
 _FEW = 16
+_DAY_BYTES = DAY // 8
 
 Cells = dict[int, int]
 """Sets of days by the minutes in which something is true on them. The days of different minutes are different."""
@@ -77,6 +80,30 @@ def smear(bits: int, width: int) -> int:
         bits |= bits << step
         done += step
     return bits
+
+
+def held_for(parts: Sequence[Cells], lengths: Sequence[int], minutes: int) -> Cells:
+    """The days of the first part by the minutes from which on it is true for so many minutes, into the next parts."""
+    days: list[bytes] = []
+    for cells, length in zip(parts, lengths, strict=True):
+        some = [bytes(_DAY_BYTES)] * length
+        for each, those in cells.items():
+            told = each.to_bytes(_DAY_BYTES, "little")
+            for day in _each(those):
+                some[day] = told
+        days += some
+    bits = int.from_bytes(b"".join(days), "little")
+    done = 1
+    while done < minutes:
+        step = min(done, minutes - done)
+        bits &= bits >> step
+        done += step
+    told = bits.to_bytes(len(days) * _DAY_BYTES, "little")
+    found: dict[bytes, int] = {}
+    for day in range(lengths[0]):
+        each_day = told[day * _DAY_BYTES : (day + 1) * _DAY_BYTES]
+        found[each_day] = found.get(each_day, 0) | 1 << day
+    return {int.from_bytes(each_day, "little"): those for each_day, those in found.items()}
 
 
 def _lowest(bits: int) -> int:

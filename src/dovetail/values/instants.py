@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple, final
 
-from dovetail.values.almanac import Stretch
-from dovetail.values.cells import WHOLE_DAY, Cells, on, smear
+from dovetail.values.almanac import Stretch, stretch_of
+from dovetail.values.cells import WHOLE_DAY, Cells, held_for, on, smear
 from dovetail.values.cron import Cron
 from dovetail.values.openings import openings
 from dovetail.values.search import MINUTE_US as _MINUTE_US
@@ -25,9 +25,9 @@ HORIZON = timedelta(days=5 * 365 + 2)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_MINUTE = timedelta(minutes=1)
 _KEPT_RUNS = 4
 _FEW = 16
-_RUNS_TRIED = 400  # windows that are too short, one after the other, until none is taken to be long enough
 _WEEK_MINUTES = 7 * 1440
 _ALL_WEEK = (1 << _WEEK_MINUTES) - 1
 
@@ -316,6 +316,39 @@ class _Combined(_Searched):
         return self._joint.leaves()
 
 
+@final
+class _Lasting(_Searched):
+    """The minutes from which on a set holds throughout so many minutes, that one included."""
+
+    __slots__ = ("inner", "minutes")
+
+    def __init__(self, inner: Instants, minutes: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.minutes = minutes
+
+    def __repr__(self) -> str:
+        return f"with_time_left({self.inner!r}, {self.minutes}m)"
+
+    def _holds(self, at: datetime) -> bool:
+        start = _instant(_microseconds(at) // _MINUTE_US * _MINUTE_US)
+        stop = self.inner.until(start) if self.inner.contains(start) else start
+        return stop is None or stop - start >= self.minutes * _MINUTE
+
+    def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        return self._search(at, at, holds=holds)
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        """It changes on the minute only, so it does not matter where in a minute one looks."""
+        latest = max((leaf.phase for leaf in self.inner.leaves()), default=0)
+        ahead = stretch_of(stretch.first + stretch.length, -(-self.minutes // DAY))
+        whole = [self.inner.cells(each, each.visible, latest, 0) for each in (stretch, ahead)]
+        return on(days, held_for(whole, (stretch.length, ahead.length), self.minutes))
+
+    def leaves(self) -> Iterable[Leaf]:
+        return ()
+
+
 def since(at: datetime) -> Instants:
     """[at, ∞)."""
     return _Since(at)
@@ -418,23 +451,26 @@ def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _Unordered) -
     return _Combined(quantifier, parts.sets)
 
 
-def with_time_left(instants: Instants, span: timedelta, at: datetime) -> Instants:
-    """The set without instants at which it holds for `span` or less from then on.
+def with_time_left(instants: Instants, span: timedelta) -> Instants:
+    """The instants from whose minute on the set holds for `span`, rounded up to minutes.
 
-    That is exact from `at` on up to the end of the first run that is long enough. Later runs keep their last instants:
-    callers ask again by then.
+    What holds throughout a span in several sets holds so in each, so each part is looked at by itself. What holds for
+    good from some instant on always has time left; windows that last until then are still taken to close there.
     """
-    start = instants.first(at)
-    for _ in range(_RUNS_TRIED):
-        stop = None if start is None else instants.until(start)
-        if start is None:
-            return NEVER
-        if stop is None:
-            return instants if start == at else all_of([instants, since(start)])
-        if stop - start > span:
-            return all_of([instants, since(start), any_of([complement(since(stop - span)), since(stop)])])
-        start = instants.until(stop)
-    return NEVER
+    if type(instants) is _Constant or type(instants) is _Since:
+        return instants
+    if type(instants) is _Combined and instants.quantifier is all:
+        return all_of([with_time_left(part, span) for part in instants.parts])
+    if type(instants) is _Combined and any(type(part) is _Since for part in instants.parts):
+        lasting = [part for part in instants.parts if type(part) is _Since]
+        windows = any_of([part for part in instants.parts if type(part) is not _Since])
+        return any_of([*lasting, with_time_left(windows, span)])
+    return _lasting(instants, max(1, -(-span // _MINUTE)))
+
+
+@lru_cache(maxsize=4096)
+def _lasting(instants: Instants, minutes: int) -> Instants:
+    return _Lasting(instants, minutes)
 
 
 def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:

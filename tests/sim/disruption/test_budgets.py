@@ -318,6 +318,7 @@ def test_a_budget_is_read_anew_when_it_is_edited() -> None:
         assert await setting.seconds_until(lambda: len(touched(setting)) == 2) <= 4
         await edit_pool(setting, budgets=[{"nodes": "0"}])
         await setting.sim.run_for("10m")
-        assert len([claim for claim in old if setting.claim(claim) is not None]) == 1, "what has begun is finished"
+        assert touched(setting) == []
+        assert all(setting.claim(claim) is not None for claim in old), "nothing is drained past a budget (R50)"
 
     play(scenario)

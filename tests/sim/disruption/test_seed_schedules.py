@@ -119,8 +119,8 @@ def test_empty_nodes_go_all_day_and_the_others_after_hours() -> None:
     play(scenario)
 
 
-def test_what_has_begun_in_the_window_is_finished_after_it() -> None:
-    """S3 is not ended by a budget that closes (003: only a replacement that does not come brings it back)."""
+def test_a_budget_that_closes_in_s3_keeps_the_node() -> None:
+    """R50: budgets are asked again before S4, and then the command is rolled back."""
 
     async def scenario(setting: Setting) -> None:
         budgets = [{"nodes": "0", "schedule": "0 1 * * *", "duration": "23h"}, {"nodes": "1"}]
@@ -128,10 +128,12 @@ def test_what_has_begun_in_the_window_is_finished_after_it() -> None:
         await setting.run_until(START + HOUR - timedelta(seconds=10))
         await drift(setting, first, second)
         await setting.sim.run_for("5m")
-        assert len({first, second} & {each["metadata"]["name"] for each in setting.claims()}) == 1
+        assert {first, second} <= {each["metadata"]["name"] for each in setting.claims()}
+        (note,) = setting.notes(EventReason.DISRUPTION_ROLLED_BACK, first)
+        assert "disrupted or unhealthy is 1, and the limit for Drifted is 0 by budgets[0]" in note
         await setting.sim.run_for("1h")
         assert touched(setting) == []
-        assert disrupted(setting, "drifted") == 1
+        assert disrupted(setting, "drifted") == 0
 
     play(scenario)
 

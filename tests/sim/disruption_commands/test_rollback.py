@@ -203,7 +203,7 @@ def test_limits_are_those_of_the_moment() -> None:
         await setting.sim.run_for("1s")
         assert setting.is_untouched("a")
         (note,) = setting.notes(ROLLED_BACK, "a")
-        assert "NodePool default is over its limits: it uses" in note
+        assert "NodePool default would be over its limits: it uses" in note
 
     play(scenario)
 

@@ -390,11 +390,28 @@ def test_with_a_limited_drain_no_pods_window_is_an_until(reason: Reason) -> None
 def test_without_a_limit_the_pods_window_is_an_until() -> None:
     subject = member(claim(), node(), [pod(schedule="0 12 * * *", duration="1h")])
     closes = at("2026-03-04T13:00:00Z")
-    too_late = closes - time_taken(subject, DRIFTED)
+    too_late = closes  # a grace of 30 s fits into every minute
+    assert time_taken(subject, DRIFTED) == timedelta(seconds=30)
     assert (ask(subject).allowed, ask(subject).until) == (True, too_late)
     assert ask(subject, now=too_late - TICK).allowed
-    assert not ask(subject, now=too_late).allowed
     assert (ask(subject, now=closes).allowed, ask(subject, now=closes).until) == (False, at("2026-03-05T12:00:00Z"))
+
+
+def test_a_disruption_must_end_before_the_window_closes() -> None:
+    subject = member(claim(), node(), [pod(schedule="0 12 * * *", duration="1h", grace=150)])
+    too_late = at("2026-03-04T12:58:00Z")
+    assert (ask(subject).allowed, ask(subject).until) == (True, too_late)
+    blocked = ask(subject, now=too_late)
+    assert (blocked.allowed, blocked.until) == (False, at("2026-03-05T12:00:00Z"))
+    (verdict,) = (each for each in blocked.verdicts if each.rule is Rule.PODS)
+    assert verdict.message == "the window of its pods closes at 2026-03-04T13:00:00Z, and a disruption takes 2m30s"
+
+
+def test_windows_that_are_always_too_short_are_told() -> None:
+    subject = member(claim(), node(), [pod(schedule="0 12 * * *", duration="2m", grace=150)])
+    assert (ask(subject).allowed, ask(subject).until) == (False, None)
+    (verdict,) = (each for each in ask(subject).verdicts if each.rule is Rule.PODS)
+    assert "all windows of its pods are shorter than the 2m30s that a disruption takes" in verdict.message
 
 
 # -- expiration -------------------------------------------------------------------------------------------------------
@@ -588,9 +605,8 @@ def test_windows_that_coincide_next_month() -> None:
     subject = member(claim(), node(), pods)
     assert (ask(subject).allowed, ask(subject).until) == (False, opens)
     assert not ask(subject, now=opens - TICK).allowed
-    too_late = closes - time_taken(subject, DRIFTED)
-    assert (ask(subject, now=opens).allowed, ask(subject, now=opens).until) == (True, too_late)
-    assert not ask(subject, now=too_late).allowed
+    assert (ask(subject, now=opens).allowed, ask(subject, now=opens).until) == (True, closes)
+    assert not ask(subject, now=closes).allowed
 
 
 def test_a_window_that_only_opens_after_another_pods_protection() -> None:

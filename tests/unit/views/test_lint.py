@@ -220,9 +220,9 @@ CHECKS = [
         pod({SCHEDULE: "0 2 * * *", BLOCK: "0 1 * * *", BLOCK_DURATION: "119m"}),
     ),
     Check(
-        *("WindowTooShort", W, P, f"{PA}[{DURATION}]", "never free for longer than 1m45s", "longer"),
-        pod({SCHEDULE: "0 2 * * *", DURATION: "1m45s"}),
-        pod({SCHEDULE: "0 2 * * *", DURATION: "1m46s"}),
+        *("WindowTooShort", W, P, f"{PA}[{DURATION}]", "never free for long enough", "longer"),
+        pod({SCHEDULE: "0 2 * * *", DURATION: "1m59s"}),
+        pod({SCHEDULE: "0 2 * * *", DURATION: "2m"}),
     ),
     Check(
         *("WindowTooShort", W, P, f"{PA}[{BLOCK_DURATION}]", "never replaced", "longer"),

@@ -22,8 +22,8 @@ from dovetail.rules.protection import (
     read_schedule,
 )
 from dovetail.values.cron import CronError, parse_cron
-from dovetail.values.duration import MICROSECOND, short_duration, shown
-from dovetail.values.instants import NEVER, all_of, complement, with_time_left
+from dovetail.values.duration import short_duration, shown
+from dovetail.values.instants import all_of, complement, with_time_left
 from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
 
@@ -334,15 +334,14 @@ def _too_short(
     allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
     parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
     free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS + grace_seconds) + USUAL_BOOT
-    if free.first(at) is None or with_time_left(free, takes, at) is not NEVER:
+    if free.first(at) is None or with_time_left(free, takes).first(at) is not None:
         return []
-    needed = short_duration(takes // timedelta(microseconds=1) * MICROSECOND)
     return [
         subject.warning(
             "WindowTooShort",
             template.field((Kind.ALLOW if allow else Kind.BLOCK).value[1]),
-            f"the pod is never free for longer than {needed}, and replacing its node takes that long: 15s to validate, "
-            f"about 1m to boot, and {grace_seconds}s of the pod's own grace; so the node is never replaced",
+            "the pod is never free for long enough to replace its node, which takes 15s to validate, about 1m to boot, "
+            f"and the {grace_seconds}s of the pod's own grace; so the node is never replaced",
             "make the windows longer, such as 1h",
         )
     ]
