@@ -69,7 +69,10 @@ MUTANTS = (
     _rule("a window of a second is fine", PROTECTION, "SHORTEST, LONGEST = MINUTE, 7 * DAY", "SHORTEST, LONGEST = 1, 7 * DAY"),
     # -- PodDisruptionBudgets
     _rule("two PDBs are no obstacle", PDB, "if len(matching) > 1:", "if len(matching) > 2:"),
-    _rule("AlwaysAllow holds for ready pods too", PDB, "if pdb.always_allow and pod.ready is False:", "if pdb.always_allow:"),
+    _rule("AlwaysAllow holds for ready pods too", PDB, "if pod.ready is not True:", "if True:"),
+    _rule("a PDB binds pods that have not started", PDB, 'return pod.active and pod.phase != "Pending"', "return pod.active"),
+    _rule("a PDB that is short of healthy pods lets those go that are not ready", PDB, "and healthy >= desired > 0", "and desired > 0"),
+    _rule("a PDB that wants no healthy pod lets those go that are not ready", PDB, "and healthy >= desired > 0", "and healthy >= desired"),
     _rule("PDB percentages are rounded down", PDB, "-(-int(value[:-1]) * total // 100)", "int(value[:-1]) * total // 100"),
     _rule("PDBs reach into other namespaces", PDB, "self._by_namespace.get(pod.namespace)", "[p for ps in self._by_namespace.values() for p in ps]"),
     _rule("DaemonSet pods ask no PDB", PDB, "pod.owner & Owner.NODE", "pod.owner"),

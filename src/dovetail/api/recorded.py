@@ -142,7 +142,7 @@ ALSO: Final[dict[type[Any], tuple[str, ...]]] = {
     objects.NodeSpec: ("unschedulable",),
     objects.PodSpec: ("restartPolicy", "schedulerName", "preemptionPolicy", "schedulingGates"),
     objects.PodStatus: ("startTime", "reason"),
-    objects.PodDisruptionBudgetStatus: ("currentHealthy", "desiredHealthy", "observedGeneration"),
+    objects.PodDisruptionBudgetStatus: ("observedGeneration",),
 }
 
 # Open mappings of which more is kept than that they are there.

@@ -206,6 +206,8 @@ class PdbRecord(Record, frozen=True):
     always_allow: bool
     disruptions_allowed: int | None
     expected_pods: int | None
+    current_healthy: int | None
+    desired_healthy: int | None
 
     @property
     def object(self) -> str:
@@ -435,6 +437,8 @@ def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
         always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         disruptions_allowed=pdb.status.disruptions_allowed,
         expected_pods=pdb.status.expected_pods,
+        current_healthy=pdb.status.current_healthy,
+        desired_healthy=pdb.status.desired_healthy,
     )
 
 
