@@ -31,6 +31,13 @@ def _value(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Edit(file, old, new),), _VALUES)
 
 
+_ATTACK = ("tests/attack/test_long_values.py",)
+
+
+def _attack(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Edit(file, old, new),), _ATTACK)
+
+
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
 RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
@@ -47,6 +54,15 @@ MUTANTS = (
     _value("Sunday is not 7", CRON, "(weekdays | weekdays >> 7)", "(weekdays)"),
     _value("a window lasts a minute less", INSTANTS, "divmod(-(-duration_ns // 1000), _MINUTE_US)", "divmod(-(-duration_ns // 1000) - _MINUTE_US, _MINUTE_US)"),
     _value("any of several sets means all", INSTANTS, "return _combined(any, earliest, kept) or NEVER", "return _combined(all, earliest, kept) or NEVER"),
+    # -- long values
+    _value("a duration of any length is parsed", "values/duration.py", "if len(text) > limits.DURATION:", "if False:"),
+    _value("a cron expression of any length is parsed", CRON, "if len(text) > limits.SCHEDULE:", "if False:"),
+    _rule("a schedule of any length is parsed", PROTECTION, "len(schedule) > limits.SCHEDULE\n", "False\n"),
+    _rule("a list of durations of any length is parsed", PROTECTION, "len(text) > limits.SCHEDULE\n", "False\n"),
+    _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
+    _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
+    _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
+    _attack("labels that no pod has any more are kept", RECORDS, "_Shared] = WeakValueDictionary()", "_Shared] = {}"),
     # -- do-not-disrupt
     Mutant(
         "protection counts from the start of the pod, not its creation",

@@ -15,6 +15,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import Affinity, SchedulingPodSpec, SchedulingPodStatus, WatchedPod, WatchedPodStatus
+from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.selector import Selector, SelectorError, make_selector
 
@@ -131,7 +132,7 @@ class PodRecord(Record, frozen=True):
     def eviction_cost(self) -> float:
         """02 §6: 1, moved by deletion cost and priority, within ±10. Unreadable costs count 0."""
         text = self.annotations.get(names.POD_DELETION_COST, "0")
-        deletion_cost = float(text) if _NUMBER.fullmatch(text) else 0.0
+        deletion_cost = float(text) if len(text) <= limits.VALUE and _NUMBER.fullmatch(text) else 0.0
         priority = max(-(2**31), min(2**31, self.priority))  # a file may hold a number that no float can
         return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
@@ -214,11 +215,17 @@ class PdbRecord(Record, frozen=True):
         return f"PodDisruptionBudget/{self.namespace}/{self.name}"
 
 
+class _Shared(dict[str, str]):
+    """Labels or annotations that several records have, kept for as long as one of them does."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Recorder:
     """Turns wire structs into records and shares what is equal between them."""
 
     def __init__(self) -> None:
-        self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._labels: WeakValueDictionary[tuple[tuple[str, str], ...], _Shared] = WeakValueDictionary()
         self._texts: dict[str, str] = {}
         self._schedulings: WeakValueDictionary[bytes, Scheduling] = WeakValueDictionary()
 
@@ -303,10 +310,16 @@ class Recorder:
         if not labels:
             return _NONE
         # The API server prints keys in order; were they not, equal sets would merely not be shared.
-        return self._labels.setdefault(tuple(labels.items()), labels)
+        key = tuple(labels.items())
+        known = self._labels.get(key)
+        if known is None:
+            known = self._labels[key] = _Shared(labels)
+        return known
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
-        return self._shared({key: text for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+        # Of a text that is too long only that is kept: 256 KiB of it are as invalid as one character too many.
+        longest = limits.SCHEDULE + 1
+        return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
 
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
