@@ -21,6 +21,7 @@ from dovetail.planning.drain import drain_plan
 from dovetail.rules.budgets import limit_at, read_budgets
 from dovetail.rules.deadlines import expires_at, node_deadline
 from dovetail.rules.protection import annotation_faults, node_do_not_disrupt, protection
+from dovetail.scheduling.resources import Resources, offered_amounts
 from dovetail.values import limits
 from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import DurationError, parse_budget_duration, parse_duration, parse_nillable, parse_simple
@@ -176,6 +177,12 @@ def test_the_owner_is_told_and_the_pod_is_protected() -> None:
         assert all(len(each["note"]) < NOTE_AT_MOST for each in setting.program.events())
 
     play(scenario)
+
+
+def test_the_cache_of_amounts_keeps_little_of_a_long_quantity() -> None:
+    found, (bad,) = offered_amounts({"cpu": "1" * HUGE, "memory": "1Gi"})
+    assert found == Resources({"memory": 2**30})
+    assert (len(bad.text), len(str(bad)) < NOTE_AT_MOST) == (1001, True)
 
 
 # -- everything else ---------------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ MUTANTS = (
     _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
     _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
     _attack("labels that no pod has any more are kept", RECORDS, "_Shared] = WeakValueDictionary()", "_Shared] = {}"),
+    Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
+    Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
     Mutant(
         "protection counts from the start of the pod, not its creation",

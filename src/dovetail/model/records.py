@@ -14,7 +14,15 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.pod_specs import Affinity, SchedulingPodSpec, SchedulingPodStatus, WatchedPod, WatchedPodStatus
+from dovetail.api.pod_specs import (
+    Affinity,
+    SchedulingPodSpec,
+    SchedulingPodStatus,
+    WatchedPod,
+    WatchedPodSpec,
+    WatchedPodStatus,
+)
+from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.selector import Selector, SelectorError, make_selector
@@ -75,6 +83,7 @@ class Scheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
     unscheduled: str = ""  # the reason why it has no node, as its condition PodScheduled says
     nominated_node: str = ""  # where it is going to be once others have made room
     daemon_set: str = ""  # the UID of the DaemonSet that it belongs to
+    flaw: str = ""  # what the spec has too many of, and is left out of it
 
 
 class PodRecord(Record, frozen=True):
@@ -274,20 +283,15 @@ class Recorder:
         affinity = _of_any_node(spec.affinity) if daemon_set else spec.affinity
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
-        parts = (
-            spec.node_selector,
-            affinity,
-            spec.tolerations,
-            spec.topology_spread_constraints,
-            spec.containers,
-            spec.init_containers,
-            spec.resources,
-            spec.overhead,
-            spec.host_network,
-            spec.resource_claims,
-        )
-        key = _AS_KEY.encode((parts, unscheduled, nominated, daemon_set, resize))
+        flaw, others = "", (unscheduled, nominated, daemon_set, resize)
+        key = _AS_KEY.encode((_parts(spec, affinity), others))
         known = self._schedulings.get(key)
+        if known is None and len(key) > UNCOUNTED_BYTES:
+            spec, flaw = within_limits(spec)
+            if flaw:
+                affinity = spec.affinity
+                key = _AS_KEY.encode((_parts(spec, affinity), others, flaw))
+                known = self._schedulings.get(key)
         if known is not None:
             return known
         of_spec = SchedulingPodSpec(
@@ -302,7 +306,7 @@ class Recorder:
             host_network=spec.host_network,
             resource_claims=spec.resource_claims,
         )
-        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set)
+        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
         self._schedulings[key] = found
         return found
 
@@ -320,6 +324,22 @@ class Recorder:
         # Of a text that is too long only that is kept: 256 KiB of it are as invalid as one character too many.
         longest = limits.SCHEDULE + 1
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+
+
+def _parts(spec: WatchedPodSpec, affinity: Affinity) -> tuple[object, ...]:
+    """What tells one spec from another."""
+    return (
+        spec.node_selector,
+        affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.host_network,
+        spec.resource_claims,
+    )
 
 
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
