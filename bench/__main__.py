@@ -28,6 +28,7 @@ from bench.shrinking import print_shrinking
 from bench.sim import print_sim
 from bench.week import print_week
 from bench.windows import know_zone, print_hardest_windows
+from bench.worst_pods import print_worst_pods
 from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
 from dovetail.values.window import Window
@@ -53,6 +54,7 @@ def main() -> None:
     print_explain("yaml", [50, 150, 500])
     print_windows()
     print_hardest_windows()
+    print_worst_pods()
     print_ingest()
     print_real_ingest()
     print_sim()

@@ -255,6 +255,8 @@ def pdb(
     policy: str = "",
     allowed: int | None = None,
     expected: int | None = None,
+    healthy: int | None = None,
+    desired: int | None = None,
 ) -> PdbRecord:
     """A PDB without status that selects everything in its namespace, unless told otherwise."""
     wanted = objects.LabelSelector(
@@ -273,6 +275,8 @@ def pdb(
                 selector=wanted if selector else None,
                 unhealthy_pod_eviction_policy=policy,
             ),
-            status=objects.PodDisruptionBudgetStatus(disruptions_allowed=allowed, expected_pods=expected),
+            status=objects.PodDisruptionBudgetStatus(
+                disruptions_allowed=allowed, expected_pods=expected, current_healthy=healthy, desired_healthy=desired
+            ),
         )
     )

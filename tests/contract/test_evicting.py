@@ -1,11 +1,16 @@
 """When is a pod evicted, and what do budgets say?"""
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from dovetail.ports import Conflict, InternalError, NotFound, TooManyRequests
+from dovetail.api import objects
+from dovetail.model.records import Recorder, pdb_record
+from dovetail.ports import Conflict, InternalError, NotFound, Resource, TooManyRequests
+from dovetail.rules.pdb import PdbIndex
 from dovetail.values.timestamp import parse_time
 from tests.contract.backends import Cluster, condition
 from tests.contract.bodies import (
@@ -301,6 +306,70 @@ async def test_always_allow_is_for_those_that_are_not_ready(cluster: Cluster) ->
     await observed(cluster, space, "a", disruptionsAllowed=0, expectedPods=1)
     with pytest.raises(TooManyRequests):
         await cluster.api.evict("a", namespace=space)
+
+
+async def test_a_pod_that_has_not_started_takes_nothing_of_its_budget(cluster: Cluster) -> None:
+    space = await cluster.new_namespace()
+    for name in ("a", "b"):
+        await running(cluster, space, name, app="x")
+    await cluster.api.create(PODS, parked("c", app="x"), namespace=space)
+    await cluster.api.create(PDBS, budget("x", minAvailable=1), namespace=space)
+    before = await observed(cluster, space, "x", disruptionsAllowed=1, expectedPods=3)
+    await cluster.api.evict("c", namespace=space)
+    await cluster.api.evict("a", namespace=space)
+    after = (await cluster.api.get(PDBS, "x", namespace=space))["status"]
+    assert (before["disruptionsAllowed"], after["disruptionsAllowed"]) == (1, 0)
+    assert "c" not in (after.get("disruptedPods") or {})
+
+
+# What the server does with pod "a", with the pod "b" beside it, by its phase and readiness and the spec of the budgets.
+_ALWAYS = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+_EVICTIONS = [
+    ("Running", "True", [{"minAvailable": 1}], True),
+    ("Running", "True", [{"minAvailable": 2}], False),
+    ("Running", "True", [{"minAvailable": 2, **_ALWAYS}], False),
+    ("Running", "True", [{"minAvailable": 0}, {"minAvailable": 0}], False),
+    *(
+        case
+        for ready in ("False", "Unknown", None)
+        for case in (
+            ("Running", ready, [{"minAvailable": 0}], True),  # the budget allows one, "b"
+            ("Running", ready, [{"minAvailable": 1}], True),  # "b" is enough
+            ("Running", ready, [{"minAvailable": 2}], False),
+            ("Running", ready, [{"minAvailable": 2, **_ALWAYS}], True),
+            ("Running", ready, [{"minAvailable": 2, **_ALWAYS}, {"minAvailable": 2, **_ALWAYS}], False),
+            ("Unknown", ready, [{"minAvailable": 2}], False),
+            ("Pending", ready, [{"minAvailable": 2}], True),
+            ("Pending", ready, [{"minAvailable": 2}, {"minAvailable": 2}], True),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("phase", "ready", "budgets", "evicted"), _EVICTIONS, ids=str)
+async def test_the_rule_says_what_the_server_does(
+    cluster: Cluster, phase: str, ready: str | None, budgets: list[Object], evicted: bool
+) -> None:
+    space = await cluster.new_namespace()
+    for name, said in (("a", (phase, ready)), ("b", ("Running", "True"))):
+        await cluster.api.create(PODS, parked(name, app="x"), namespace=space)
+        conditions = [] if said[1] is None else [{"type": "Ready", "status": said[1]}]
+        status = {"status": {"phase": said[0], "conditions": conditions}}
+        await cluster.api.patch(PODS, name, status, namespace=space, subresource="status")
+    healthy = 2 if (phase, ready) == ("Running", "True") else 1
+    for number, spec in enumerate(budgets):
+        await cluster.api.create(PDBS, budget(f"x-{number}", app="x", **spec), namespace=space)
+        await observed(cluster, space, f"x-{number}", expectedPods=2, currentHealthy=healthy)
+    pdbs = [msgspec.convert(each, objects.PodDisruptionBudget) for each in (await _all(cluster, PDBS, space))]
+    (pod_,) = [each for each in await _all(cluster, PODS, space) if each["metadata"]["name"] == "a"]
+    verdict = PdbIndex(map(pdb_record, pdbs), ()).verdict(Recorder().pod(msgspec.convert(pod_, objects.Pod)))
+    with nullcontext() if evicted else pytest.raises((TooManyRequests, InternalError)):
+        await cluster.api.evict("a", namespace=space)
+    assert verdict.allowed is evicted, verdict.message
+
+
+async def _all(cluster: Cluster, kind: Resource[Object], space: str) -> list[Object]:
+    return list((await cluster.api.list(kind, namespace=space)).items)
 
 
 # -- what the disruption controller counts -----------------------------------------------------------------------------

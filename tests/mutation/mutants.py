@@ -31,6 +31,13 @@ def _value(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Edit(file, old, new),), _VALUES)
 
 
+_ATTACK = ("tests/attack/test_long_values.py",)
+
+
+def _attack(name: str, file: str, old: str, new: str) -> Mutant:
+    return Mutant(name, (Edit(file, old, new),), _ATTACK)
+
+
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
 RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
@@ -47,6 +54,17 @@ MUTANTS = (
     _value("Sunday is not 7", CRON, "(weekdays | weekdays >> 7)", "(weekdays)"),
     _value("a window lasts a minute less", INSTANTS, "divmod(-(-duration_ns // 1000), _MINUTE_US)", "divmod(-(-duration_ns // 1000) - _MINUTE_US, _MINUTE_US)"),
     _value("any of several sets means all", INSTANTS, "return _combined(any, earliest, kept) or NEVER", "return _combined(all, earliest, kept) or NEVER"),
+    # -- long values
+    _value("a duration of any length is parsed", "values/duration.py", "if len(text) > limits.DURATION:", "if False:"),
+    _value("a cron expression of any length is parsed", CRON, "if len(text) > limits.SCHEDULE:", "if False:"),
+    _rule("a schedule of any length is parsed", PROTECTION, "len(schedule) > limits.SCHEDULE\n", "False\n"),
+    _rule("a list of durations of any length is parsed", PROTECTION, "len(text) > limits.SCHEDULE\n", "False\n"),
+    _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
+    _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
+    _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
+    _attack("labels that no pod has any more are kept", RECORDS, "_Shared] = WeakValueDictionary()", "_Shared] = {}"),
+    Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
+    Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
     Mutant(
         "protection counts from the start of the pod, not its creation",
@@ -69,7 +87,10 @@ MUTANTS = (
     _rule("a window of a second is fine", PROTECTION, "SHORTEST, LONGEST = MINUTE, 7 * DAY", "SHORTEST, LONGEST = 1, 7 * DAY"),
     # -- PodDisruptionBudgets
     _rule("two PDBs are no obstacle", PDB, "if len(matching) > 1:", "if len(matching) > 2:"),
-    _rule("AlwaysAllow holds for ready pods too", PDB, "if pdb.always_allow and pod.ready is False:", "if pdb.always_allow:"),
+    _rule("AlwaysAllow holds for ready pods too", PDB, "if pod.ready is not True:", "if True:"),
+    _rule("a PDB binds pods that have not started", PDB, 'return pod.active and pod.phase != "Pending"', "return pod.active"),
+    _rule("a PDB that is short of healthy pods lets those go that are not ready", PDB, "and healthy >= desired > 0", "and desired > 0"),
+    _rule("a PDB that wants no healthy pod lets those go that are not ready", PDB, "and healthy >= desired > 0", "and healthy >= desired"),
     _rule("PDB percentages are rounded down", PDB, "-(-int(value[:-1]) * total // 100)", "int(value[:-1]) * total // 100"),
     _rule("PDBs reach into other namespaces", PDB, "self._by_namespace.get(pod.namespace)", "[p for ps in self._by_namespace.values() for p in ps]"),
     _rule("DaemonSet pods ask no PDB", PDB, "pod.owner & Owner.NODE", "pod.owner"),

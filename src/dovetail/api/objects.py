@@ -151,6 +151,8 @@ class PodDisruptionBudgetSpec(Wire, frozen=True):
 class PodDisruptionBudgetStatus(Wire, frozen=True):
     disruptions_allowed: int | None = None
     expected_pods: int | None = None
+    current_healthy: int | None = None
+    desired_healthy: int | None = None
 
 
 class PodDisruptionBudget(Wire, frozen=True):

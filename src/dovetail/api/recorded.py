@@ -140,8 +140,6 @@ class _PodStatusBesides(Wire, frozen=True):
 
 
 class _BudgetStatusBesides(Wire, frozen=True):
-    current_healthy: int | None = None
-    desired_healthy: int | None = None
     observed_generation: int | None = None
 
 

@@ -118,17 +118,18 @@ class _Selected(_Kind):
     def key_of(self, pod: PodRecord) -> Hashable:
         """All that PdbIndex.verdict asks of an active pod."""
         mirrored = pod.owner is not Owner.NONE and bool(pod.owner & Owner.NODE)  # asking flags is slow
-        return pod.namespace, id(pod.labels), pod.ready is False, pod.tolerates_disrupted or mirrored
+        started = pod.phase != "Pending"
+        return pod.namespace, id(pod.labels), started, pod.ready is True, pod.tolerates_disrupted or mirrored
 
     def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
-        matching = self._pdbs.matching(pod)
-        if not matching:
+        binding = self._pdbs.binding(pod)
+        if not binding:
             return Judgement()
-        verdict, several = self._pdbs.verdict(pod), len(matching) > 1
+        verdict, several = self._pdbs.verdict(pod), len(binding) > 1
         return Judgement(
             effects=((verdict.rule, _effect(verdict, faulty=several)),),
             blockers=() if verdict.allowed else (verdict,),
-            keeps=several or any(_fully_blocks(pdb, pod) for pdb in matching),
+            keeps=several or any(_fully_blocks(pdb, pod) for pdb in binding),
             when=verdict.when,
         )
 
@@ -243,4 +244,4 @@ def _effect(verdict: Verdict, *, faulty: bool) -> Effect:
 
 def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
     """Whatever the number of its pods (02 §4.4.6)."""
-    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is False)
+    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is not True)

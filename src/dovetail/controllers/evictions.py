@@ -25,7 +25,7 @@ from dovetail.planning.drain import Action, DrainPlan, drain_plan
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
-from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.pdb import PdbIndex, asks_budgets
 from dovetail.runtime.events import Regarding, namespace_is_going
 from dovetail.runtime.reflector import Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
@@ -180,6 +180,9 @@ class Evictions(Keyed[PodKey]):
             self._spent[budget] = max(0, self._spent.get(budget, 0) + evictions)
 
     def _budgets_of(self, pod: PodRecord) -> list[PdbRecord]:
+        """Those that the eviction API asks."""
+        if not asks_budgets(pod):
+            return []
         return [budget for budget in self._cluster.pdbs_in[pod.namespace] if _selects(budget, pod)]
 
     def _refused(self, pod: PodRecord, budgets: list[PdbRecord]) -> str | None:

@@ -8,6 +8,7 @@ from dovetail.api.objects import ObjectMeta
 from dovetail.api.pod_specs import DaemonSet, SchedulingPod
 from dovetail.controllers.cluster import Cluster
 from dovetail.model.records import PodRecord
+from dovetail.model.spec_limits import within_limits
 from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
 from dovetail.scheduling.daemons import Daemon, read_daemon
 from dovetail.scheduling.requirements import RequirementError
@@ -49,11 +50,14 @@ class PlacingDaemons:
         flaw, newest = "", self._newest.get(uid)
         if found is not None:
             name = f"{found.metadata.namespace}/{found.metadata.name}"
+            _, wrong = within_limits(found.spec.template.spec)
             try:
-                read = read_daemon(name, found.spec.template, () if newest is None else (_whole(newest),))
-                self._daemons[uid] = known if known == read else read
+                if not wrong:
+                    read = read_daemon(name, found.spec.template, () if newest is None else (_whole(newest),))
+                    self._daemons[uid] = known if known == read else read
             except (RequirementError, ResourceError) as error:
-                flaw = f"DaemonSet {name} counts as if it were not there: {error}"
+                wrong = str(error)
+            flaw = f"DaemonSet {name} counts as if it were not there: {wrong}" if wrong else ""
         if flaw and self._flaws.get(uid) != flaw:
             log.warning("%s", flaw)
         self._flaws[uid] = flaw

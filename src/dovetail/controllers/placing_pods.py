@@ -183,7 +183,9 @@ class PodReadings:
         """What cannot be read keeps the pod from being placed, and on its node counts for nothing."""
         whole = _whole(pod)
         apart, ports = read_bound_pod(whole, self._namespaces).apart, host_ports(whole.spec)
-        request, found, flaw, silent = ONE_POD, None, spec_flaw(whole.spec, self._well_known), False
+        assert pod.scheduling is not None
+        flaw = spec_flaw(whole.spec, self._well_known, pod.scheduling.flaw)
+        request, found, silent = ONE_POD, None, False
         try:
             request = pod_request(whole)
             if wants_no_managed_node(read_node_affinity(whole.spec)):

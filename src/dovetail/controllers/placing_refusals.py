@@ -55,9 +55,12 @@ def wants_no_managed_node(affinity: NodeAffinity) -> bool:
     return all(each.optional and not each.complement for each in asked)
 
 
-def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str]) -> Flaw | None:
-    """The first thing about the nodes it asks for that no node can be promised to have, or that nobody can read."""
-    return next(_flaws(spec, well_known), None)
+def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str], too_much: str = "") -> Flaw | None:
+    """The first thing about the nodes it asks for that no node can be promised to have, or that nobody can read.
+
+    `too_much`: what the spec had too many of to be read.
+    """
+    return Flaw("spec", too_much, "write fewer") if too_much else next(_flaws(spec, well_known), None)
 
 
 def volume_flaw(error: VolumeError) -> Flaw:

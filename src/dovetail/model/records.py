@@ -14,7 +14,16 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.pod_specs import Affinity, SchedulingPodSpec, SchedulingPodStatus, WatchedPod, WatchedPodStatus
+from dovetail.api.pod_specs import (
+    Affinity,
+    SchedulingPodSpec,
+    SchedulingPodStatus,
+    WatchedPod,
+    WatchedPodSpec,
+    WatchedPodStatus,
+)
+from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
+from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.selector import Selector, SelectorError, make_selector
 
@@ -74,6 +83,7 @@ class Scheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
     unscheduled: str = ""  # the reason why it has no node, as its condition PodScheduled says
     nominated_node: str = ""  # where it is going to be once others have made room
     daemon_set: str = ""  # the UID of the DaemonSet that it belongs to
+    flaw: str = ""  # what the spec has too many of, and is left out of it
 
 
 class PodRecord(Record, frozen=True):
@@ -131,7 +141,7 @@ class PodRecord(Record, frozen=True):
     def eviction_cost(self) -> float:
         """02 §6: 1, moved by deletion cost and priority, within ±10. Unreadable costs count 0."""
         text = self.annotations.get(names.POD_DELETION_COST, "0")
-        deletion_cost = float(text) if _NUMBER.fullmatch(text) else 0.0
+        deletion_cost = float(text) if len(text) <= limits.VALUE and _NUMBER.fullmatch(text) else 0.0
         priority = max(-(2**31), min(2**31, self.priority))  # a file may hold a number that no float can
         return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
@@ -207,17 +217,25 @@ class PdbRecord(Record, frozen=True):
     always_allow: bool
     disruptions_allowed: int | None
     expected_pods: int | None
+    current_healthy: int | None
+    desired_healthy: int | None
 
     @property
     def object(self) -> str:
         return f"PodDisruptionBudget/{self.namespace}/{self.name}"
 
 
+class _Shared(dict[str, str]):
+    """Labels or annotations that several records have, kept for as long as one of them does."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Recorder:
     """Turns wire structs into records and shares what is equal between them."""
 
     def __init__(self) -> None:
-        self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
+        self._labels: WeakValueDictionary[tuple[tuple[str, str], ...], _Shared] = WeakValueDictionary()
         self._texts: dict[str, str] = {}
         self._schedulings: WeakValueDictionary[bytes, Scheduling] = WeakValueDictionary()
 
@@ -266,20 +284,15 @@ class Recorder:
         affinity = _of_any_node(spec.affinity) if daemon_set else spec.affinity
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
-        parts = (
-            spec.node_selector,
-            affinity,
-            spec.tolerations,
-            spec.topology_spread_constraints,
-            spec.containers,
-            spec.init_containers,
-            spec.resources,
-            spec.overhead,
-            spec.host_network,
-            spec.resource_claims,
-        )
-        key = _AS_KEY.encode((parts, unscheduled, nominated, daemon_set, resize))
+        flaw, others = "", (unscheduled, nominated, daemon_set, resize)
+        key = _AS_KEY.encode((_parts(spec, affinity), others))
         known = self._schedulings.get(key)
+        if known is None and len(key) > UNCOUNTED_BYTES:
+            spec, flaw = within_limits(spec)
+            if flaw:
+                affinity = spec.affinity
+                key = _AS_KEY.encode((_parts(spec, affinity), others, flaw))
+                known = self._schedulings.get(key)
         if known is not None:
             return known
         of_spec = SchedulingPodSpec(
@@ -294,7 +307,7 @@ class Recorder:
             host_network=spec.host_network,
             resource_claims=spec.resource_claims,
         )
-        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set)
+        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
         self._schedulings[key] = found
         return found
 
@@ -302,10 +315,32 @@ class Recorder:
         if not labels:
             return _NONE
         # The API server prints keys in order; were they not, equal sets would merely not be shared.
-        return self._labels.setdefault(tuple(labels.items()), labels)
+        key = tuple(labels.items())
+        known = self._labels.get(key)
+        if known is None:
+            known = self._labels[key] = _Shared(labels)
+        return known
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
-        return self._shared({key: text for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+        # Of a text that is too long only that is kept: 256 KiB of it are as invalid as one character too many.
+        longest = limits.SCHEDULE + 1
+        return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
+
+
+def _parts(spec: WatchedPodSpec, affinity: Affinity) -> tuple[object, ...]:
+    """What tells one spec from another."""
+    return (
+        spec.node_selector,
+        affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        spec.host_network,
+        spec.resource_claims,
+    )
 
 
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
@@ -437,6 +472,8 @@ def pdb_record(pdb: objects.PodDisruptionBudget) -> PdbRecord:
         always_allow=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         disruptions_allowed=pdb.status.disruptions_allowed,
         expected_pods=pdb.status.expected_pods,
+        current_healthy=pdb.status.current_healthy,
+        desired_healthy=pdb.status.desired_healthy,
     )
 
 

@@ -53,6 +53,11 @@ def never_allows(pdb: PdbRecord, expected: int | None) -> str | None:
     return None
 
 
+def asks_budgets(pod: PodRecord) -> bool:
+    """R57: whether the eviction API asks the pod's PDBs. It does not before the pod has started, nor once it ends."""
+    return pod.active and pod.phase != "Pending"
+
+
 class PdbIndex:
     """The PDBs of a cluster, with what each allows now."""
 
@@ -85,6 +90,10 @@ class PdbIndex:
             known = self._matches[key] = (pod.labels, candidates.matching(pod.labels))
         return known[1]
 
+    def binding(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
+        """Those of them that the eviction API asks."""
+        return self.matching(pod) if asks_budgets(pod) else ()
+
     def expected(self, pdb: PdbRecord) -> int:
         """How many pods the budget is about: by its status, else by the pods we see."""
         return self._expected[pdb.object] if pdb.expected_pods is None else pdb.expected_pods
@@ -95,21 +104,31 @@ class PdbIndex:
             return pdb.disruptions_allowed
         return disruptions_allowed(pdb, expected=self.expected(pdb), healthy=self._healthy[pdb.object])
 
+    def _is_healthy(self, pdb: PdbRecord) -> bool:
+        """Whether the eviction API lets pods go that are not ready (unhealthyPodEvictionPolicy IfHealthyBudget)."""
+        healthy = self._healthy[pdb.object] if pdb.current_healthy is None else pdb.current_healthy
+        desired = desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
+        return desired is not None and healthy >= desired > 0
+
     def verdict(self, pod: PodRecord) -> Verdict:
         """02 §4.4. What the API server would refuse to evict, for a reason that time does not mend."""
         rule, matching = Rule.POD_DISRUPTION_BUDGET, self.matching(pod)
         if not matching:
             return allow(rule, pod.object, "no PodDisruptionBudget selects it")
-        if not pod.active:
-            return allow(rule, pod.object, "the pod is finished or terminating")
+        if not asks_budgets(pod):
+            why = "has not started" if pod.active else "is finished or terminating"
+            return allow(rule, pod.object, f"the pod {why}")
         if pod.tolerates_disrupted or (pod.owner is not Owner.NONE and pod.owner & Owner.NODE):  # flags are slow
             return allow(rule, pod.object, "the pod is never evicted: it is a mirror pod or tolerates the taint")
         if len(matching) > 1:
             named = ", ".join(pdb.name for pdb in matching)
             return refuse(rule, pod.object, f"{len(matching)} PodDisruptionBudgets select it, at most one may: {named}")
         pdb = matching[0]
-        if pdb.always_allow and pod.ready is False:
-            return allow(rule, pod.object, f"{pdb.name} always allows evicting pods that are not ready")
+        if pod.ready is not True:
+            if pdb.always_allow:
+                return allow(rule, pod.object, f"{pdb.name} always allows evicting pods that are not ready")
+            if self._is_healthy(pdb):
+                return allow(rule, pod.object, f"{pdb.name} allows it: the pod is not ready, and enough others are")
         allowed = self.allowed(pdb)
         if allowed > 0:
             return allow(rule, pod.object, f"{pdb.name} allows {allowed} more")

@@ -10,6 +10,7 @@ from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
+from dovetail.values import limits
 from dovetail.values.cron import Cron, CronError, parse_cron
 from dovetail.values.duration import (
     DAY,
@@ -28,11 +29,8 @@ from dovetail.values.window import Window
 
 SEPARATOR = ";"
 MAX_EXPRESSIONS = 64
-MAX_TEXT = 64 * 1024
 DEFAULT_DURATION = HOUR
 SHORTEST, LONGEST = MINUTE, 7 * DAY
-# Longer texts are read afresh each time: a cache must not hold megabytes of somebody's mistake.
-_MAX_CACHED = 1024
 _GONE = "the pod is finished or terminating"
 
 
@@ -58,7 +56,7 @@ class DoNotDisrupt(NamedTuple):
 
 def read_do_not_disrupt(value: str) -> DoNotDisrupt:
     """The pod table of R2–R4: a value that cannot be understood protects for good (fail-safe, seed 000)."""
-    return _read_do_not_disrupt(value) if len(value) <= _MAX_CACHED else _read_do_not_disrupt.__wrapped__(value)
+    return _read_do_not_disrupt(value[: limits.DURATION + 1])
 
 
 @lru_cache(maxsize=4096)
@@ -155,9 +153,8 @@ def read_schedule(kind: Kind, annotations: Mapping[str, str]) -> Schedule:
     schedule, duration = annotations.get(kind.value[0]), annotations.get(kind.value[1])
     if schedule is None and duration is None:
         return _NO_SCHEDULE
-    if len(schedule or "") + len(duration or "") > _MAX_CACHED:
-        return _read_schedule.__wrapped__(kind, schedule, duration)
-    return _read_schedule(kind, schedule, duration)
+    longest = limits.SCHEDULE + 1
+    return _read_schedule(kind, schedule and schedule[:longest], duration and duration[:longest])
 
 
 _NO_SCHEDULE = Schedule(window=None)
@@ -168,9 +165,9 @@ def _read_schedule(kind: Kind, schedule: str | None, duration: str | None) -> Sc
     if not schedule:
         ignored = _fault(kind.value[1], "a duration without a schedule is ignored", f"add {kind.value[0]}")
         return Schedule(window=None, faults=(ignored,) if duration else ())
-    texts = schedule.split(SEPARATOR, MAX_EXPRESSIONS)
-    if len(schedule) > MAX_TEXT or len(texts) > MAX_EXPRESSIONS:
-        most = f"{MAX_TEXT // 1024} KiB" if len(schedule) > MAX_TEXT else f"{MAX_EXPRESSIONS} expressions"
+    texts, too_long = schedule.split(SEPARATOR, MAX_EXPRESSIONS), len(schedule) > limits.SCHEDULE
+    if too_long or len(texts) > MAX_EXPRESSIONS:
+        most = f"{limits.SCHEDULE} characters" if too_long else f"{MAX_EXPRESSIONS} expressions"
         return Schedule(window=None, faults=(_no_schedule_left(kind, f"the schedule has more than {most}"),))
     durations, faults = _durations(kind, duration, len(texts))
     expressions: list[tuple[Cron, int]] = []
@@ -195,9 +192,12 @@ def _durations(kind: Kind, text: str | None, count: int) -> tuple[list[int], lis
     """R11: a bad duration is 1h, but a block window is only ever shortened to 7 days: protection must not shrink."""
     if not text:
         return [DEFAULT_DURATION] * count, []
-    parts = text.split(SEPARATOR, MAX_EXPRESSIONS)
-    if len(text) > MAX_TEXT or len(parts) not in {1, count}:
-        wrong = f"{len(parts)} durations for {count} expressions; each counts as 1h"
+    parts, too_long = text.split(SEPARATOR, MAX_EXPRESSIONS), len(text) > limits.SCHEDULE
+    if too_long or len(parts) not in {1, count}:
+        wrong = (
+            f"more than {limits.SCHEDULE} characters" if too_long else f"{len(parts)} durations for {count} expressions"
+        )
+        wrong = f"{wrong}; each counts as 1h"
         return [DEFAULT_DURATION] * count, [_fault(kind.value[1], wrong, _DURATION_REMEDY)]
     spans, faults = [], []
     for part in parts:

@@ -1,6 +1,5 @@
 """Which ports of its node does a pod take, and does another pod have one of them (05 §5)?"""
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dovetail.api.pod_specs import SchedulingPodSpec
@@ -15,11 +14,6 @@ class HostPort(NamedTuple):
     port: int
     protocol: str
     ip: str
-
-    def conflicts(self, other: "HostPort") -> bool:
-        if (self.port, self.protocol) != (other.port, other.protocol):
-            return False
-        return self.ip == other.ip or self.ip in _ALL_ADDRESSES or other.ip in _ALL_ADDRESSES
 
     def __str__(self) -> str:
         return f"{self.ip}:{self.port}/{self.protocol}"
@@ -39,6 +33,16 @@ def host_ports(spec: SchedulingPodSpec) -> HostPorts:
     )
 
 
-def conflict(ports: Iterable[HostPort], taken: HostPorts) -> HostPort | None:
+def conflict(ports: HostPorts, taken: HostPorts) -> HostPort | None:
     """The first port, by number, that the others have. Asked of other pods only: a pod is no conflict to itself."""
-    return next((port for port in sorted(ports) if any(map(port.conflicts, taken))), None)
+    if not ports or not taken:
+        return None
+    addresses: dict[tuple[int, str], set[str]] = {}
+    for port in taken:
+        addresses.setdefault(port[:2], set()).add(port.ip)
+    return next((port for port in sorted(ports) if _is_taken(port, addresses.get(port[:2]))), None)
+
+
+def _is_taken(port: HostPort, by: set[str] | None) -> bool:
+    """Whether others have it on one of these addresses."""
+    return by is not None and (port.ip in by or port.ip in _ALL_ADDRESSES or not by.isdisjoint(_ALL_ADDRESSES))

@@ -5,8 +5,8 @@ hold is refused by name: a pod with such a request cannot be placed, and of a no
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache, reduce
-from operator import add, or_, sub
+from functools import lru_cache
+from operator import add, sub
 from typing import Final
 
 import msgspec
@@ -15,7 +15,7 @@ from dovetail.api import names
 from dovetail.api.objects import Node, NodeClaim, Quantities
 from dovetail.api.pod_specs import Container, ContainerStatus, SchedulingPod
 from dovetail.values.duration import shown
-from dovetail.values.quantity import QuantityError, parse_quantity
+from dovetail.values.quantity import MAX_LENGTH, QuantityError, parse_quantity
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -136,12 +136,15 @@ def read_amounts(quantities: Quantities) -> Resources:
 
 def offered_amounts(quantities: Quantities) -> tuple[Resources, tuple[BadQuantity, ...]]:
     """What a node or an instance type has, and what it says besides that cannot be counted on."""
-    return _amounts(tuple(quantities.items())) if quantities else (NOTHING, ())
+    if not quantities:
+        return NOTHING, ()
+    # The cache must not hold megabytes of somebody's mistake.
+    return _amounts(tuple([(name, str(text)[: MAX_LENGTH + 1]) for name, text in quantities.items()]))
 
 
 @lru_cache(maxsize=16384)  # 100,000 pods ask for a few hundred different amounts
-def _amounts(items: tuple[tuple[str, str | int | float], ...]) -> tuple[Resources, tuple[BadQuantity, ...]]:
-    amounts = {name: _amount(name, str(text)) for name, text in items}
+def _amounts(items: tuple[tuple[str, str], ...]) -> tuple[Resources, tuple[BadQuantity, ...]]:
+    amounts = {name: _amount(name, text) for name, text in items}
     return (
         Resources({name: amount for name, amount in amounts.items() if isinstance(amount, int)}),
         tuple(amount for _, amount in sorted(amounts.items()) if isinstance(amount, BadQuantity)),
@@ -179,14 +182,18 @@ def pod_request(pod: SchedulingPod) -> Resources:
     spec = pod.spec
     known = {status.name: status for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     infeasible = _resize_infeasible(pod)
-    sidecars, steps = NOTHING, []
+    sidecars: dict[str, int] = {}
+    steps: dict[
+        str, int
+    ] = {}  # the most that a step of the start takes; of what it does not ask for, sidecars have less
     for container in spec.init_containers:
-        asks = _container_request(container, known, infeasible)
-        steps.append(sidecars + asks)
-        if container.restart_policy == "Always":
-            sidecars += asks
-    running = total(_container_request(container, known, infeasible) for container in spec.containers) + sidecars
-    peak = reduce(or_, steps, running)
+        for name, amount in _container_request(container, known, infeasible).items():
+            together = sidecars.get(name, 0) + amount
+            steps[name] = max(steps.get(name, 0), together)
+            if container.restart_policy == "Always":
+                sidecars[name] = together
+    running = total(_container_request(container, known, infeasible) for container in spec.containers)
+    peak = (running + Resources(sidecars)) | Resources(steps)
     request = _pod_level(pod, peak) + read_amounts(spec.overhead) + ONE_POD
     for name, amount in request.items():
         if amount > MAX_AMOUNT:

@@ -10,11 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from dovetail.values import limits
 from dovetail.values.almanac import FIRST_MONTH, LAST_MONTH, Stretch, chosen, month_of, month_of_day
 from dovetail.values.zone import DAY, ZoneError, load_zone, spell_at, spells
 
-MAX_TEXT = 64 * 1024
-_CACHED_TEXT = 256  # longer texts are parsed anew, so that the cache cannot be filled with megabytes
 _MAX_DIGITS = 18
 _FAR = 16 * 60  # minutes; no zone has ever been further from UTC
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -297,11 +296,12 @@ def shape_of(zone: ZoneInfo, start: int, stop: int) -> tuple[int, Shape]:
 
 def parse_cron(text: str) -> Cron:
     """Read an expression of R9's dialect; raises CronError with a message for people."""
-    if len(text) > MAX_TEXT:
-        raise CronError(f"a cron expression may have at most {MAX_TEXT} characters, this one has {len(text)}")
-    return _parse_cached(text) if len(text) <= _CACHED_TEXT else _parse(text)
+    if len(text) > limits.SCHEDULE:
+        raise CronError(f"a cron expression may have at most {limits.SCHEDULE} characters")
+    return _parse(text)
 
 
+@lru_cache(maxsize=4096)
 def _parse(text: str) -> Cron:
     rest, zone = text.strip(_SPACE), load_zone("UTC")
     if rest.startswith(("TZ=", "CRON_TZ=")):
@@ -329,13 +329,10 @@ def _parse(text: str) -> Cron:
     return Cron(text, zone, Fields(minutes, hours, days >> 1, months >> 1, weekdays, any_day, any_weekday))
 
 
-_parse_cached = lru_cache(maxsize=4096)(_parse)
-
-
 def _read(field: _Field, text: str) -> tuple[int, bool]:
     """The values of a field as a mask, and whether the field is unrestricted (R9: `*`, `?` or `*/1` in its list)."""
     mask, unrestricted = 0, False
-    for item in dict.fromkeys(text.split(",")):  # each once: 64 KiB hold many times `1,`
+    for item in dict.fromkeys(text.split(",")):  # each once: 4 KiB hold many times `1,`
         span, slash, step_text = item.partition("/")
         step = _number(field, step_text, item) if slash else 1
         if step == 0:

@@ -14,7 +14,7 @@ NANO_PER_UNIT = 10**9
 NANO_PER_MILLI = 10**6
 
 # A quantity is a short text; the limits keep hostile ones cheap without a clever algorithm.
-_MAX_LENGTH = 1000
+MAX_LENGTH = 1000
 _MAX_EXPONENT = 999
 
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -74,7 +74,7 @@ class Quantity:
 
 def parse_quantity(text: str) -> Quantity:
     """The amount of the text; what is finer than a billionth is rounded away from zero."""
-    found = _FORM.fullmatch(text) if len(text) <= _MAX_LENGTH else None
+    found = _FORM.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if not found:
         raise QuantityError(
             f"{shown(text)} is not a quantity: want a number and a suffix, such as 2, 500m, 1.5Gi or 1e3"

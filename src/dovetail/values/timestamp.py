@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from dovetail.values import limits
 from dovetail.values.duration import DAY, HOUR, MICROSECOND, MINUTE, SECOND, short_duration, shown
 
 # A little laxer than RFC 3339, because Go is: a one-digit hour, a comma before the fraction, offsets up to +24:60.
@@ -17,8 +18,11 @@ class TimeError(ValueError):
 
 
 def parse_time(text: str) -> datetime:
-    """The moment in UTC, as Go's time.Parse(time.RFC3339) reads it; finer than a microsecond is cut off."""
-    found = _FORM.fullmatch(text)
+    """The moment in UTC, as Go's time.Parse(time.RFC3339) reads it; finer than a microsecond is cut off.
+
+    A text of more than 256 characters is no time here.
+    """
+    found = _FORM.fullmatch(text) if len(text) <= limits.VALUE else None
     if not found:
         raise TimeError(f"{shown(text)} is not a time: want RFC 3339, such as 2026-03-07T02:00:00Z")
     year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))

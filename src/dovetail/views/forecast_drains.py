@@ -110,7 +110,7 @@ class _Walk:
         return self._last_end if self._deadline is None else min(self._last_end, self._deadline)
 
     def _evict(self, pod: PodRecord, now: datetime) -> None:
-        guarded = bool(self._pdbs.matching(pod))
+        guarded = bool(self._pdbs.binding(pod))
         if guarded and not self._pdbs.verdict(pod).allowed:
             return  # it waits for its budget, of which time alone tells nothing
         # Of what could have been done before the forecast began it is not known why it was not.

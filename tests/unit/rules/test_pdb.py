@@ -110,14 +110,39 @@ def test_two_budgets_block_even_an_unready_pod_that_both_always_allow() -> None:
     [
         pytest.param("AlwaysAllow", "False", True, id="AlwaysAllow and not ready"),
         pytest.param("AlwaysAllow", "True", False, id="AlwaysAllow but ready"),
-        pytest.param("AlwaysAllow", "Unknown", False, id="AlwaysAllow, readiness unknown"),
-        pytest.param("AlwaysAllow", None, False, id="AlwaysAllow, no Ready condition"),
+        pytest.param("AlwaysAllow", "Unknown", True, id="AlwaysAllow, readiness unknown"),
+        pytest.param("AlwaysAllow", None, True, id="AlwaysAllow, no Ready condition"),
         pytest.param("IfHealthyBudget", "False", False, id="IfHealthyBudget"),
         pytest.param("", "False", False, id="no policy"),
     ],
 )
 def test_always_allow(policy: str, ready: str | None, allowed: bool) -> None:
     assert ask(pod(ready=ready), pdb(policy=policy, allowed=0)).allowed is allowed
+
+
+@pytest.mark.parametrize(
+    ("healthy", "desired", "allowed"),
+    [
+        pytest.param(0, 1, False, id="too few are healthy"),
+        pytest.param(1, 1, True, id="just enough are healthy"),
+        pytest.param(2, 1, True, id="more than enough are healthy"),
+        pytest.param(1, 0, False, id="none has to be healthy"),
+        pytest.param(None, None, False, id="no status"),
+    ],
+)
+@pytest.mark.parametrize("ready", ["False", "Unknown", None])
+def test_a_pod_that_is_not_ready_goes_if_enough_are_healthy(
+    healthy: int | None, desired: int | None, allowed: bool, ready: str | None
+) -> None:
+    guard = pdb(min_available=1, allowed=0, expected=2, healthy=healthy, desired=desired)
+    assert ask(pod(ready=ready), guard).allowed is allowed
+    assert not ask(pod(), guard).allowed, "a pod that is ready needs an eviction from the budget"
+
+
+def test_without_status_the_healthy_pods_are_counted() -> None:
+    ready, unready = pod("web-1"), pod("web-2", ready="False")
+    assert ask(unready, pdb(min_available=1), others=(ready,)).allowed
+    assert not ask(unready, pdb(min_available=2), others=(ready,)).allowed
 
 
 TOLERATE_ALL = [Toleration(operator="Exists")]
@@ -130,7 +155,10 @@ TOLERATE_ALL = [Toleration(operator="Exists")]
         pytest.param(pod(owner=None), False, id="bare"),
         pytest.param(pod(owner="DaemonSet"), False, id="of a DaemonSet"),
         pytest.param(pod(owner="StatefulSet"), False, id="of a StatefulSet"),
-        pytest.param(pod(phase="Pending", ready="False"), False, id="pending"),
+        pytest.param(pod(ready="False"), False, id="not ready"),
+        pytest.param(pod(phase="Unknown", ready="Unknown"), False, id="phase unknown"),
+        pytest.param(pod(phase="", ready=None), False, id="without a status"),
+        pytest.param(pod(phase="Pending", ready="False"), True, id="pending"),
         pytest.param(pod(owner="Node"), True, id="mirror"),
         pytest.param(pod(tolerations=TOLERATE_ALL), True, id="tolerates everything"),
         pytest.param(pod(phase="Succeeded"), True, id="succeeded"),

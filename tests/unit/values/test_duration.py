@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from dovetail.values import limits
 from dovetail.values.duration import (
     DAY,
     HOUR,
@@ -36,6 +37,8 @@ def test_every_text_means_what_go_says() -> None:
     assert len(rows) > 1400
     wrong = []
     for text, want in rows:
+        if len(text) > limits.DURATION:
+            continue
         try:
             ns = parse_duration(text)
             got = [ns, format_duration(ns)]
@@ -99,16 +102,19 @@ def test_beyond_64_bits_is_refused(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["0" * 63 + "s", "1." + "0" * 61 + "s", "." + "0" * 61 + "1h", "1ns" * 21])
+def test_64_characters_are_read_and_more_are_too_many(text: str) -> None:
+    assert parse_duration(text.rjust(64, "0")) >= 0
+    with pytest.raises(DurationError, match="has more than 64 characters"):
+        parse_duration(text.rjust(65, "0"))
+
+
 def test_a_megabyte_is_answered_and_not_repeated() -> None:
-    # Anything quadratic would take minutes here, and int() itself would refuse so many digits with another error.
     for text in ("9" * MIB + "s", "9" * MIB, "1s" * (MIB // 2) + "x", "." * MIB, "1." + "9" * MIB):
-        with pytest.raises(DurationError) as caught:
-            parse_duration(text)
-        assert len(str(caught.value)) < 200
-    assert parse_duration("0" * MIB + "1s") == SECOND
-    assert parse_duration("1." + "0" * MIB + "s") == SECOND
-    assert parse_duration("." + "0" * MIB + "1h") == 0
-    assert parse_duration("1ns" * (MIB // 3)) == MIB // 3
+        for parse in (parse_duration, parse_nillable, parse_simple, parse_budget_duration):
+            with pytest.raises(DurationError, match="has more than 64 characters") as caught:
+                parse(text)
+            assert len(str(caught.value)) < 200
 
 
 def test_messages_shorten_and_escape() -> None:
@@ -175,7 +181,7 @@ def test_crd_grammars_refuse_overflow() -> None:
         with pytest.raises(DurationError, match="too long a duration"):
             parse("2562048h")
         with pytest.raises(DurationError, match="too long a duration"):
-            parse("9" * MIB + "h")
+            parse("9" * 63 + "h")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.api.manifests.parts import Manifest, manifest
+from dovetail.values import limits
 
 POLICY: Final = "pod-annotations.dovetail.dev"
 
@@ -78,12 +79,16 @@ def _variables() -> list[Any]:
 def _do_not_disrupt() -> Manifest:
     key = names.DO_NOT_DISRUPT
     value = f"variables.annotations['{key}']"
-    form = f"{value}.matches(variables.goDuration) && duration({value}) > duration('0s')"
+    form = f"{_is_duration(value)} && duration({value}) > duration('0s')"
     return {
         "expression": f"!('{key}' in variables.annotations) || {value} in ['true', 'false'] || ({form})",
         "message": f'{key} is neither "true", "false" nor a positive duration such as "4h": '
         "the pod will be protected for good",
     }
+
+
+def _is_duration(text: str) -> str:
+    return f"{text}.size() <= {limits.DURATION} && {text}.matches(variables.goDuration)"
 
 
 def _schedules(name: str, schedule_key: str, duration_key: str) -> list[Manifest]:
@@ -94,12 +99,14 @@ def _schedules(name: str, schedule_key: str, duration_key: str) -> list[Manifest
     within = f"{span} >= duration('1m') && {span} <= duration('168h')"
     return [
         {
-            "expression": f"{schedule} == '' || ({crons}.size() <= 64 && {all_crons})",
+            "expression": f"{schedule} == '' || "
+            f"({schedule}.size() <= {limits.SCHEDULE} && {crons}.size() <= 64 && {all_crons})",
             "message": f"{schedule_key} is not five cron fields or a descriptor such as @daily; "
             "several are separated by ;, and what cannot be read has no effect",
         },
         {
-            "expression": f"{duration} == '' || {spans}.all(e, e.trim().matches(variables.goDuration) && {within})",
+            "expression": f"{duration} == '' || "
+            f"({duration}.size() <= {limits.SCHEDULE} && {spans}.all(e, {_is_duration('e.trim()')} && {within}))",
             "message": f"{duration_key} is not a duration from 1m to 168h; others do not count as written",
         },
         {

@@ -6,7 +6,7 @@ identical record (R54), and its nodes are drained only if the rules allow that t
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.provisioning import claim_name
+
+# Longer than one for a thousand claims, which is far more than a command has.
+LONGEST_RECORD: Final = 128 * 1024
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,6 +55,8 @@ def written(recorded: Recorded) -> str:
 
 def read_record(text: str) -> Recorded | None:
     """None: somebody has written something else there, and there is no command to carry on."""
+    if len(text) > LONGEST_RECORD:
+        return None
     try:
         return msgspec.json.decode(text, type=Recorded)
     except (msgspec.MsgspecError, RecursionError):

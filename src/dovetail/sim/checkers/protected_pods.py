@@ -18,7 +18,7 @@ from dovetail.values.window import Window
 
 RULE: Final = "protected-pods"
 _MAX_EXPRESSIONS: Final = 64
-_MAX_TEXT: Final = 64 * 1024
+_MAX_TEXT: Final = 4096
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -164,7 +164,7 @@ def _read_window(text: str, durations: str | None, *, blocks: bool) -> Window | 
     if len(expressions) > _MAX_EXPRESSIONS or len(text) > _MAX_TEXT:
         return None
     given = durations.split(";") if durations else []
-    if len(given) not in (1, len(expressions)):
+    if len(given) not in (1, len(expressions)) or len(durations or "") > _MAX_TEXT:
         given = ["1h"]
     spans = [_span_ns(each.strip(), blocks=blocks) for each in given] * (len(expressions) if len(given) == 1 else 1)
     parts = []

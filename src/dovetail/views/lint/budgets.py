@@ -5,6 +5,7 @@ from datetime import datetime
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
+from dovetail.api.yaml_events import shorten
 from dovetail.model.problem import Problem
 from dovetail.model.records import MAX_BUDGETS
 from dovetail.rules.budgets import (
@@ -105,7 +106,8 @@ def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], pr
         return 'add a schedule, such as "0 22 * * *", or drop the duration for a budget that is always active'
     if budget.duration is None:
         if _is_every_minute(budget.schedule):
-            return f'drop the schedule: a budget without one is always active, as "{budget.schedule}" is meant to be'
+            schedule = shorten(budget.schedule, 40)
+            return f'drop the schedule: a budget without one is always active, as "{schedule}" is meant to be'
         return "add a duration, such as 8h, or drop the schedule for a budget that is always active"
     near = nearest_cron(budget.schedule)
     example = 'such as "0 22 * * *" or "CRON_TZ=Europe/Berlin 0 22 * * 1-5"'

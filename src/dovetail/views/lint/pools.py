@@ -213,9 +213,9 @@ def _long_durations(
                 try:
                     parse_nillable(text)
                 except DurationError as error:
-                    yield _refused(
-                        subject, join(above, name), str(error), "write a shorter time, or Never if it may be"
-                    )
+                    message = f"{error}; it counts as not set"
+                    remedy = "write a shorter time, or Never if it may be"
+                    yield subject.error(INVALID, join(above, name), message, remedy)
 
 
 def _refused(subject: Subject, field: str, message: str, remedy: str) -> Problem:

@@ -1,0 +1,100 @@
+"""How much may a pod ask of scheduling?
+
+The work of an engine grows with the number of terms of a pod, and with the products of some of them. A pod that could
+have 10,000 of each would stop everybody's provisioning, and its owner needs no rights but those of one namespace.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+import msgspec
+
+from dovetail.api.objects import LabelSelector
+from dovetail.api.pod_specs import (
+    ContainerResources,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    SchedulingPodSpec,
+    WatchedPodSpec,
+)
+
+TERMS: Final = 128
+RESOURCES: Final = 64
+AMOUNTS: Final = 1024
+PORTS: Final = 1024
+# No spec of fewer bytes, encoded, exceeds a limit, so that most pods need not be counted.
+UNCOUNTED_BYTES: Final = 384
+
+S = TypeVar("S", WatchedPodSpec, SchedulingPodSpec)
+
+
+def within_limits(spec: S) -> tuple[S, str]:
+    """The spec without what exceeds a limit, and what that is; empty if nothing does."""
+    terms, containers = _too_many_terms(spec), _too_much_for_containers(spec)
+    if terms:
+        empty = SchedulingPodSpec()
+        spec = msgspec.structs.replace(
+            spec,
+            node_selector={},
+            affinity=empty.affinity,
+            tolerations=type(spec.tolerations)(),
+            topology_spread_constraints=(),
+        )
+    if containers:
+        spec = msgspec.structs.replace(
+            spec, containers=(), init_containers=(), resources=ContainerResources(), overhead={}
+        )
+    return spec, "; ".join(filter(None, (terms, containers)))
+
+
+def _too_many_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> str:
+    count = sum(_term_counts(spec))
+    if count <= TERMS:
+        return ""
+    where = "nodeSelector, affinity, tolerations and topologySpreadConstraints"
+    return f"{where} have {count} terms and expressions together, at most {TERMS} are read"
+
+
+def _term_counts(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[int]:
+    yield len(spec.node_selector) + len(spec.tolerations)
+    for term in _node_terms(spec):
+        yield 1 + len(term.match_expressions) + len(term.match_fields)
+    for each in _pod_terms(spec):
+        yield 1 + _size(each.label_selector) + _size(each.namespace_selector)
+        yield len(each.match_label_keys) + len(each.mismatch_label_keys)
+    for constraint in spec.topology_spread_constraints:
+        yield 1 + _size(constraint.label_selector) + len(constraint.match_label_keys)
+
+
+def _node_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[NodeSelectorTerm]:
+    affinity = spec.affinity.node_affinity
+    if affinity.required_during_scheduling_ignored_during_execution is not None:
+        yield from affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
+    yield from (each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution)
+
+
+def _pod_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
+    for side in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+        yield from side.required_during_scheduling_ignored_during_execution
+        yield from (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
+
+
+def _size(selector: LabelSelector | None) -> int:
+    return 0 if selector is None else len(selector.match_labels) + len(selector.match_expressions)
+
+
+def _too_much_for_containers(spec: WatchedPodSpec | SchedulingPodSpec) -> str:
+    containers = (*spec.containers, *spec.init_containers)
+    listed = [
+        amounts
+        for resources in (spec.resources, *(each.resources for each in containers))
+        for amounts in (resources.requests, resources.limits)
+    ]
+    counts = {
+        f"amounts of resources, at most {AMOUNTS}": (sum(map(len, listed)), AMOUNTS),
+        f"different resources, at most {RESOURCES}": (len(set().union(*listed)), RESOURCES),
+        f"ports, at most {PORTS}": (sum(len(each.ports) for each in containers), PORTS),
+    }
+    return next(
+        (f"containers have {count} {what} are read" for what, (count, most) in counts.items() if count > most), ""
+    )

@@ -1,0 +1,7 @@
+"""How long may a text be that users write (R53)? A longer one is invalid, and nobody parses it."""
+
+from typing import Final
+
+DURATION: Final = 64
+SCHEDULE: Final = 4096  # of a list of durations too
+VALUE: Final = 256  # any other value
