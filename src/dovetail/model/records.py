@@ -369,6 +369,7 @@ def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
 
 def node_record(node: objects.Node) -> NodeRecord:
     meta = node.metadata
+    initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
         uid=meta.uid,
@@ -377,8 +378,9 @@ def node_record(node: objects.Node) -> NodeRecord:
         created_at=_utc(meta.creation_timestamp),
         deleted_at=_utc(meta.deletion_timestamp),
         do_not_disrupt=meta.annotations.get(names.DO_NOT_DISRUPT),
-        registered=meta.labels.get(names.REGISTERED_LABEL) == "true",
-        initialized=meta.labels.get(names.INITIALIZED_LABEL) == "true",
+        # An initialized Node has been registered, even if somebody has edited the label that says so.
+        registered=initialized or meta.labels.get(names.REGISTERED_LABEL) == "true",
+        initialized=initialized,
         ready=_condition(node.status.conditions, "Ready") is True,
         taints=tuple((taint.key, taint.effect) for taint in node.spec.taints),
     )
