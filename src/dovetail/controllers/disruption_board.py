@@ -105,14 +105,19 @@ class BoardMaker:
         self._cluster = cluster
         self._state = state
         self._members = cluster.members
-        self._read: dict[MemberKey, ReadPods] = {}
         self._budgets = PoolBudgets(cluster, reading)
+        self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Everything that was found out before, and is kept only to save work."""
+        self._read: dict[MemberKey, ReadPods] = {}
         self._alike = AlikePods()
         self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
         self._judgements: dict[str, Judged] = {}
         self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
-        self._world = LastingWorld(msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True))
+        self._world = LastingWorld(self._options)
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 

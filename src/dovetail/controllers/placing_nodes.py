@@ -174,19 +174,27 @@ class PlacingNodes:
         """Make most of what has to be made anew, in turns that are short, so that `nodes` has little left to do."""
         while len(self._dirty) > AT_ONCE:
             for _ in range(AT_ONCE):
-                self._make(self._dirty.pop())
+                self._make_one()
             await clock.sleep(0)
 
     def nodes(self) -> tuple[Node, ...]:
         """By name; the same object, with the same nodes in it, unless something has changed."""
         while self._dirty:
-            self._make(self._dirty.pop())
+            self._make_one()
         if self._moved:
             self._arrange()
         if self._moved or self._changed:
             self._told = tuple(self._nodes)
         self._moved = self._changed = False
         return self._told
+
+    def _make_one(self) -> None:
+        key = self._dirty.pop()
+        try:
+            self._make(key)
+        except Exception:
+            self._dirty.add(key)  # nobody goes on with what the place was before
+            raise
 
     def _make(self, key: _Key) -> None:
         known, found = self._places.get(key), self._made(key)
