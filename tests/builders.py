@@ -122,11 +122,15 @@ def node(
     do_not_disrupt: str | None = None,
     do_not_repair: str | None = None,
     registered: bool = True,
-    initialized: bool = True,
+    initialized: bool | None = None,
     ready: str | None = "True",
     taints: Iterable[tuple[str, str]] = (),
 ) -> NodeRecord:
-    """A ready, initialized node of the pool default; its provider ID is kwok://<name> unless given."""
+    """A ready, initialized node of the pool default; its provider ID is kwok://<name> unless given.
+
+    A node that is not registered is not initialized either, unless told so.
+    """
+    initialized = registered if initialized is None else initialized
     labels = {
         names.NODEPOOL_LABEL: pool,
         names.REGISTERED_LABEL: "true" if registered else "",

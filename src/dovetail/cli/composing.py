@@ -37,6 +37,7 @@ from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute, space_collections, spare_collections
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.failures import Failures
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
@@ -174,7 +175,8 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     api, clock, seed = connection.api, connection.clock, connection.seed
     metrics = Metrics(CollectorRegistry())
     provider = ObservedKwok(api, clock, metrics, types=options.instance_types)
-    cluster = Cluster(api, clock, provider.node_classes, seed=seed)
+    failures = Failures(tolerated=True, seed=seed)
+    cluster = Cluster(api, clock, provider.node_classes, seed=seed, failures=failures)
     recorder = EventRecorder(api, clock, instance=connection.identity, seed=seed)
     clearance = partial(
         wait_until_alone,
@@ -206,6 +208,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
         reflectors=cluster.reflectors,
         controllers=controllers,
         clearance=None if options.dry_run else clearance,
+        failures=failures,
     )
     state = ClusterMetrics(
         cluster,
@@ -220,6 +223,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.event_loop_late_seconds.set_function(lambda: manager.slowest_beat_seconds)
     metrics.read_requests(connection.requests)
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
+    metrics.read_failures(lambda: failures.counts)
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
     access = None if connection.reviews is None else ReviewedAccess(connection.reviews, clock)
     return Program(manager, cluster, metrics, disruption, access, missing)

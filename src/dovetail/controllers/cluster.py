@@ -29,6 +29,7 @@ from dovetail.ports import (
     KubeApi,
     Resource,
 )
+from dovetail.runtime.failures import Failures
 from dovetail.runtime.reflector import (
     Added,
     Change,
@@ -209,9 +210,10 @@ class Cluster:
         *,
         seed: int = 0,
         timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+        failures: Failures | None = None,
     ) -> None:
         def cache(resource: Resource[T], keep: Callable[[T], V]) -> Cache[T, V]:
-            return Cache(api, clock, resource, keep, seed=seed, timings=timings)
+            return Cache(api, clock, resource, keep, seed=seed, timings=timings, failures=failures)
 
         self.clock = clock
         self.node_class_kind = node_classes

@@ -119,6 +119,9 @@ class Disruption(Passes):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin(self, context: Context) -> None:
+        """After a pass that failed, too: what it has left half done is not used again."""
+        self._maker.forget()
+        self._waiting.clear()
         self._batch.add(_CHANGED, context.clock.now())
 
     def due(self, now: datetime) -> datetime | None:  # noqa: ARG002

@@ -29,7 +29,13 @@ from dovetail.planning.disruption.records import record_on
 from dovetail.planning.static_capacity import node_limit
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Allowance, Reading
-from dovetail.rules.nodes import ReasonVerdict, judge_reason, own_verdicts
+from dovetail.rules.nodes import (
+    CONSOLIDATION,
+    ReasonVerdict,
+    consolidation_reason,
+    judge_reason,
+    own_verdicts,
+)
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.runtime.reflector import Kept, Snapshot
@@ -105,14 +111,19 @@ class BoardMaker:
         self._cluster = cluster
         self._state = state
         self._members = cluster.members
-        self._read: dict[MemberKey, ReadPods] = {}
         self._budgets = PoolBudgets(cluster, reading)
+        self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
+        self.forget()
+
+    def forget(self) -> None:
+        """Everything that was found out before, and is kept only to save work."""
+        self._read: dict[MemberKey, ReadPods] = {}
         self._alike = AlikePods()
         self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
         self._judgements: dict[str, Judged] = {}
         self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
-        self._world = LastingWorld(msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True))
+        self._world = LastingWorld(self._options)
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 
@@ -283,14 +294,14 @@ class BoardMaker:
             price=price,
             cost=known.cost,
             pods=known.moving.found.pods,
-            unmovable=self._why_not(known, offer, price) if reason is Reason.UNDERUTILIZED else (),
+            unmovable=self._why_not(known, reason, offer, price) if reason in CONSOLIDATION else (),
             since=member.claim.true_since(condition),
         )
 
     @staticmethod
-    def _why_not(known: Looked, offer: Offered, price: int | None) -> tuple[str, ...]:
+    def _why_not(known: Looked, reason: Reason, offer: Offered, price: int | None) -> tuple[str, ...]:
         """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
-        if price is None:
+        if price is None and reason is Reason.UNDERUTILIZED:
             type_, zone, capacity_type = (part or "?" for part in offer)
             return (f"instance type {type_} in {zone} as {capacity_type} is not offered, so its price is not known",)
         return tuple(str(each) for each in known.moving.found.refused.values())
@@ -353,8 +364,11 @@ class BoardMaker:
         world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
         candidates = picture.candidates
         if picture.undone:
-            spared = tuple(left_alone(each, picture.undone) for each in candidates.get(Reason.UNDERUTILIZED, ()))
-            candidates = {**candidates, Reason.UNDERUTILIZED: spared}
+            spared = {
+                reason: tuple(left_alone(each, picture.undone) for each in candidates.get(reason, ()))
+                for reason in (Reason.EMPTY, Reason.UNDERUTILIZED)
+            }
+            candidates = {**candidates, **spared}
         allowances = {
             (pool, reason): allowed
             for pool, spent in picture.spending.items()
@@ -404,7 +418,7 @@ def _reasons(known: Looked, pool: PoolRecord | None) -> Iterator[Reason]:
     if claim.is_true(Condition.EXPIRED) and pool is not None:  # it is the pool that says when (R20)
         yield Reason.EXPIRED
     if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
-        yield Reason.EMPTY if known.cost <= 1.0 else Reason.UNDERUTILIZED
+        yield consolidation_reason(known.standing.member)
 
 
 def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> ReasonVerdict:

@@ -11,6 +11,7 @@ from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import ApiError, Clock, Conflict, KubeApi, NotFound
 from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.reflector import Added, Change, Deleted, Updated
@@ -36,9 +37,11 @@ class Keyed(ABC, Generic[K]):
         self._queue: WorkQueue[K] | None = None
         self._measured: Metrics | None = None
         self._in_work: dict[K, float] = {}  # since when
+        self._failed: dict[K, int] = {}  # how often in a row, by an error that nobody expects
         self.api: KubeApi
         self.clock: Clock
         self.recorder: EventRecorder
+        self._failures: Failures
 
     @abstractmethod
     def keys(self) -> Iterable[K]:
@@ -46,7 +49,10 @@ class Keyed(ABC, Generic[K]):
 
     @abstractmethod
     async def reconcile(self, key: K) -> Outcome:
-        """Look at the object as it is now, and do what is to be done. Raises ApiError, InFlight."""
+        """Look at the object as it is now, and do what is to be done. Raises ApiError, InFlight.
+
+        Any other error is a bug: the key is worked on again after a back-off, and the other keys are not affected.
+        """
 
     def add(self, key: K) -> None:
         """Work on the key soon."""
@@ -97,6 +103,7 @@ class Keyed(ABC, Generic[K]):
     async def run(self, context: Context) -> None:
         """Work until told to stop."""
         self.api, self.clock, self.recorder = context.api, context.clock, context.recorder
+        self._failures = context.failures
         queue = self._queue = self._new_queue(context.clock)
         try:
             for number, key in enumerate(list(self.keys()), 1):
@@ -143,6 +150,12 @@ class Keyed(ABC, Generic[K]):
             except ApiError:
                 self._worked("error", began_at)
                 raise
+            except Exception as error:  # noqa: BLE001  it is logged and counted, or raised again
+                self._worked("error", began_at)
+                self._failures.take(self.name, error, doing=str(key))
+                failed = self._failed[key] = self._failed.get(key, 0) + 1
+                return Done(self._failures.restart_seconds(failed))
+        self._failed.pop(key, None)
         again = isinstance(outcome, Done) and outcome.after_seconds is not None
         result = "requeue_after" if again else "success" if isinstance(outcome, Done) else "error"
         self._worked(result, began_at)

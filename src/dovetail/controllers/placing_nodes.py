@@ -174,19 +174,27 @@ class PlacingNodes:
         """Make most of what has to be made anew, in turns that are short, so that `nodes` has little left to do."""
         while len(self._dirty) > AT_ONCE:
             for _ in range(AT_ONCE):
-                self._make(self._dirty.pop())
+                self._make_one()
             await clock.sleep(0)
 
     def nodes(self) -> tuple[Node, ...]:
         """By name; the same object, with the same nodes in it, unless something has changed."""
         while self._dirty:
-            self._make(self._dirty.pop())
+            self._make_one()
         if self._moved:
             self._arrange()
         if self._moved or self._changed:
             self._told = tuple(self._nodes)
         self._moved = self._changed = False
         return self._told
+
+    def _make_one(self) -> None:
+        key = self._dirty.pop()
+        try:
+            self._make(key)
+        except Exception:
+            self._dirty.add(key)  # nobody goes on with what the place was before
+            raise
 
     def _make(self, key: _Key) -> None:
         known, found = self._places.get(key), self._made(key)
@@ -226,7 +234,7 @@ class PlacingNodes:
     def _arrange(self) -> None:
         self._nodes, self._shown = [], {}
         hidden: set[str] = set()
-        for key in sorted(self._places, key=lambda key: (self._places[key].seen.name, key)):
+        for key in sorted(self._places, key=self._order):
             seen = self._places[key].seen
             if seen.name in self._shown:  # a claim that is called like a Node, which will have another name
                 hidden.add(seen.name)
@@ -236,6 +244,11 @@ class PlacingNodes:
         for name in sorted(hidden - self._hidden):
             log.warning("NodeClaim %s counts for nothing until its Node is registered: its name is taken", name)
         self._hidden = hidden
+
+    def _order(self, key: _Key) -> tuple[str, bool, _Key]:
+        """By name. Of several places with one name the Node that has this name comes first."""
+        name = self._places[key].seen.name
+        return name, key.name != name, key
 
     # -- one of them --------------------------------------------------------------------------------------------------
 
@@ -360,8 +373,12 @@ def _counts(node: objects.Node) -> bool:
 
 
 def _speaker(node: objects.Node | None, claim: objects.NodeClaim | None) -> objects.ObjectMeta:
-    """Whose name and labels count: the claim's, until the Node is registered."""
-    if node is not None and (claim is None or _says(node, names.REGISTERED_LABEL)):
+    """Whose name and labels count: the claim's, until the Node is registered.
+
+    A Node that is initialized has been registered, even if somebody has edited the label that says so.
+    """
+    registered = _says(node, names.REGISTERED_LABEL) or _says(node, names.INITIALIZED_LABEL)
+    if node is not None and (claim is None or registered):
         return node.metadata
     assert claim is not None
     return claim.metadata

@@ -84,7 +84,7 @@ class Provisioner(Passes):
         self.state = state
         self._creation = creation
         self._provisioning = provisioning
-        self._world = LastingWorld(provisioning.options)
+        self._world: LastingWorld  # since it began
         self._metrics = metrics
         self._timings = timings
         self._nominated_for = nomination(provisioning.batch_longest)
@@ -134,6 +134,8 @@ class Provisioner(Passes):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin(self, context: Context) -> None:
+        """After a pass that failed, too: what it has left half done is not used again."""
+        self._world = LastingWorld(self._provisioning.options)
         self._started = context.clock.now().isoformat()
         for pod in self.state.waiting():
             self._told(Waiting(pod))

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
+from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.runtime.pace import Backoff
 from dovetail.scheduling.problem import Pod
 from dovetail.values.timestamp import format_time
@@ -54,7 +54,7 @@ class UndoneMoves:
         """From now on these pods are watched, if it is to save something that they move."""
         self._watched = {kind: until for kind, until in self._watched.items() if until > now}
         self._left_alone = {kind: left for kind, left in self._left_alone.items() if left.again_after > now}
-        if command.reason is Reason.UNDERUTILIZED:
+        if command.reason in CONSOLIDATION:
             self._watched |= {_kind(pod): now + WATCHED for each in command.candidates for pod in each.pods}
 
     def saw(self, pod: PodRecord, now: datetime) -> None:

@@ -405,6 +405,7 @@ def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
 
 def node_record(node: objects.Node) -> NodeRecord:
     meta = node.metadata
+    initialized = meta.labels.get(names.INITIALIZED_LABEL) == "true"
     return NodeRecord(
         name=meta.name,
         uid=meta.uid,
@@ -414,8 +415,9 @@ def node_record(node: objects.Node) -> NodeRecord:
         deleted_at=_utc(meta.deletion_timestamp),
         do_not_disrupt=meta.annotations.get(names.DO_NOT_DISRUPT),
         do_not_repair=meta.annotations.get(names.DO_NOT_REPAIR),
-        registered=meta.labels.get(names.REGISTERED_LABEL) == "true",
-        initialized=meta.labels.get(names.INITIALIZED_LABEL) == "true",
+        # An initialized Node has been registered, even if somebody has edited the label that says so.
+        registered=initialized or meta.labels.get(names.REGISTERED_LABEL) == "true",
+        initialized=initialized,
         ready=_condition(node.status.conditions, "Ready") is True,
         taints=tuple((taint.key, taint.effect) for taint in node.spec.taints),
     )

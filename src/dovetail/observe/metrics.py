@@ -291,6 +291,11 @@ class Metrics:
         """Serve what became of the events: sent, repeated, limited, dropped, ignored, failed."""
         self._read("dovetail_events_total", "Events published, by their fate.", "fate", fates)
 
+    def read_failures(self, parts: Callable[[], Mapping[str, float]]) -> None:
+        """Serve how often each part of the program met an error that nobody expects."""
+        meaning = "Errors that nobody expects: bugs, which are logged; what failed is tried again."
+        self._read("dovetail_failures_total", meaning, "controller", parts)
+
     def read_undecodable(self, kinds: Callable[[], Mapping[str, float]]) -> None:
         """Serve how many objects of each kind could not be read (R32)."""
         self._read("dovetail_undecodable_objects_total", "Objects that could not be read.", "resource", kinds)

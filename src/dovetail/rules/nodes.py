@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.model.records import PoolRecord
+from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
@@ -127,8 +127,21 @@ def when_free(
 
 
 def is_empty(member: ClusterNode) -> bool:
-    """02 §3: pods whose cost of moving is not positive do not make a node non-empty."""
-    return not any(pod.reschedulable and pod.eviction_cost > 0 for pod in member.pods)
+    """Whether no pod on the node would have to run elsewhere (R51)."""
+    return not any(pod.reschedulable for pod in member.pods)
+
+
+def consolidation_reason(member: ClusterNode) -> Reason:
+    """The reason, and so the budget, under which the node is consolidated.
+
+    Pods whose cost of moving is not positive leave it Empty (02 §3). They need a place elsewhere all the same (R51).
+    """
+    return Reason.UNDERUTILIZED if any(map(costs_to_move, member.pods)) else Reason.EMPTY
+
+
+def costs_to_move(pod: PodRecord) -> bool:
+    """Whether the pod has to run elsewhere when its node goes, and that costs something."""
+    return pod.reschedulable and pod.eviction_cost > 0
 
 
 def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> bool:
@@ -136,17 +149,17 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
     claim = member.claim
     if claim is None or member.node is None:
         return False
-    if reason is Reason.EMPTY:
-        return is_initialized(member) and is_empty(member)
+    if reason is Reason.EMPTY and is_empty(member):
+        return is_initialized(member)
     if reason is Reason.DRIFTED:
         return claim.is_true(Condition.DRIFTED)
     if reason is Reason.EXPIRED:
         expirations = (expires_at(claim), gracefully_expires_at(claim, pool))
         return claim.is_true(Condition.EXPIRED) or any(at is not None and now >= at for at in expirations)
-    if reason is Reason.UNDERUTILIZED and is_tainted_candidate(member):
+    if reason in CONSOLIDATION and is_tainted_candidate(member):
         # The candidate taint says that some graceful reason stands (R22); the others show themselves.
         others = any(is_wanted(member, pool, other, now) for other in (Reason.DRIFTED, Reason.EXPIRED))
-        return not (others or is_empty(member))
+        return not (others or is_empty(member)) and consolidation_reason(member) is reason
     return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
 
 
@@ -173,7 +186,11 @@ def still_allowed(
 
 
 def _has_reason(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> Verdict:
-    if reason is Reason.UNDERUTILIZED or is_wanted(member, pool, reason, now):
+    if reason in CONSOLIDATION:  # fewer pods make an underutilized node no busier
+        has_reason = reason is Reason.UNDERUTILIZED or consolidation_reason(member) is reason
+    else:
+        has_reason = is_wanted(member, pool, reason, now)
+    if has_reason:
         return allow(Rule.REASON, member.object, f"the node is {reason.value}")
     return refuse(Rule.REASON, member.object, f"the node is not {reason.value} any more")
 

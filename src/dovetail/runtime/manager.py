@@ -1,13 +1,15 @@
 """Which parts of the program run, from when, and in which order do they stop?
 
 Every replica runs the reflectors and the heartbeat; only the leader runs the controllers, once all reflectors are
-synced. Nothing is restarted: one part that fails ends the program with its error, and Kubernetes starts it anew from
-what the objects say (R24). Stopping goes the other way round: controllers, recorder, lease.
+synced. A part that fails is started again after a back-off, and starts from what the objects say (R24); the others go
+on. Where failures are not tolerated, as in tests, it ends the program with its error. Stopping goes the other way
+round: controllers, recorder, lease.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -15,6 +17,7 @@ import msgspec
 
 from dovetail.ports import Clock, KubeApi
 from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.failures import SOUND_SECONDS, Failures
 from dovetail.runtime.lease import Election, FencedApi
 from dovetail.runtime.tasks import root_cause, within
 
@@ -32,12 +35,16 @@ class ManagerTimings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller is given: the API, which refuses writes once the lease is not surely held, and when to stop."""
+    """What a controller is given: the API, which refuses writes once the lease is not surely held, and when to stop.
+
+    `failures` takes the errors of single objects that are worked on.
+    """
 
     api: KubeApi
     clock: Clock
     recorder: EventRecorder
     stopping: asyncio.Event
+    failures: Failures = msgspec.field(default_factory=Failures)
 
 
 class Controller(Protocol):
@@ -63,7 +70,7 @@ class Followed(Protocol):
 
 
 class PartFailed(Exception):
-    """A part of the program has failed; the cause is its error."""
+    """A part of the program has failed, and that is not tolerated; the cause is its error."""
 
 
 class NotStopped(Exception):
@@ -97,6 +104,7 @@ class Manager:
         controllers: Sequence[Controller],
         clearance: Callable[[], Awaitable[None]] | None = None,
         timings: ManagerTimings = ManagerTimings(),  # noqa: B008  frozen
+        failures: Failures | None = None,
     ) -> None:
         assert len({controller.name for controller in controllers}) == len(controllers), "two controllers of one name"
         self._api = api if election is None else FencedApi(api, election.fence)
@@ -107,6 +115,7 @@ class Manager:
         self._controllers = controllers
         self._clearance = clearance
         self._timings = timings
+        self._failures = failures or Failures()
         self._beat_at = clock.monotonic()
         self.slowest_beat_seconds = 0.0  # how late the heartbeat has been at worst, for the metrics
 
@@ -169,7 +178,9 @@ class Manager:
     async def _lead(self, stop: asyncio.Event) -> None:
         if not await self._wait_synced(stop):
             return
-        context = Context(api=self._api, clock=self._clock, recorder=self._recorder, stopping=stop)
+        context = Context(
+            api=self._api, clock=self._clock, recorder=self._recorder, stopping=stop, failures=self._failures
+        )
         async with asyncio.TaskGroup() as group:
             sender = group.create_task(self._part("recorder", self._recorder.run), name="recorder")
             await self._run_controllers(context)
@@ -194,15 +205,28 @@ class Manager:
                 raise NotStopped(f"did not stop within {self._timings.grace_seconds} s: {', '.join(late)}") from None
 
     async def _controller(self, controller: Controller, context: Context) -> None:
-        await self._part(controller.name, partial(controller.run, context))
+        await self._part(controller.name, partial(controller.run, context), context.stopping)
         if not context.stopping.is_set():
             raise PartFailed(f"{controller.name} has ended without being asked to")
 
-    async def _part(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await run()
-        except Exception as error:  # noqa: BLE001  it is raised again, with the part's name
-            raise PartFailed(f"{name} has failed: {root_cause(error)!r}") from root_cause(error)
+    async def _part(self, name: str, run: Callable[[], Awaitable[None]], stopping: asyncio.Event | None = None) -> None:
+        """Run it until it ends, and again after each error."""
+        failed = 0
+        while True:
+            began_at = self._clock.monotonic()
+            try:
+                return await run()
+            except Exception as error:  # noqa: BLE001  whatever it is, the other parts go on
+                if not self._failures.tolerated:
+                    raise PartFailed(f"{name} has failed: {root_cause(error)!r}") from root_cause(error)
+                self._failures.take(name, error)
+            failed = 1 if self._clock.monotonic() - began_at >= SOUND_SECONDS else failed + 1
+            pause_seconds = self._failures.restart_seconds(failed)
+            if stopping is None:
+                await self._clock.sleep(pause_seconds)
+                continue
+            with suppress(TimeoutError):
+                return await within(self._clock, pause_seconds, _set(stopping))
 
     # -- waiting --------------------------------------------------------------------------------------------------
 
@@ -239,6 +263,10 @@ class Manager:
 async def _all_synced(reflectors: Sequence[Followed]) -> None:
     for reflector in reflectors:
         await reflector.wait_synced()
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def _ended(*tasks: asyncio.Task[None]) -> None:

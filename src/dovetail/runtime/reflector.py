@@ -6,9 +6,10 @@ returns is kept.
 
 Subscribers are plain callbacks and not queues: they run in the same turn of the loop as the change, so that they can
 never see a snapshot that disagrees with the changes they were told of, and nothing has to be dropped when one is slow.
-They must be quick (add a key to a work queue, move a record in an index) and must not raise: an error of theirs ends
-the reflector. Only the first list is told in several turns, for it is long, and nobody relies on it before the last of
-them, in which the reflector is synced.
+They must be quick (add a key to a work queue, move a record in an index) and must not raise. An error of one is logged
+and counted, or raised where failures are not tolerated; the other subscribers are told all the same. Only the first
+list is told in several turns, for it is long, and nobody relies on it before the last of them, in which the reflector
+is synced.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ from dovetail.ports import (
     Unread,
     WatchEvent,
 )
+from dovetail.runtime.failures import Failures
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import unless_idle, within
 
@@ -354,6 +356,7 @@ class Reflector(Generic[T, V]):
         fields: str = "",
         seed: int = 0,
         timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
+        failures: Failures | None = None,
     ) -> None:
         self.name = resource.plural
         self.undecodable = 0  # how often something could not be read, for the metrics
@@ -362,7 +365,8 @@ class Reflector(Generic[T, V]):
         self._api = api
         self._clock = clock
         self._resource = resource
-        self._keep = keep
+        self._kept_of = keep
+        self._failures = failures or Failures()
         self._where: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
         self._chance = Random(seed)
         self._timings = timings
@@ -395,7 +399,7 @@ class Reflector(Generic[T, V]):
         return self._snapshot
 
     async def run(self) -> None:
-        state: State[V] = Listing(initial=True)
+        state: State[V] = Listing(initial=not self.synced)
         while True:
             state = await self._turn(state)
 
@@ -515,4 +519,18 @@ class Reflector(Generic[T, V]):
             self.relists += self.synced
             self._synced.set()
         for subscriber in self._subscribers:
-            subscriber(change)
+            try:
+                subscriber(change)
+            except Exception as error:  # noqa: BLE001  it is logged and counted, or raised again
+                self._failures.take(self.name, error)
+
+    def _keep(self, item: T) -> V:
+        """Raises ValueError: the object cannot be read."""
+        try:
+            return self._kept_of(item)
+        except ValueError:
+            raise
+        except Exception as error:
+            meta = item.metadata
+            self._failures.take(self.name, error, doing=f"{meta.namespace}/{meta.name}")
+            raise ValueError(repr(error)) from error

@@ -11,7 +11,7 @@ from dovetail.api.names import Condition, Reason
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
-from dovetail.rules.nodes import CONSOLIDATION, is_empty, standing_rules
+from dovetail.rules.nodes import CONSOLIDATION, consolidation_reason, costs_to_move, standing_rules
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, together
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement, since
@@ -84,9 +84,7 @@ class Moves:
         assert look.pool is not None
         wanted, pool = _wanted(look, reason), look.pool
         if reason in CONSOLIDATION:
-            stays_busy = any(
-                pod.reschedulable and pod.eviction_cost > 0 and self._is_firm(pod) for pod in look.member.pods
-            )
+            stays_busy = any(costs_to_move(pod) and self._is_firm(pod) for pod in look.member.pods)
             wanted = NEVER if reason is Reason.EMPTY and stays_busy else ALWAYS
         if wanted is NEVER:
             return NEVER
@@ -116,12 +114,12 @@ def may_go(look: Outlook, reason: Reason) -> Instants:
 
 
 def _wanted(look: Outlook, reason: Reason) -> Instants:
-    """When the node has the reason; whether it is underutilized takes more than rules, so it may be at any time."""
+    """When the node has the reason. Whether its pods have a place elsewhere takes more than rules: at any time."""
     claim = look.member.claim
     if claim is None or look.member.node is None:
         return NEVER
-    if reason is Reason.UNDERUTILIZED:
-        return NEVER if is_empty(look.member) else ALWAYS
+    if reason in CONSOLIDATION:
+        return ALWAYS if consolidation_reason(look.member) is reason else NEVER
     if reason is Reason.EXPIRED:
         ends = [at for at in (look.expires_at, look.gracefully_expires_at) if at is not None]
         return ALWAYS if claim.is_true(Condition.EXPIRED) else any_of(map(since, ends))

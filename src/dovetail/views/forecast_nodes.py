@@ -8,7 +8,7 @@ from itertools import pairwise
 from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED
-from dovetail.rules.nodes import is_wanted, standing_rules
+from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import disruption_block_schedule, disruption_schedule, do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, State
@@ -183,7 +183,7 @@ class _Node:
         at, reason = min(firsts, default=(None, Reason.EMPTY))
         if at is None or at > self.end or (look.expires_at is not None and at >= look.expires_at):
             return None
-        placed = reason is not Reason.EMPTY and any(pod.reschedulable for pod in look.member.pods)
+        placed = not is_empty(look.member)
         static = look.record is not None and look.record.replicas is not None
         sure = self.moves.is_alone(at) and not placed and not static
         needs = ", if its pods have a place elsewhere" if placed else ""

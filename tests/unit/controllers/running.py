@@ -17,6 +17,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.ports import EVENTS, KWOK_NODECLASSES, Resource
 from dovetail.runtime.events import EventRecorder
+from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, run
@@ -61,12 +62,18 @@ class Program:
     recorder: EventRecorder
 
     def __init__(
-        self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf, checkers: Checkers
+        self,
+        sim: SimCluster,
+        group: asyncio.TaskGroup,
+        controllers_of: ControllersOf,
+        checkers: Checkers,
+        failures: Failures | None = None,
     ) -> None:
         self.sim = sim
         self.checkers = checkers
         self._group = group
         self._controllers_of = controllers_of
+        self._failures = failures
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
@@ -76,7 +83,8 @@ class Program:
         self.checkers.program_starts()
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
-        self.cluster = Cluster(self.api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
+        node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
+        self.cluster = Cluster(self.api, clock, node_classes, failures=self._failures)
         self.recorder = EventRecorder(self.api, clock, instance="test")
         self._stop = asyncio.Event()
         manager = Manager(
@@ -87,6 +95,7 @@ class Program:
             reflectors=self.cluster.reflectors,
             controllers=self._controllers_of(self),
             timings=ManagerTimings(heartbeat_seconds=3600.0),  # no test looks, and a beat a second makes days long
+            failures=self._failures,
         )
         self._task = self._group.create_task(manager.run(self._stop), name="manager")
         for reflector in self.cluster.reflectors:
@@ -157,9 +166,12 @@ def run_controllers(
     latency_seconds: float = 0.0,
     computing_seconds: float = 0.0,
     started: bool = True,
+    failures: Failures | None = None,
     **checking: Any,
 ) -> R:
     """Run the scenario with the controllers beside it. `started` False: the scenario starts the program itself.
+
+    `failures` None: an unexpected error of a controller ends the run.
 
     Checkers look at all that is done; `checking` is for them, as `except_for=("budgets",)` for a run that breaks this
     rule's premise on purpose.
@@ -170,14 +182,15 @@ def run_controllers(
         with checked(sim, slack_seconds=slack_seconds, **checking) as checkers:
             try:
                 async with asyncio.TaskGroup() as group:
-                    program = Program(sim, group, controllers_of, checkers)
+                    program = Program(sim, group, controllers_of, checkers, failures)
                     if started:
                         await program.start()
                     result = await scenario(sim, program)
                     await program.stop()
                     return [result]
             except BaseExceptionGroup as errors:
-                raise root_cause(errors) from None
+                cause = root_cause(errors)
+                raise cause from cause.__cause__
         raise AssertionError("the program ended before the scenario")
 
     return run(within, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds)[0]

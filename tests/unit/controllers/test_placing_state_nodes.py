@@ -73,6 +73,29 @@ def test_the_claim_speaks_until_the_node_is_registered() -> None:
     play(scene)
 
 
+def test_an_initialized_node_speaks_without_the_label_that_says_it_is_registered() -> None:
+    async def scene(world: Scene) -> None:
+        await world.put(a_claim("c", of="n", labels={"says": "claim"}), a_node("n"))
+        for value in ("x", None):
+            labels = {names.REGISTERED_LABEL: value, "says": "node"}
+            await world.change(NODES, "n", {"metadata": {"labels": labels}})
+            assert list(world.nodes()) == ["n"]
+            assert world.node("n").labels["says"] == "node"
+
+    play(scene)
+
+
+def test_a_node_is_not_hidden_by_a_claim_of_its_name_whose_own_node_is_not_registered() -> None:
+    async def scene(world: Scene) -> None:
+        await world.put(a_claim("n2", of="n1"), a_node("n1", unregistered=True))
+        await world.put(a_claim("c2", of="n2"), a_node("n2"), a_pod("p", on="n2"))
+        assert list(world.nodes()) == ["n2"]
+        assert world.node("n2").initialized
+        assert world.node("n2").requested["cpu"] == 1000
+
+    play(scene)
+
+
 def test_nodes_of_others_are_nodes_like_any_other() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_stranger("old"), a_pod("p", on="old"))

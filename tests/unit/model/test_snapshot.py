@@ -173,6 +173,14 @@ def test_the_order_of_the_input_does_not_matter() -> None:
             id="not registered: the claim's pool",
         ),
         pytest.param(
+            member(claim(pool="a"), node(pool="b", registered=False, initialized=True)),
+            "node-1",
+            "Node/node-1",
+            "b",
+            False,
+            id="initialized: the Node's pool",
+        ),
+        pytest.param(
             member(None, node(pool="b", registered=False)),
             "node-1",
             "Node/node-1",

@@ -80,7 +80,7 @@ OURS = of(
     "dovetail",
     "protected_pods nodes_blocked blocked_node_seconds_total node_state forced_pods_total invalid_annotations_total "
     "next_unblock_timestamp_seconds unsupported_pods events_total undecodable_objects_total "
-    "event_loop_late_seconds_max",
+    "failures_total event_loop_late_seconds_max",
 )
 
 
@@ -92,6 +92,7 @@ def served() -> dict[str, str]:
         prices = Prices(program.cluster, provider, metrics)
         metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True, prices=prices))
         metrics.read_events(dict)
+        metrics.read_failures(dict)
         metrics.read_undecodable(dict)
         metrics.read_requests(dict)
         return [prices]

@@ -15,6 +15,7 @@ from dovetail.rules.nodes import (
     ReasonVerdict,
     budget_rule,
     consolidate_after,
+    consolidation_reason,
     is_empty,
     is_wanted,
     judge_reason,
@@ -476,6 +477,7 @@ def wanted(subject: ClusterNode, pool_: PoolRecord | None = None, now: datetime 
 
 
 BUSY = [pod()]
+CHEAP = [pod(deletion_cost="-2147483648")]
 
 
 @pytest.mark.parametrize(
@@ -490,6 +492,8 @@ BUSY = [pod()]
         pytest.param(member(claim(true=["Expired"]), node(), BUSY), {"Expired"}, id="Expired condition"),
         pytest.param(member(claim(), node(taints=[CANDIDATE]), BUSY), {"Underutilized"}, id="candidate taint"),
         pytest.param(member(claim(), node(taints=[CANDIDATE])), {"Empty"}, id="candidate taint for emptiness"),
+        pytest.param(member(claim(), node(), CHEAP), set(), id="pods that cost nothing"),
+        pytest.param(member(claim(), node(taints=[CANDIDATE]), CHEAP), {"Empty"}, id="candidate taint, no cost"),
         pytest.param(
             member(claim(true=["Drifted"]), node(taints=[CANDIDATE]), BUSY), {"Drifted"}, id="candidate taint for drift"
         ),
@@ -541,33 +545,45 @@ def test_never_expires_without_creation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pods", "empty"),
+    ("pods", "empty", "reason"),
     [
-        pytest.param([], True, id="no pods"),
-        pytest.param([pod()], False, id="an ordinary pod"),
-        pytest.param([pod(owner=None)], False, id="a bare pod"),
-        pytest.param([pod(owner="DaemonSet")], True, id="a DaemonSet's pod"),
-        pytest.param([pod(owner="Node")], True, id="a mirror pod"),
-        pytest.param([pod(phase="Succeeded"), pod(phase="Failed")], True, id="finished pods"),
-        pytest.param([pod(deleted=DELETED)], True, id="a terminating pod"),
-        pytest.param([pod(owner="StatefulSet", deleted=DELETED)], False, id="a StatefulSet's terminating pod returns"),
-        pytest.param([pod(owner="StatefulSet")], False, id="a StatefulSet's pod"),
-        pytest.param([pod(owner="StatefulSet", phase="Failed")], True, id="a StatefulSet's finished pod"),
+        pytest.param([], True, EMPTY, id="no pods"),
+        pytest.param([pod()], False, UNDERUTILIZED, id="an ordinary pod"),
+        pytest.param([pod(owner=None)], False, UNDERUTILIZED, id="a bare pod"),
+        pytest.param([pod(owner="DaemonSet")], True, EMPTY, id="a DaemonSet's pod"),
+        pytest.param([pod(owner="Node")], True, EMPTY, id="a mirror pod"),
+        pytest.param([pod(phase="Succeeded"), pod(phase="Failed")], True, EMPTY, id="finished pods"),
+        pytest.param([pod(deleted=DELETED)], True, EMPTY, id="a terminating pod"),
+        pytest.param(
+            [pod(owner="StatefulSet", deleted=DELETED)],
+            False,
+            UNDERUTILIZED,
+            id="a StatefulSet's terminating pod returns",
+        ),
+        pytest.param([pod(owner="StatefulSet")], False, UNDERUTILIZED, id="a StatefulSet's pod"),
+        pytest.param([pod(owner="StatefulSet", phase="Failed")], True, EMPTY, id="a StatefulSet's finished pod"),
         # The cost is 1 + deletion cost / 2^27 + priority / 2^25; not positive means that moving it costs nothing.
-        pytest.param([pod(deletion_cost="-134217728")], True, id="deletion cost makes it 0"),
-        pytest.param([pod(deletion_cost="-134217727")], False, id="deletion cost makes it just above 0"),
-        pytest.param([pod(deletion_cost="-2147483648")], True, id="deletion cost makes it negative"),
-        pytest.param([pod(priority=-33554432)], True, id="priority makes it 0"),
-        pytest.param([pod(priority=-33554431)], False, id="priority makes it just above 0"),
-        pytest.param([pod(deletion_cost="-134217728", priority=1)], False, id="priority lifts it above 0"),
-        pytest.param([pod(deletion_cost="-inf")], True, id="minus infinity"),
-        pytest.param([pod(deletion_cost="nan")], False, id="not a number counts 0"),
-        pytest.param([pod(deletion_cost="cheap")], False, id="unreadable counts 0"),
-        pytest.param([pod(deletion_cost="-2147483648"), pod()], False, id="a cheap one does not offset another"),
+        pytest.param([pod(deletion_cost="-134217728")], False, EMPTY, id="deletion cost makes it 0"),
+        pytest.param([pod(deletion_cost="-134217727")], False, UNDERUTILIZED, id="deletion cost makes it just above 0"),
+        pytest.param([pod(deletion_cost="-2147483648")], False, EMPTY, id="deletion cost makes it negative"),
+        pytest.param([pod(priority=-33554432)], False, EMPTY, id="priority makes it 0"),
+        pytest.param([pod(priority=-33554431)], False, UNDERUTILIZED, id="priority makes it just above 0"),
+        pytest.param(
+            [pod(deletion_cost="-134217728", priority=1)], False, UNDERUTILIZED, id="priority lifts it above 0"
+        ),
+        pytest.param([pod(deletion_cost="-inf")], False, EMPTY, id="minus infinity"),
+        pytest.param([pod(deletion_cost="nan")], False, UNDERUTILIZED, id="not a number counts 0"),
+        pytest.param([pod(deletion_cost="cheap")], False, UNDERUTILIZED, id="unreadable counts 0"),
+        pytest.param(
+            [pod(deletion_cost="-2147483648"), pod()], False, UNDERUTILIZED, id="a cheap one does not offset another"
+        ),
     ],
 )
-def test_is_empty(pods: list[PodRecord], empty: bool) -> None:
-    assert is_empty(member(claim(), node(), pods)) is empty
+def test_is_empty(pods: list[PodRecord], empty: bool, reason: Reason) -> None:
+    """A pod that costs nothing to move keeps its node from being empty, but not from the budget of Empty (R51)."""
+    subject = member(claim(), node(), pods)
+    assert is_empty(subject) is empty
+    assert consolidation_reason(subject) is reason
 
 
 # -- groups of pods and budgets: until and freeAt ---------------------------------------------------------------------

@@ -28,7 +28,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     zone: str = ""
     capacity_type: str = ""
     price: int | None = None  # billionths an hour; None: its offering is not known
-    cost: float = 1.0  # of moving its pods (02 §6); 1 is none
+    cost: float = 1.0  # of moving its pods (02 §6); 1 if they cost nothing, or there are none
     pods: tuple[Pod, ...] = ()  # that need a place elsewhere now
     unmovable: tuple[str, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
     since: datetime | None = None  # when the reason was first seen
@@ -39,9 +39,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return total(pod.request for pod in self.pods)
 
     @property
-    def empty(self) -> bool:
-        """02 §3: pods that cost nothing to move do not count."""
-        return self.cost <= 1.0
+    def bare(self) -> bool:
+        """Whether no pod needs a place elsewhere, whatever it costs to move."""
+        return not (self.pods or self.unmovable)
 
     @property
     def savings_ratio(self) -> float:
@@ -130,7 +130,8 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         """As if they had gone, whichever reason for: all budgets of their pools have so much less."""
         its = {pod.uid: pod for each in candidates for pod in each.pods}
         its |= {pod.uid: pod for pod in self.moved}
-        landing = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in its}
+        found = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in its}
+        landing = {**self.landing, **found}
         pools = Counter(each.pool for each in candidates)
         return msgspec.structs.replace(
             self,

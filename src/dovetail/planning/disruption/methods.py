@@ -12,9 +12,10 @@ from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
 from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
+from dovetail.planning.disruption.emptiness import without_replacement
 from dovetail.planning.disruption.renewal import Renewal
 from dovetail.planning.disruption.replacing import Move, Refused, Rules
-from dovetail.scheduling.problem import NewClaim, Solution
+from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
@@ -32,6 +33,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `commands` are to be started, those of `validated_first` only after a while and if they are still right (02 §8).
     `standing`: nodes that could go, and do not go now (R22). `refused`: of the others, why they cannot.
     `held_back`: somebody had to wait for a budget, so that finding nothing does not mean that there is nothing.
+    `board`: as it is with the commands, if others may be decided besides.
     """
 
     commands: tuple[Command, ...] = ()
@@ -40,6 +42,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = {}
     held_back: bool = False
     complete: bool = True
+    board: Board | None = None
 
 
 def decide_pass(
@@ -69,8 +72,8 @@ def decide_pass(
         commands, validated_first = (*commands, *found.commands), found.validated_first
         if method is not Method.EMPTINESS:
             break
-        empty = [each for command in commands for each in command.candidates]
-        this = _Pass(board.after(empty, Solution()).with_open_ones(), rules, go_on)
+        assert found.board is not None
+        this = _Pass(found.board.with_open_ones(), rules, go_on)
     taken = {node for command in commands for node in command.nodes}
     started = taken if not validated_first else set[str]()
     return Decision(
@@ -97,17 +100,22 @@ class _Pass:
 
 
 def _emptiness(this: _Pass) -> Decision:
-    """All empty nodes that the budgets allow, in one command (02 §7.2)."""
-    board = this.board
-    budgets, empty = Budgets(board, Reason.EMPTY), in_order(board.of(Reason.EMPTY))
-    taken = [each for each in empty if budgets.take(each)]
-    savings = saved_by_deleting(taken)
-    commands = (make_command(board, Method.EMPTINESS, taken, savings=savings),) if taken else ()
+    """All empty nodes that the budgets allow, in one command (02 §7.2), and a command for each that is left by pods
+    that cost nothing to move (R51)."""
+    found = without_replacement(this.board, in_order(this.board.of(Reason.EMPTY)), this.go_on)
+    bare = [each for each in found.taken if each.bare]
+    groups = [*([bare] if bare else []), *([each] for each in found.taken if not each.bare)]
     return Decision(
-        commands=commands,
+        commands=tuple(
+            make_command(this.board, Method.EMPTINESS, group, solution=found.landing, savings=saved_by_deleting(group))
+            for group in groups
+        ),
         validated_first=True,
-        standing=frozenset(each.node for each in empty),
-        held_back=len(taken) < len(empty),
+        standing=frozenset(each.node for each in (*found.taken, *found.waiting)),
+        refused=found.refused,
+        held_back=bool(found.waiting),
+        complete=found.complete,
+        board=found.board,
     )
 
 
@@ -156,7 +164,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
     board, order = this.board, _longest_first(candidates)
     budgets = Budgets(board, REASONS[method])
     nodes = frozenset(each.node for each in order)
-    bare = [each for each in order if _is_bare(each) and budgets.take(each)]
+    bare = [each for each in order if each.bare and budgets.take(each)]
     if bare:
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
         return Decision(commands=tuple(commands), standing=nodes, held_back=len(bare) < len(order))
@@ -185,11 +193,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Without pods that need a place first, then those that have the reason longest."""
-    return sorted(candidates, key=lambda each: (not _is_bare(each), each.since or _NEVER_SEEN, each.node))
-
-
-def _is_bare(candidate: Candidate) -> bool:
-    return not (candidate.pods or candidate.unmovable)
+    return sorted(candidates, key=lambda each: (not each.bare, each.since or _NEVER_SEEN, each.node))
 
 
 def _is_static(board: Board, candidate: Candidate) -> bool:

@@ -7,8 +7,8 @@ import msgspec
 
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
+from dovetail.planning.disruption.emptiness import without_replacement
 from dovetail.planning.disruption.replacing import Refused, Rules, decide, launch_price, too_few_kinds
-from dovetail.scheduling.problem import Solution
 
 
 class Cause(StrEnum):
@@ -56,19 +56,20 @@ def _present(command: Command, board: Board) -> list[Candidate]:
 
 def _still_empty(command: Command, board: Board) -> Validated:
     """Those that still are go; the others stay."""
-    present, budgets = _present(command, board), Budgets(board, command.reason)
-    taken = [each for each in present if budgets.take(each)]
-    kept = {each.node for each in taken}
+    found = without_replacement(board, _present(command, board))
+    kept = {each.node for each in found.taken}
     lost = tuple(node for node in command.nodes if node not in kept)
-    over = len(present) > len(taken)
-    rejected = Rejected(
-        cause=Cause.BUDGET if over else Cause.CHURN,
-        message="the budget has become smaller" if over else "pods have come, or something else holds it back now",
-        nodes=lost,
-    )
-    savings = saved_by_deleting(taken)
-    started = make_command(board, command.method, taken, savings=savings) if taken else None
-    return Validated(started, rejected if lost else None, board.after(taken, Solution()))
+    cause, message = Cause.CHURN, "pods have come, or something else holds it back now"
+    if found.waiting:
+        cause, message = Cause.BUDGET, "the budget has become smaller"
+    elif found.refused:
+        cause, message = Cause.SCHEDULING, next(iter(found.refused.values()))
+    started = None
+    if found.taken:
+        savings = saved_by_deleting(found.taken)
+        started = make_command(board, command.method, found.taken, solution=found.landing, savings=savings)
+    rejected = Rejected(cause=cause, message=message, nodes=lost) if lost else None
+    return Validated(started, rejected, found.board)
 
 
 def _still_consolidating(command: Command, board: Board, rules: Rules) -> Validated:

@@ -9,6 +9,7 @@ from dovetail.model.records import Recorder, claim_record, node_record, pdb_reco
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
 from dovetail.rules.budgets import Reading
+from dovetail.rules.nodes import consolidation_reason
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
 from dovetail.sim.checkers.records import Record, record_on
@@ -46,8 +47,8 @@ class Explained:
         judged = None if view is None else next((each for each in view.reasons if each.reason == reason), None)
         if judged is None:
             return f"was disrupted for {reason}, of which explain says nothing"
-        # That a node is underutilized shows only in a pass; the taint that tells it may come later (R22).
-        if not judged.wanted and reason != Reason.UNDERUTILIZED:
+        # Whether pods have a place elsewhere shows only in a pass; the taint that tells it may come later (R22).
+        if not judged.wanted and not _may_have(snapshot, member, reason):
             return self._unless_news(member, f"was disrupted for {reason}, and explain says that it has no such reason")
         if not judged.allowed:
             return self._unless_news(member, f"was disrupted for {reason}, and explain says: {_blocked(judged)}")
@@ -91,12 +92,13 @@ class Explained:
     def could_go(self, node: Raw, at: datetime) -> bool:
         """Whether nothing but a budget would keep the node, for a graceful reason that it has or may have."""
         member = self._scene.member_of_node(node)
-        told = explain(self._node_snapshot(member), at, reading=self._reading, only=(member.name,))
+        snapshot = self._node_snapshot(member)
+        told = explain(snapshot, at, reading=self._reading, only=(member.name,))
         view = next(each for each in told.nodes if each.name == member.name)
         return any(
             all(each.allowed or each.rule == Rule.BUDGET for each in judged.verdicts)
             for judged in view.reasons
-            if judged.wanted or judged.reason == Reason.UNDERUTILIZED
+            if judged.wanted or _may_have(snapshot, member, judged.reason)
         )
 
     # -- claims and pods that are deleted ------------------------------------------------------------------------------
@@ -157,6 +159,12 @@ class Explained:
     def _object(self, object_: str, objection: str) -> None:
         self._scene.applied[RULE] += 1
         self._scene.report(RULE, object_, objection)
+
+
+def _may_have(snapshot: Snapshot, member: Member, reason: str) -> bool:
+    """Whether the node has the reason if its pods have a place elsewhere."""
+    found = next((each for each in snapshot.nodes if each.name == member.name), None)
+    return found is not None and consolidation_reason(found) == reason
 
 
 def _blocked(judged: ReasonView) -> str:

@@ -12,7 +12,7 @@ from dovetail.sim.actors.wire import Raw, annotations_of, created_at, deleting, 
 from dovetail.sim.checkers.scene import Scene, begins_to_go
 from dovetail.sim.store import Change, Key
 from dovetail.values.cron import CronError, parse_cron
-from dovetail.values.duration import DAY, HOUR, MINUTE, DurationError, add, parse_duration, parse_simple
+from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND, DurationError, add, parse_duration, parse_simple
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 from dovetail.values.window import Window
 
@@ -50,7 +50,7 @@ class ProtectedPods:
     def _taken_off(self, pod: Raw, after: Raw) -> None:
         assert self._scene.asked is not None
         now, deadline = self._scene.now(), self._deadline(pod)
-        forced_at = None if deadline is None else deadline - timedelta(seconds=_grace_seconds(pod))
+        forced_at = None if deadline is None else add(deadline, -_grace_seconds(pod) * SECOND) or deadline
         if self._scene.asked.request.verb == "delete":
             if forced_at is None:
                 self._report(pod, "was deleted, and not evicted, though its node has no deadline")

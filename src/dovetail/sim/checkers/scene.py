@@ -41,7 +41,8 @@ class Member(msgspec.Struct, frozen=True):
     @property
     def pool(self) -> str:
         """The claim speaks until the Node is registered (02 §1)."""
-        registered = self.node is not None and labels_of(self.node).get(names.REGISTERED_LABEL) == "true"
+        says = {} if self.node is None else labels_of(self.node)
+        registered = "true" in (says.get(names.REGISTERED_LABEL), says.get(names.INITIALIZED_LABEL))
         speaks = self.node if self.node is not None and (registered or self.claim is None) else self.claim
         return "" if speaks is None else labels_of(speaks).get(names.NODEPOOL_LABEL, "")
 

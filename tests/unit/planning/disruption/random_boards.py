@@ -118,7 +118,7 @@ def _by_reason(dice: random.Random, candidates: Sequence[Candidate]) -> dict[Rea
     mixed = dice.random() < 0.3
     found: dict[Reason, list[Candidate]] = {reason: [] for reason in _REASONS}
     for each in candidates:
-        if each.empty and not each.unmovable:
+        if each.bare or (mixed and dice.random() < 0.1):  # with pods that cost nothing to move, now and then
             found[Reason.EMPTY] += [each] if mixed else []
         else:
             found[Reason.UNDERUTILIZED].append(each)

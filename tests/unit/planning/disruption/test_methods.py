@@ -160,12 +160,36 @@ def test_case_28_an_empty_node_that_has_drifted_goes_as_empty_and_else_as_drifte
     assert never.commands[0].decision == "delete"
 
 
-def test_case_54_a_node_whose_pods_cost_nothing_to_move_is_empty_and_under_that_budget() -> None:
-    """No place is looked for them, as upstream does not."""
+def test_case_54_a_node_whose_pods_cost_nothing_to_move_goes_if_they_have_a_place() -> None:
+    """R51: the budget is that of Empty, but no node is bought for the pods."""
     free = used("a", pod("p1", "3"), cost=1.0)
-    assert free.candidate.empty
-    on = board(free, reasons={EMPTY: [free]})
-    assert methods(passed(on)) == {Method.EMPTINESS}
+    on = board(free, reasons={EMPTY: [free]}, types=[machine("four", 4)])
+    assert passed(on).commands == ()
+    assert passed(on).refused == {"a": "its pods would need a new node"}
+    on = board(free, room("b", 4), reasons={EMPTY: [free]})
+    (command,) = passed(on).commands
+    assert (command.method, command.decision) == (Method.EMPTINESS, "delete")
+    assert command.landing == {"p1": "node/b"}
+
+
+def test_nodes_whose_pods_cost_nothing_share_the_room_that_there_is_and_the_budget_of_empty() -> None:
+    free = [used(name, pod(f"p-{name}", "3"), cost=1.0) for name in ("a", "b", "c")]
+    found = passed(board(*free, room("d", 4), room("e", 4), reasons={EMPTY: free}, types=[machine("four", 4)]))
+    assert nodes(found) == [["a"], ["b"]]
+    assert found.refused == {"c": "its pods would need a new node"}
+    short = board(*free, room("d", 4), room("e", 4), reasons={EMPTY: free}, allowed=1)
+    assert nodes(passed(short)) == [["a"]]
+    assert passed(short).held_back
+    assert passed(short).standing == {"a", "b", "c"}
+
+
+def test_empty_nodes_go_first_and_take_no_pods_of_others() -> None:
+    bare, free = used("a"), used("b", pod("p1", "3"), cost=1.0)
+    found = passed(board(bare, free, reasons={EMPTY: [bare, free]}))
+    assert nodes(found) == [["a"]]
+    found = passed(board(bare, free, room("c", 4), reasons={EMPTY: [bare, free]}))
+    assert nodes(found) == [["a"], ["b"]]
+    assert [command.landing for command in found.commands] == [{}, {"p1": "node/c"}]
 
 
 def test_pods_that_wait_do_not_stop_emptiness() -> None:

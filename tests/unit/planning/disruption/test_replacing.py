@@ -325,8 +325,10 @@ def test_nothing_is_changed_by_asking() -> None:
     assert on.world.fingerprint() == before
 
 
-def test_case_54_a_node_whose_pods_cost_nothing_to_move_is_empty() -> None:
+def test_a_node_is_bare_if_no_pod_needs_a_place_whatever_the_cost() -> None:
     each = Candidate(node="a", claim="a", claim_uid="a", pool="default")
-    assert each.empty
+    assert each.bare
     assert each.savings_ratio == 0
-    assert not msgspec.structs.replace(each, cost=1.5).empty
+    assert msgspec.structs.replace(each, cost=1.5).bare
+    assert not msgspec.structs.replace(each, pods=(pod("p1"),)).bare
+    assert not msgspec.structs.replace(each, unmovable=("it must stay",)).bare

@@ -1,0 +1,73 @@
+"""Which nodes go without a replacement, because they are empty or their pods cost nothing to move (02 §7.2, R51)?
+
+Pods that cost nothing to move count for the budget of Empty. They still need a place: their node goes only if the nodes
+that stay have room for them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dovetail.api.names import Reason
+from dovetail.planning.disruption.board import Board, Budgets, Candidate
+from dovetail.planning.disruption.replacing import Refused, simulate
+from dovetail.scheduling.problem import Solution
+
+
+class Emptied(NamedTuple):
+    """`taken` go. `waiting` could go, but for a budget. `refused`: of the others, why they cannot.
+
+    `board`: as if `taken` had gone.
+    """
+
+    taken: list[Candidate]
+    waiting: list[Candidate]
+    refused: dict[str, str]
+    board: Board
+    complete: bool
+
+    @property
+    def landing(self) -> Solution:
+        """Where the pods go."""
+        existing: dict[str, tuple[str, ...]] = defaultdict(tuple)
+        for uid, node in self.board.landing.items():
+            existing[node] += (uid,)
+        return Solution(existing=existing)
+
+
+def without_replacement(
+    board: Board, candidates: Sequence[Candidate], go_on: Callable[[], bool] = lambda: True
+) -> Emptied:
+    """Empty nodes first, so that no pod is sent there; then, one by one, those whose pods have a place."""
+    budgets = Budgets(board, Reason.EMPTY)
+    taken: list[Candidate] = []
+    waiting: list[Candidate] = []
+    for each in (one for one in candidates if one.bare):
+        (taken if budgets.take(each) else waiting).append(each)
+    refused: dict[str, str] = {}
+    complete = True
+    board = board.after(taken, Solution())
+    for each in (one for one in candidates if not one.bare):
+        if not board.is_open(each):
+            refused[each.node] = "pods of another node that goes are to run there"
+            continue
+        complete = go_on()
+        if not complete:
+            break
+        found = _placed(board, each)
+        if isinstance(found, Refused):
+            refused[each.node] = str(found)
+        elif budgets.take(each):
+            taken.append(each)
+            board = board.after([each], found)
+        else:
+            waiting.append(each)
+    return Emptied(taken, waiting, refused, board, complete)
+
+
+def _placed(board: Board, candidate: Candidate) -> Solution | Refused:
+    """Where its pods go, if the nodes that are there have room."""
+    found = simulate(board, [candidate], most_new=1)
+    if isinstance(found, Solution) and found.new_for({pod.uid for pod in candidate.pods}):
+        return Refused("its pods would need a new node")
+    return found

@@ -1,0 +1,115 @@
+"""A controller that meets an error that nobody expects, while others run beside it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from dovetail.controllers.keyed import Keyed
+from dovetail.controllers.passes import Passes
+from dovetail.observe.metrics import Metrics
+from dovetail.ports import PODS
+from dovetail.runtime.failures import RESTARTS, Failures
+from dovetail.runtime.manager import Context, PartFailed
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.sim.actors.cluster import SimCluster
+from tests.sim.termination.setting import counted
+from tests.unit.controllers.running import Program, run_controllers
+
+
+class Keys(Keyed[str]):
+    """Fails for the keys that are bad, and works on the others every minute."""
+
+    name = "keys"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad = {"bad"}
+        self.tried = Counter[str]()
+
+    def keys(self) -> Iterable[str]:
+        return ["bad", "good"]
+
+    async def reconcile(self, key: str) -> Outcome:
+        self.tried[key] += 1
+        if key in self.bad:
+            raise KeyError(key)
+        return Done(60.0)
+
+
+class Pass(Passes):
+    """A pass every minute, which fails as long as it is bad."""
+
+    name = "pass"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad = True
+        self.begun = self.made = 0
+        self._due: datetime | None = None
+
+    def begin(self, context: Context) -> None:
+        self.begun += 1
+        self._due = context.clock.now()
+
+    def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
+        return self._due
+
+    async def make_pass(self, context: Context, now: datetime) -> None:  # noqa: ARG002
+        self._due = now + timedelta(minutes=1)
+        if self.bad:
+            raise KeyError("node")
+        self.made += 1
+
+
+def play(scenario: Any, *controllers: Any, failures: Failures | None = None) -> None:
+    run_controllers(scenario, lambda _: controllers, failures=failures)
+
+
+def test_a_key_that_fails_is_tried_again_with_back_off_and_the_others_are_worked_on() -> None:
+    keys, failures, metrics = Keys(), Failures(tolerated=True), Metrics(CollectorRegistry())
+    keys.measure(metrics)
+
+    async def scenario(sim: SimCluster, _: Program) -> None:
+        await sim.run_for("10m")
+        assert keys.tried["good"] == 10
+        assert 10 < keys.tried["bad"] < 20  # 1, 2, 4 … 60 seconds apart
+        assert failures.counts == {"keys": keys.tried["bad"]}
+        assert counted(metrics.reconcile_errors, controller="keys") == keys.tried["bad"]
+        keys.bad.clear()
+        await sim.clock.sleep(RESTARTS.cap_seconds)
+        before = keys.tried["bad"]
+        await sim.run_for("10m")
+        assert keys.tried["bad"] == before + 10
+        assert failures.counts == {"keys": before - 1}
+
+    play(scenario, keys, failures=failures)
+
+
+def test_a_pass_that_fails_is_made_again_with_back_off_and_other_controllers_go_on() -> None:
+    made, keys, failures = Pass(), Keys(), Failures(tolerated=True)
+    keys.bad.clear()
+
+    async def scenario(sim: SimCluster, _: Program) -> None:
+        await sim.run_for("10m")
+        assert 10 < made.begun < 20  # 1, 2, 4 … 60 seconds apart
+        assert failures.counts == {"pass": made.begun}
+        assert keys.tried == {"good": 10, "bad": 10}
+        made.bad = False
+        await sim.run_for("10m")
+        assert made.made >= 9
+        assert failures.counts == {"pass": made.begun - 1}
+
+    play(scenario, made, keys, failures=failures)
+
+
+def test_an_error_ends_the_run_where_failures_are_not_tolerated() -> None:
+    async def scenario(sim: SimCluster, _: Program) -> None:
+        await sim.wait_until(lambda: bool(sim.objects(PODS)))
+
+    for controller in (Keys(), Pass()):
+        with pytest.raises(PartFailed, match=f"{controller.name} has failed: KeyError"):
+            play(scenario, controller)
