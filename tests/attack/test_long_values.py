@@ -218,7 +218,7 @@ def test_long_durations_of_pools_and_claims_are_not_set() -> None:
 def test_a_long_termination_timestamp_forces_nothing() -> None:
     long = f"2026-03-07T12:00:00.{'0' * HUGE}Z"
     subject = claim(termination_timestamp=long, grace_period="1h", deleted="2026-03-07T00:00:00Z")
-    assert node_deadline(subject) is None
+    assert node_deadline(subject) == at("2026-03-07T01:00:00Z"), "its terminationGracePeriod counts"
 
 
 def test_explain_prints_little_of_long_values() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.all import Gates
-from dovetail.ports import NODEPOOLS
+from dovetail.ports import NODEPOOLS, NODES
 from dovetail.sim.cloud import Launch
-from tests.sim.disruption.setting import edit_template, is_true, node_of, others, play
+from tests.sim.disruption.setting import edit_template, found, is_true, node_of, others, play
 from tests.sim.provisioning.setting import Setting, pool_of_four
 from tests.unit.controllers.manifests import Manifest
 
@@ -86,7 +87,10 @@ def test_a_replacement_in_flight_is_not_removed_when_replicas_are_lowered(fewer:
         await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
         await setting.sim.wait_until(lambda: len(others(setting, pool="static")) == REPLICAS + 1)
         (replacement,) = others(setting, *old, pool="static")
-        await edit(setting, replicas=REPLICAS - fewer, disruption={"budgets": [{"nodes": "0"}]})
+        for name in old:
+            if names.DISRUPTION_COMMAND not in found(setting, name)["metadata"]["annotations"]:
+                await setting.annotate(NODES, node_of(setting, name), {names.DO_NOT_DISRUPT: "true"})
+        await edit(setting, replicas=REPLICAS - fewer)
         await setting.sim.run_for("15m")
         assert replacement in initialized(setting)
         assert len(others(setting, pool="static")) == REPLICAS - fewer

@@ -304,10 +304,14 @@ def test_a_span_adds_what_changes_within_it(dovetail: Program) -> None:
     opens, closes = "2026-03-07T02:00:00Z", "2026-03-07T08:00:00Z"
     assert (answer["at"], answer["end"]) == (AT, "2026-03-08T13:30:00Z")
     assert answer["pods"][0]["changes"] == [{"at": opens, "allowed": True}, {"at": closes, "allowed": False}]
+    too_late = "2026-03-07T07:59:00Z"  # for a node to boot before the window closes
     assert answer["nodes"][0]["changes"] == [
         {"at": at, "reason": reason, "wanted": reason == "Drifted", "allowed": at == opens}
-        for at in (opens, closes)
-        for reason in ("Empty", "Drifted", "Underutilized")
+        for at, reason in (
+            *((opens, each) for each in ("Empty", "Drifted", "Underutilized")),
+            *((too_late, each) for each in ("Drifted", "Underutilized")),
+            (closes, "Empty"),
+        )
     ]
 
 
@@ -325,7 +329,8 @@ def test_the_table_has_a_line_for_each_that_changes(dovetail: Program) -> None:
         "Changes\n"
         "until 2026-03-08T14:30:00+01:00 (in 36h)\n"
         "Node/n1: 2026-03-07T03:00:00+01:00 (in 30m) Empty and Underutilized allowed, Drifted wanted and allowed; "
-        "2026-03-07T09:00:00+01:00 (in 6h30m) Empty and Underutilized blocked, Drifted wanted but blocked\n"
+        "2026-03-07T08:59:00+01:00 (in 6h29m) Drifted wanted but blocked, Underutilized blocked; "
+        "2026-03-07T09:00:00+01:00 (in 6h30m) Empty blocked\n"
         "Pod/ml/trainer-0: 2026-03-07T03:00:00+01:00 (in 30m) can be disrupted; "
         "2026-03-07T09:00:00+01:00 (in 6h30m) protected\n"
     )
