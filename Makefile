@@ -40,7 +40,7 @@ test: $(DEV) ## what every change must pass; builds the control plane for it onc
 	$(PYTEST) -n 3 --no-loadscope-reorder
 
 soak: $(DEV) ## the long random campaigns
-	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim
+	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim tests/attack
 	$(BIN)/python -m tests.scheduling --from 500 --to 21000 --jobs 0
 
 check: $(DEV) ## formatting, lint, types and import rules
