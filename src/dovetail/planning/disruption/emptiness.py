@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import Board, Budgets, Candidate
-from dovetail.planning.disruption.replacing import Refused, simulate
+from dovetail.planning.disruption.replacing import Refused, crowded_out, simulate
 from dovetail.scheduling.problem import Solution
 
 
@@ -68,6 +68,8 @@ def without_replacement(
 def _placed(board: Board, candidate: Candidate) -> Solution | Refused:
     """Where its pods go, if the nodes that are there have room."""
     found = simulate(board, [candidate], most_new=1)
-    if isinstance(found, Solution) and found.new_for({pod.uid for pod in candidate.pods}):
+    if isinstance(found, Refused):
+        return found
+    if found.new_for({pod.uid for pod in candidate.pods}):
         return Refused("its pods would need a new node")
-    return found
+    return crowded_out(board, found) or found

@@ -86,6 +86,20 @@ def simulate(
     return solution if crowded is None else Refused(f"{crowded} moves at the same time, and would lose its place")
 
 
+def crowded_out(board: Board, solution: Solution) -> Refused | None:
+    """Whether a pod that is owed a place would lose the room that there is for it now, and need a new node.
+
+    That node would be bought whatever is decided. But then nothing is saved: the new one is soon spared again, as long
+    as the pod is owed a place, which is for ever where its node drains and a PodDisruptionBudget allows nothing.
+    """
+    with_room = board.world.with_room(board.owed)
+    if not with_room:
+        return None
+    lost = with_room.difference(*solution.existing.values())
+    pod = next((each for each in board.owed if each.uid in lost), None)
+    return None if pod is None else Refused(f"{pod} needs a place too, and would lose the one that there is for it")
+
+
 def _why_not(solution: Solution) -> str:
     blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
     return f"not all pods would have a place: {_shown(blocking[0])}" + (
@@ -105,6 +119,8 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
     solution = simulate(board, candidates, most_new=1)
     if isinstance(solution, Refused):
         return solution
+    if (crowded := crowded_out(board, solution)) is not None:
+        return crowded
     moved = {pod.uid for each in candidates for pod in each.pods}
     new = solution.new_for(moved)
     chosen = tuple(candidates)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
-from typing import Final
+from typing import Final, NamedTuple
 
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.fast.bits import members
@@ -18,6 +18,14 @@ from dovetail.scheduling.topology import Offered, offered_domains
 
 # So many pods that are gone may be remembered besides, before the world is made anew.
 _REMEMBERED: Final = 10_000
+
+
+class _Owed(NamedTuple):
+    """Pods that are to be placed anyway, and what becomes of them."""
+
+    pods: tuple[Pod, ...]
+    steps: Sequence[Step]
+    with_room: frozenset[str]  # by UID: on nodes that are there
 
 
 class World:
@@ -53,7 +61,7 @@ class World:
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: self._left(table.pool) for table in self.tables}
         self._sites: dict[int, Site] = {}
-        self._owed: tuple[tuple[Pod, ...], Sequence[Step]] | None = None
+        self._owed: _Owed | None = None
         self.seen = {gone: seen for gone, seen in self.seen.items() if all(name in self.rows.of_name for name in gone)}
 
     def update(self, nodes: Sequence[Node]) -> None:
@@ -118,10 +126,18 @@ class World:
             solve.undo()
 
     def _begun(self, owed: tuple[Pod, ...]) -> Sequence[Step]:
+        return self._of_owed(owed).steps
+
+    def with_room(self, owed: tuple[Pod, ...]) -> frozenset[str]:
+        """By UID: of pods that are owed a place, those for which the nodes that are there have room."""
+        return self._of_owed(owed).with_room if owed else frozenset()
+
+    def _of_owed(self, owed: tuple[Pod, ...]) -> "_Owed":
         """What becomes of pods that are always asked about, if nothing else is."""
-        if self._owed is None or self._owed[0] is not owed:
-            self._owed = (owed, self._steps(owed))
-        return self._owed[1]
+        if self._owed is None or self._owed.pods is not owed:
+            steps = self._steps(owed)
+            self._owed = _Owed(owed, steps, frozenset(pod.uid for pod, row, _ in steps if row is not None))
+        return self._owed
 
     def _steps(self, pods: Sequence[Pod], shut: Sequence[int] = ()) -> Sequence[Step]:
         solve = Solve(self, pods, (), shut)

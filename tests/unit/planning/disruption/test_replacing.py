@@ -317,6 +317,16 @@ def test_limits_of_a_pool_leave_room_for_what_a_candidate_gives_up() -> None:
     assert isinstance(decided(on, going), Refused)
 
 
+def test_a_pod_that_is_owed_a_place_does_not_lose_the_room_that_there_is_for_it() -> None:
+    going = used("a", pod("p1", "3"), cpu=4)
+    owed = pod("waits", "2", origin=Origin.PENDING)
+    for there, possible in ((4, False), (5, True), (1, True)):  # in the last case there is no room for it anyway
+        found = decided(board(going, room("b", there), owed=[owed], types=[machine("three", 3)]), going)
+        assert isinstance(found, Move) is possible, there
+        if isinstance(found, Refused):
+            assert "waits needs a place too, and would lose the one that there is for it" in str(found)
+
+
 def test_nothing_is_changed_by_asking() -> None:
     going = used("a", pod("p1"), cpu=4)
     on = board(going, room("b", 2), types=[machine("one", 1)])
