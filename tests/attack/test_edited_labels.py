@@ -7,6 +7,7 @@ from dovetail.ports import NODECLAIMS, NODES
 from dovetail.sim.actors import manifests
 from tests.sim.disruption.setting import drift, node_of, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting
+from tests.sim.simulate.test_playing import dump, play_dump
 
 LABELS = [names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.NODEPOOL_LABEL, names.INSTANCE_TYPE_LABEL]
 # The last value is None: the label is removed.
@@ -55,3 +56,14 @@ def test_a_drifted_node_and_its_neighbour_survive_the_removal_of_a_label(key: st
         await setting.runs_all("web", 2)
 
     play(scenario, except_for=("explained",))
+
+
+@pytest.mark.parametrize("value", ["x", None])
+def test_a_dump_with_a_node_without_its_registered_label_is_played(value: str | None) -> None:
+    pool_, claim, node, pod = dump()
+    pool_["spec"]["disruption"] = {"consolidateAfter": "1m"}
+    labels = {**node["metadata"]["labels"], names.REGISTERED_LABEL: value}
+    node["metadata"]["labels"] = {key: each for key, each in labels.items() if each is not None}
+    report = play_dump([pool_, claim, node, pod], span="2h")
+    assert (report.nodes.at_start, report.nodes.at_end, report.pods.pending) == (1, 1, 0)
+    assert not report.violations
