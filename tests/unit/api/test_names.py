@@ -19,6 +19,7 @@ ENUMS: dict[str, type[StrEnum]] = {
 MEANT_TWICE = {
     "Drifted": {"Reason", "Condition"},
     "Expired": {"Reason", "Condition"},  # R20: the condition gives rise to the reason
+    "NodeLost": {"Condition", "EventReason"},
     "AwaitingVolumeDetachment": {"ConditionReason", "EventReason"},
 }
 
@@ -104,23 +105,23 @@ def test_old_labels_lead_to_well_known_ones() -> None:
 # Objects in clusters carry these words: whoever changes one breaks them, and the migration to and from upstream (R37).
 KARPENTER_KEYS = """
     capacity-type candidate disrupted disruption-block-duration disruption-block-schedule disruption-command
-    disruption-replacement-of disruption-schedule disruption-schedule-duration do-not-disrupt do-not-sync-taints
-    initialized
+    disruption-replacement-of disruption-schedule disruption-schedule-duration do-not-disrupt do-not-repair
+    do-not-sync-taints initialized
     nodeclaim-min-values-relaxed nodeclaim-termination-timestamp nodepool nodepool-hash nodepool-hash-version
-    registered requested-dra-drivers termination unregistered v1
+    registered termination unregistered v1
 """
 CONDITIONS = """
     ConsistentStateFound Consolidatable DisruptionReason DisruptionState Drained Drifted Expired Initialized
-    InstanceTerminating Launched NodeClassReady NodeRegistrationHealthy Ready Registered ValidationSucceeded
+    InstanceTerminating Launched NodeClassReady NodeLost NodeRegistrationHealthy Ready Registered ValidationSucceeded
     VolumesDetached
 """
 EVENTS = """
-    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationApproved ConsolidationCandidate
-    ConsolidationRejected Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack DisruptionTerminating
+    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationCandidate ConsolidationRejected
+    Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack DisruptionTerminating
     DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted FailedConsistencyCheck
-    FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget InvalidDisruptionSchedule
-    InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady NodeRepairBlocked Nominated
-    TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing Unsupported
+    FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
+    InvalidDisruptionSchedule InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady NodeLost NodeRepairBlocked
+    Nominated ReplacementFailed TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
 """
 
 
