@@ -11,10 +11,10 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, PODS, Resource
 from dovetail.rules.states import State
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
 from dovetail.sim.store import Change
+from tests import manifests
 from tests.sim.disruption.setting import (
     Most,
     disrupted,

@@ -12,8 +12,8 @@ from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknow
 from dovetail.rules.budgets import pool_counts
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.scheduling.problem import Pod
-from dovetail.sim.actors import manifests
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 from tests.sim.provisioning.setting import BIG, pool_of_four
 from tests.sim.termination.setting import annotation, counted, is_deleting

@@ -8,10 +8,10 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Invalid
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import RUN_FOR, SHUTDOWN
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.sim.termination.setting import counted
 from tests.unit.controllers.manifests import node_class, node_pool

@@ -12,9 +12,9 @@ from dovetail.observe.metrics import exposition
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.values.timestamp import parse_time
+from tests import manifests
 from tests.unit.controllers.manifests import condition, launched, node, node_claim, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers
 

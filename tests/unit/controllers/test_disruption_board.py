@@ -17,8 +17,8 @@ from dovetail.observe.metrics import exposition, rendered
 from dovetail.planning.disruption.board import Candidate
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.problem import Options
-from dovetail.sim.actors import manifests
 from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, simulate
+from tests import manifests
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
 
 NODES_THERE = 60

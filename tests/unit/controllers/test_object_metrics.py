@@ -15,10 +15,10 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, CloudError, Cloud
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.actors.wire import RUN_FOR, START_DELAY
 from dovetail.sim.faults import Fault
+from tests import manifests
+from tests.manifests import Manifest
 from tests.sim.termination.setting import INSTANCE_TYPE, Setting, counted, play
 from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool, put_status
 from tests.unit.controllers.running import Program
