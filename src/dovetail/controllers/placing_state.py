@@ -245,14 +245,6 @@ class PlacingState:
         key = self._nomination_key(node)
         self._nominated[key] = max(until, self._nominated.get(key, until))
 
-    def nominated(self, node: str, at: datetime) -> bool:
-        return self.nominated_until(node, at) is not None
-
-    def nominated_until(self, node: str, at: datetime) -> datetime | None:
-        """When the last pod that is expected is no longer waited for; None: nobody is."""
-        until = self._nominated.get(self._nomination_key(node))
-        return until if until is not None and at < until else None
-
     def nominations(self, at: datetime) -> Mapping[str, datetime]:
         """By name of the claim, or of the Node where there is none: until when a pod is waited for there.
 

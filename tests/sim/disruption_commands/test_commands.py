@@ -247,8 +247,9 @@ def test_pods_are_expected_where_they_were_planned() -> None:
         command = setting.command("a", method=Method.SINGLE_NODE, pods=[pod])
         await setting.start(msgspec.structs.replace(command, landing={"u1": f"node/{there}"}))
         await setting.sim.run_for("1s")
-        assert setting.parts.state.nominated(there, setting.now() + timedelta(seconds=18))
-        assert not setting.parts.state.nominated(there, setting.now() + timedelta(seconds=20))
+        await setting.sim.apply(manifests.pod("web", cpu="100"))  # nobody is expected unless a pod waits
+        assert "b" in setting.parts.state.nominations(setting.now() + timedelta(seconds=18))
+        assert "b" not in setting.parts.state.nominations(setting.now() + timedelta(seconds=20))
 
     play(scenario)
 
