@@ -23,7 +23,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster, Index
-from dovetail.controllers.disrupted_marks import has_reason, is_going, is_tainted, lift_marks, taint
+from dovetail.controllers.disrupted_marks import has_reason, is_going, lift_marks, taint
 from dovetail.controllers.disruption_recheck import Recheck
 from dovetail.controllers.disruption_replacements import Failed, Planned, Refused, Replacements, awaits, is_true
 from dovetail.controllers.keyed import Keyed, seconds_until
@@ -55,6 +55,7 @@ from dovetail.planning.health import snake_case
 from dovetail.planning.provisioning import nominated_note, nomination
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, ApiError, KubeApi
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.events import Regarding
 from dovetail.runtime.manager import Context
@@ -310,7 +311,7 @@ class DisruptionCommands(Keyed[str]):
         return frozenset(node.metadata.name for node in nodes)
 
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
-        return all(map(is_tainted, self._cluster.nodes_of(claim)))
+        return all(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
 
     async def _send_off(self, claim: objects.NodeClaim, record: Recorded, over_budget: Mapping[str, str]) -> None:
         """All of it for one node that needs no replacement: it does not wait for the others, nor keep them."""

@@ -12,13 +12,14 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disrupted_marks import has_reason, is_going, is_tainted, lift_marks
+from dovetail.controllers.disrupted_marks import has_reason, is_going, lift_marks
 from dovetail.controllers.disruption_commands import DisruptionCommands
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import about_claim, delete_claim, warn
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class DisruptionStrays(Keyed[str]):
         return [claim.metadata.name] if self._is_stray(claim) else []
 
     def _claims_of(self, node: objects.Node) -> list[str]:
-        if not is_tainted(node):
+        if not has_disrupted_taint(node):
             return []
         return [name for claim in self._cluster.claims_with[node.spec.provider_id] for name in self._strays(claim)]
 
@@ -54,7 +55,8 @@ class DisruptionStrays(Keyed[str]):
         if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
             return False
         marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or has_reason(claim)
-        return (marked or any(map(is_tainted, self._cluster.nodes_of(claim)))) and not is_going(self._cluster, claim)
+        marked = marked or any(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
+        return marked and not is_going(self._cluster, claim)
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.current(key)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason, Effect, EventReason
+from dovetail.api.names import Condition, ConditionReason, EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.evictions import Evictions, about_pod
 from dovetail.controllers.keyed import Keyed, seconds_until
@@ -34,13 +34,13 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
+from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome, Retry
 from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 log = logging.getLogger(__name__)
 
-DISRUPTED: Final = objects.Taint(key=names.DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 BALANCERS_VALUE: Final = "karpenter"
 VOLUMES_NAMED: Final = 5
 
@@ -128,9 +128,8 @@ class Termination(Keyed[str]):
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""
-        tainted = any(taint.matches(DISRUPTED) for taint in node.spec.taints)
         label = node.metadata.labels.get(names.EXCLUDE_BALANCERS_LABEL)
-        if tainted and label == BALANCERS_VALUE:
+        if has_disrupted_taint(node) and label == BALANCERS_VALUE:
             return
         # A taint of the same key with another effect is replaced (03 §10.15).
         taints = [taint for taint in node.spec.taints if taint.key != names.DISRUPTED_TAINT]
