@@ -6,7 +6,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.writing import write_metadata, write_node, write_status
-from dovetail.planning.conditions import TRUE, Conditions
+from dovetail.planning.conditions import Conditions, is_true
 from dovetail.planning.lifecycle import to_body
 from dovetail.ports import KubeApi
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
@@ -16,10 +16,6 @@ def is_going(cluster: Cluster, claim: objects.NodeClaim) -> bool:
     """Whether it is past the point of no return, whoever has sent it there (S4 and later)."""
     parts = (claim.metadata, *(node.metadata for node in cluster.nodes_of(claim)))
     return any(meta.deletion_timestamp is not None for meta in parts)
-
-
-def has_reason(claim: objects.NodeClaim) -> bool:
-    return any(each.type == Condition.DISRUPTION_REASON and each.status == TRUE for each in claim.status.conditions)
 
 
 async def taint(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
@@ -37,7 +33,7 @@ async def lift_marks(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, n
         if node is not None and node.metadata.deletion_timestamp is None and has_disrupted_taint(node):
             kept = [each for each in node.spec.taints if not each.matches(DISRUPTED)]
             await _write_taints(api, cluster, node, kept)
-    if has_reason(claim):
+    if is_true(claim, Condition.DISRUPTION_REASON):
         conditions = Conditions(claim, now)
         conditions.clear(Condition.DISRUPTION_REASON)
         claim = await write_status(api, cluster, claim, conditions)

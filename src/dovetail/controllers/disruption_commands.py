@@ -23,9 +23,9 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster, Index
-from dovetail.controllers.disrupted_marks import has_reason, is_going, lift_marks, taint
+from dovetail.controllers.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption_recheck import Recheck
-from dovetail.controllers.disruption_replacements import Failed, Planned, Refused, Replacements, awaits, is_true
+from dovetail.controllers.disruption_replacements import Failed, Planned, Refused, Replacements, awaits
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.reasons import write_reason
@@ -41,6 +41,7 @@ from dovetail.controllers.writing import (
 )
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.board import STATIC, Candidate, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
@@ -340,7 +341,7 @@ class DisruptionCommands(Keyed[str]):
 
     async def _close(self, claim: objects.NodeClaim, record: Recorded) -> objects.NodeClaim:
         """S3: it takes no pods any more, and its own are to be placed elsewhere."""
-        if has_reason(claim):
+        if is_true(claim, Condition.DISRUPTION_REASON):
             return claim
         self._state.mark(claim.metadata.name)
         return await write_reason(self.api, self._cluster, claim, record.reason, self.clock.now())

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import EventReason
+from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disrupted_marks import has_reason, is_going, lift_marks
+from dovetail.controllers.disrupted_marks import is_going, lift_marks
 from dovetail.controllers.disruption_commands import DisruptionCommands
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import about_claim, delete_claim, warn
+from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import has_disrupted_taint
@@ -54,7 +55,7 @@ class DisruptionStrays(Keyed[str]):
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
         if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
             return False
-        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or has_reason(claim)
+        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(claim, Condition.DISRUPTION_REASON)
         marked = marked or any(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
         return marked and not is_going(self._cluster, claim)
 
