@@ -161,7 +161,7 @@ class DisruptionCommands(Keyed[str]):
         return list(filter(None, (self._id_on(claim), self._awaited.get(claim.metadata.name))))
 
     def _ids_of_node(self, node: objects.Node) -> list[str]:
-        return list(filter(None, map(self._id_on, self._cluster.claims_with[node.spec.provider_id])))
+        return list(filter(None, map(self._id_on, self._cluster.claims_of(node))))
 
     # -- the start -----------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class DisruptionStrays(Keyed[str]):
     def _claims_of(self, node: objects.Node) -> list[str]:
         if not has_disrupted_taint(node):
             return []
-        return [name for claim in self._cluster.claims_with[node.spec.provider_id] for name in self._strays(claim)]
+        return [name for claim in self._cluster.claims_of(node) for name in self._strays(claim)]
 
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
         if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
@@ -100,7 +100,7 @@ class FailedReplacements(Keyed[str]):
 
     def _on(self, node: str) -> list[str]:
         kept = self._cluster.nodes.get(("", node)) if node else None
-        claims = () if kept is None else self._cluster.claims_with[kept.value.spec.provider_id]
+        claims = () if kept is None else self._cluster.claims_of(kept.value)
         return [claim.metadata.name for claim in claims if self._commands.is_failed_replacement(claim)]
 
     async def reconcile(self, key: str) -> Outcome:

@@ -14,8 +14,8 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.alike_pods import Alike, AlikePods, blockers, standing_of
 from dovetail.controllers.members import Member, MemberKey
-from dovetail.model.records import PoolRecord, claim_record, node_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import PoolRecord
+from dovetail.model.snapshot import ClusterNode, cluster_node
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.nodes import (
@@ -96,8 +96,8 @@ class StandingNodes:
             yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
 
     def _look(self, of: Member, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
-        claim = None if of.claim is None else claim_record(of.claim)
-        member = ClusterNode(claim=claim, node=None if of.node is None else node_record(of.node), pods=of.pods)
+        member = cluster_node(of.claim, of.node, of.pods)
+        claim = member.claim
         pool = pools.get(member.pool)
         ends = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
         state = state_of(member)

@@ -63,15 +63,12 @@ class Termination(Keyed[str]):
         # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
         self._silent: dict[str, tuple[str, datetime | None]] = {}
         self.follow(cluster.nodes, lambda node: [node.metadata.name])
-        self.follow(cluster.claims, self._nodes_of)
+        self.follow(cluster.claims, cluster.node_names)
         self.follow(cluster.pods, self._node_of)
         self.follow(cluster.attachments, lambda attachment: [attachment.spec.node_name])
 
     def keys(self) -> Iterable[str]:
         return [node.metadata.name for node in self._cluster.nodes.values()]
-
-    def _nodes_of(self, claim: objects.NodeClaim) -> list[str]:
-        return [node.metadata.name for node in self._cluster.nodes_of(claim)]
 
     def _node_of(self, pod: PodRecord) -> list[str]:
         """Pods change all the time; only those of nodes that are going matter."""
