@@ -42,7 +42,7 @@ from dovetail.controllers.writing import (
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import is_true
-from dovetail.planning.disruption.board import STATIC, Candidate, Method
+from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
     Recorded,
@@ -67,7 +67,6 @@ from dovetail.values.timestamp import format_time
 log = logging.getLogger(__name__)
 
 HELD_BACK: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
-_CONSOLIDATION: Final = frozenset({Method.EMPTINESS, Method.MULTI_NODE, Method.SINGLE_NODE})
 
 
 class _Begun(msgspec.Struct):
@@ -351,7 +350,7 @@ class DisruptionCommands(Keyed[str]):
     async def _delete(self, claim: objects.NodeClaim, record: Recorded) -> None:
         number = len(record.replacements)
         why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
-        policy = self._policy(claim) if record.method in _CONSOLIDATION else ""
+        policy = self._policy(claim) if record.method in CONSOLIDATING else ""
         await disrupt(
             self.api,
             self._cluster,
@@ -388,9 +387,8 @@ class DisruptionCommands(Keyed[str]):
         errors += await _all([self._restore(claim, record, why) for claim in members])
         _raise_first(errors)
         failed = sum(claim is None or not is_true(claim, Condition.INITIALIZED) for claim in found.values())
-        method = record.method.value if record.method in _CONSOLIDATION else ""
-        decision = "replace" if found else "delete"
-        self._counts.queue_failures.labels(decision, snake_case(record.reason), method).inc(failed)
+        decision, type_ = "replace" if found else "delete", consolidation_type(record.method)
+        self._counts.queue_failures.labels(decision, snake_case(record.reason), type_).inc(failed)
         # A forged record makes no pool wait: the command had replacements, or this process began it.
         ours = record.id in self._begun or any(claim and is_replacement(claim, record) for claim in found.values())
         if failure.replacement and ours:
