@@ -29,10 +29,11 @@ from dovetail.controllers.disruption_replacements import Failed, Planned, Refuse
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.reasons import write_reason
-from dovetail.controllers.scheduling_decisions import about_pod
 from dovetail.controllers.writing import (
     about_claim,
     about_node,
+    about_pod,
+    about_pool,
     delete_claim,
     disrupt,
     tell,
@@ -58,7 +59,6 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, ApiError, KubeApi
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
-from dovetail.runtime.events import Regarding
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome
@@ -405,10 +405,9 @@ class DisruptionCommands(Keyed[str]):
         held = self._held[pool] = _Held(failures, now + timedelta(seconds=HELD_BACK.seconds(failures, Random(0))))
         kept = self._cluster.pools.get(("", pool))
         if kept is not None:
-            about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, pool, kept.uid)
             times = "1 time" if failures == 1 else f"{failures} times in a row"
             note = f"Replacements failed {times}: {why}; no other is tried before {format_time(held.until)}"
-            warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
+            warn(self.recorder, about_pool(kept.value), EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: Recorded, why: str) -> None:
         await lift_marks(self.api, self._cluster, claim, self.clock.now())

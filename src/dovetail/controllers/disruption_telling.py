@@ -3,18 +3,17 @@
 import logging
 from typing import Final
 
-from dovetail.api import names
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import Picture
-from dovetail.controllers.writing import about_claim, about_node, tell
+from dovetail.controllers.writing import about_claim, about_node, about_pool, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
 from dovetail.rules.budgets import BUDGETED
-from dovetail.runtime.events import DEDUPE_SECONDS, Regarding
+from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
 
@@ -58,7 +57,7 @@ class DisruptionTelling:
             pool = picture.read_pools[name].pool
             for reason, allowed in spent.allowances.items():
                 if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
-                    about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, pool.metadata.uid)
+                    about = about_pool(pool)
                     note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
                     told = EventReason.DISRUPTION_BLOCKED
                     tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)

@@ -8,9 +8,8 @@ from typing import TypeAlias
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.evictions import about_pod
 from dovetail.controllers.keyed import Keyed, seconds_until
-from dovetail.controllers.writing import tell, warn
+from dovetail.controllers.writing import about_pod, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.rules.protection import annotation_faults, do_not_disrupt

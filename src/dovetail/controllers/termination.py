@@ -13,11 +13,12 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.evictions import Evictions, about_pod
+from dovetail.controllers.evictions import Evictions
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.writing import (
     about_claim,
     about_node,
+    about_pod,
     delete_claim,
     let_node_go,
     tell,
