@@ -13,11 +13,10 @@ from dovetail.controllers.writing import about_pool, warn
 from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
-    BUDGETED,
     GROWN,
     PoolCounts,
     Reading,
-    allowance,
+    allowances,
     budget_problems,
     counts_of,
     read_budgets,
@@ -78,9 +77,7 @@ class NodePoolDisruptions(PoolController):
         self, pool: objects.NodePool, counts: PoolCounts, now: datetime
     ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
         budgets = read_budgets(pool_record(pool).budgets)
-        allowances = [
-            allowance(budgets, reason=reason, now=now, counts=counts, reading=self._reading) for reason in BUDGETED
-        ]
+        allowed = allowances(budgets, now=now, counts=counts, reading=self._reading).values()
         shown = tuple(
             objects.PoolDisruptions(
                 reason=each.reason,
@@ -89,9 +86,9 @@ class NodePoolDisruptions(PoolController):
                 allowed=each.allowed,
                 next_change=each.until,
             )
-            for each in allowances
+            for each in allowed
         )
-        return shown, min((each.until for each in allowances if each.until is not None), default=None)
+        return shown, min((each.until for each in allowed if each.until is not None), default=None)
 
 
 def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:

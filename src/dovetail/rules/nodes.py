@@ -1,6 +1,6 @@
 """May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import msgspec
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
 from dovetail.model.records import PoolRecord
 from dovetail.model.snapshot import ClusterNode
-from dovetail.rules.budgets import Allowance, is_initialized
+from dovetail.rules.budgets import BUDGETED, Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
@@ -104,6 +104,24 @@ def judge_reason(
         when=when,
         verdicts=tuple(verdicts),
     )
+
+
+def judge_reasons(
+    member: ClusterNode,
+    pool: PoolRecord | None,
+    now: datetime,
+    *,
+    pods: PodsStanding,
+    allowances: Mapping[Reason, Allowance] | None,
+    own: OwnVerdicts,
+) -> list[ReasonVerdict]:
+    """The answers for every reason that a budget can name. `allowances`: of the pool, if it is known."""
+    return [
+        judge_reason(
+            member, pool, reason, now, pods=pods, allowance=None if allowances is None else allowances[reason], own=own
+        )
+        for reason in BUDGETED
+    ]
 
 
 def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:

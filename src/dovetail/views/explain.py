@@ -12,23 +12,16 @@ from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
-    BUDGETED,
     GROWN,
-    Allowance,
-    BudgetRule,
-    PoolCounts,
     Reading,
-    allowance,
     budget_problems,
-    pool_counts,
-    read_budgets,
 )
 from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
 from dovetail.rules.nodes import (
     PodsStanding,
     ReasonVerdict,
     is_wanted,
-    judge_reason,
+    judge_reasons,
     own_verdicts,
     pods_standing,
     when_free,
@@ -39,6 +32,7 @@ from dovetail.rules.states import state_of
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.instants import ALWAYS
 from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.pools import Pool, read_pools
 from dovetail.views.turns import turns
 
 
@@ -163,15 +157,6 @@ def _node_allowed(node: NodeView, at: datetime) -> bool:
     return any(wanted) if wanted else node.free_at == at
 
 
-class _Pool(msgspec.Struct, frozen=True):
-    """A pool with its budgets read and counted, once for all its nodes."""
-
-    record: PoolRecord
-    budgets: tuple[BudgetRule, ...]
-    counts: PoolCounts
-    allowances: dict[Reason, Allowance]
-
-
 def explain(
     snapshot: Snapshot,
     at: datetime,
@@ -196,7 +181,7 @@ def explain(
         pods.append(_pod_view(pod, verdicts, telling, at, end))
         if pod.annotations and pod.active:
             found += pod_problems(pod)
-    pools = _pools(snapshot, at, reading)
+    pools = read_pools(snapshot, at, reading)
     nodes = []
     for member in snapshot.nodes:
         if only is not None and member.name not in only:
@@ -252,22 +237,6 @@ def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
     return {name: deadline for name, deadline in deadlines.items() if deadline is not None}
 
 
-def _pools(snapshot: Snapshot, at: datetime, reading: Reading) -> dict[str, _Pool]:
-    members: dict[str, list[ClusterNode]] = defaultdict(list)
-    for member in snapshot.nodes:
-        members[member.pool].append(member)
-    pools = {}
-    for name, record in snapshot.pools.items():
-        budgets, counts = read_budgets(record.budgets), pool_counts(members[name])
-        pools[name] = _Pool(
-            record,
-            budgets,
-            counts,
-            {reason: allowance(budgets, reason=reason, now=at, counts=counts, reading=reading) for reason in BUDGETED},
-        )
-    return pools
-
-
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
@@ -293,24 +262,14 @@ def _pod_view(
 
 
 def _node_view(
-    member: ClusterNode, pool: _Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
+    member: ClusterNode, pool: Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
 ) -> NodeView:
     record = None if pool is None else pool.record
     claim = member.claim
     deadline = None if claim is None else node_deadline(claim)
     own = own_verdicts(member, record, at)
-    judged = [
-        judge_reason(
-            member,
-            record,
-            reason,
-            at,
-            pods=standing,
-            allowance=None if pool is None else pool.allowances[reason],
-            own=own,
-        )
-        for reason in BUDGETED
-    ]
+    allowances = None if pool is None else pool.allowances
+    judged = judge_reasons(member, record, at, pods=standing, allowances=allowances, own=own)
     views: dict[int, VerdictView] = {}
     return NodeView(
         name=member.name,
@@ -374,7 +333,7 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
     )
 
 
-def _pool_view(pool: _Pool) -> PoolView:
+def _pool_view(pool: Pool) -> PoolView:
     consumers = tuple(
         ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
         for consumer in pool.counts.consumers

@@ -19,8 +19,9 @@ from dovetail.views.forecast_data import Forecast, Machine
 from dovetail.views.forecast_drains import Drain
 from dovetail.views.forecast_moves import Moves
 from dovetail.views.forecast_nodes import Future, node_forecast
-from dovetail.views.forecast_outlook import Outlook, Pool, outlooks, read_pools
+from dovetail.views.forecast_outlook import Outlook, outlooks
 from dovetail.views.forecast_pools import herds, pool_forecast
+from dovetail.views.pools import Pool, read_pools
 
 __all__ = ["Forecast", "Machine", "forecast", "machines_of"]
 

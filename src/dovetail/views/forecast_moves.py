@@ -15,7 +15,8 @@ from dovetail.rules.nodes import CONSOLIDATION, is_empty, standing_rules
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, together
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement, since
-from dovetail.views.forecast_outlook import Outlook, Pool
+from dovetail.views.forecast_outlook import Outlook
+from dovetail.views.pools import Pool
 
 # Whoever may go so soon after another is not alone: the other's pods are on their way.
 SETTLED_AFTER = timedelta(minutes=5)
