@@ -27,7 +27,7 @@ from dovetail.rules.nodes import (
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import pod_problems, protection
+from dovetail.rules.protection import may_be_protected, pod_problems, protection
 from dovetail.rules.states import state_of
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.instants import ALWAYS
@@ -179,7 +179,7 @@ def explain(
         if telling:
             verdicts_on[pod.node_name] += telling
         pods.append(_pod_view(pod, verdicts, telling, at, end))
-        if pod.annotations and pod.active:
+        if may_be_protected(pod) and pod.active:
             found += pod_problems(pod)
     pools = read_pools(snapshot, at, reading)
     nodes = []
@@ -216,9 +216,9 @@ def _pod_verdicts(snapshot: Snapshot, at: datetime) -> Iterator[tuple[PodRecord,
     deadlines = _deadlines(snapshot)
     unprotected: Sequence[Verdict] = ()
     for pod in snapshot.pods:
-        if pod.annotations:
+        if may_be_protected(pod):
             own: Sequence[Verdict] = protection(pod, at)
-        else:  # all pods without annotations are told the same, but for the name, which `_pod_view` puts right
+        else:  # all unprotected pods are told the same, but for the name, which `_pod_view` puts right
             own = unprotected = unprotected or protection(pod, at)
         verdicts = (*own, pdbs.verdict(pod))
         deadline = deadlines.get(pod.node_name)

@@ -13,7 +13,7 @@ from dovetail.model.problem import Problem
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import GROWN, Reading, budget_problems
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import pod_problems
+from dovetail.rules.protection import may_be_protected, pod_problems
 from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
 from dovetail.views.forecast_data import Forecast, Machine
 from dovetail.views.forecast_drains import Drain
@@ -84,7 +84,7 @@ def _problems(
 ) -> Iterator[Problem]:
     """What `explain` says of the same input."""
     for pod in snapshot.pods:
-        if pod.annotations and pod.active:
+        if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
     for look in looks:
         yield from node_problems(look.member, look.standing)

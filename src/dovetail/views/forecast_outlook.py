@@ -20,10 +20,10 @@ from dovetail.rules.nodes import (
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import protection
+from dovetail.rules.protection import limiting_verdicts
 from dovetail.rules.states import State, state_of
 from dovetail.rules.verdict import Verdict
-from dovetail.values.instants import ALWAYS, Instants
+from dovetail.values.instants import Instants
 from dovetail.views.pools import Pool
 
 
@@ -55,13 +55,8 @@ def outlooks(snapshot: Snapshot, pools: Mapping[str, Pool], pdbs: PdbIndex, at: 
     for pod in snapshot.pods:
         if not pod.node_name:
             continue
-        # Most pods are without annotations, and their verdicts allow for ever.
-        verdicts: Sequence[Verdict] = (pdbs.verdict(pod),)
-        if pod.annotations:
-            verdicts = (*protection(pod, at), *verdicts)
-        told = [(pod, verdict) for verdict in verdicts if verdict.when is not ALWAYS]
-        if told:
-            telling[pod.node_name] += told
+        if verdicts := limiting_verdicts(pod, pdbs, at):
+            telling[pod.node_name] += [(pod, verdict) for verdict in verdicts]
     return [
         _outlook(member, pools.get(member.pool), telling.get(member.name, []) if member.node is not None else [], at)
         for member in snapshot.nodes
