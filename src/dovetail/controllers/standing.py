@@ -18,14 +18,7 @@ from dovetail.model.records import PoolRecord
 from dovetail.model.snapshot import ClusterNode, cluster_node
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
-from dovetail.rules.nodes import (
-    CONSOLIDATION,
-    consolidate_after,
-    is_wanted,
-    pods_rule,
-    standing_rules,
-    when_forced,
-)
+from dovetail.rules.nodes import is_wanted, pods_rule, standing_rules, when_forced
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.rules.verdict import Rule
 
@@ -86,10 +79,7 @@ class StandingNodes:
         for reason in standing.wanted:
             if when_forced(member, pool, reason).contains(now):
                 continue
-            asked = standing_rules(member, pool, reason, now)
-            if reason in CONSOLIDATION:
-                asked.append(consolidate_after(member, pool, now))
-            blocking = [verdict for verdict in asked if not verdict.allowed]
+            blocking = [each for each in standing_rules(member, pool, reason, now) if not each.allowed]
             if not (judged := pods_rule(member, reason, pods, now)).allowed:
                 blocking += verdicts or [judged]
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
