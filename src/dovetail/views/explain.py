@@ -12,9 +12,7 @@ from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
-    GROWN,
     Reading,
-    budget_problems,
 )
 from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
 from dovetail.rules.nodes import (
@@ -27,11 +25,11 @@ from dovetail.rules.nodes import (
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import may_be_protected, pod_problems, protection
+from dovetail.rules.protection import may_be_protected, protection
 from dovetail.rules.states import state_of
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.instants import ALWAYS
-from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.explain_problems import snapshot_problems
 from dovetail.views.pools import Pool, read_pools
 from dovetail.views.turns import turns
 
@@ -170,7 +168,6 @@ def explain(
 
     `only`: of the nodes just these are told about; the others still count for the budgets.
     """
-    found = [*problems, *snapshot.problems]
     verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
     pods = []
     for pod, verdicts in _pod_verdicts(snapshot, at):
@@ -179,34 +176,19 @@ def explain(
         if telling:
             verdicts_on[pod.node_name] += telling
         pods.append(_pod_view(pod, verdicts, telling, at, end))
-        if may_be_protected(pod) and pod.active:
-            found += pod_problems(pod)
     pools = read_pools(snapshot, at, reading)
-    nodes = []
-    for member in snapshot.nodes:
-        if only is not None and member.name not in only:
-            continue
-        standing = pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods))
-        nodes.append(_node_view(member, pools.get(member.pool), standing, at, end))
-        found += node_problems(member, standing)
-    for pool in pools.values():
-        found += budget_problems(
-            pool.record.object,
-            pool.budgets,
-            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
-            now=at,
-            node_counts=[pool.counts.nodes, *GROWN],
-        )
-    if snapshot.nodes and not snapshot.pods:
-        found.append(NO_PODS)
-    found += [bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
+    nodes = [
+        (member, pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods)))
+        for member in snapshot.nodes
+        if only is None or member.name in only
+    ]
     return Explanation(
         at=at,
         end=UNSET if end is None else end,
         pods=tuple(pods),
-        nodes=tuple(nodes),
+        nodes=tuple(_node_view(member, pools.get(member.pool), standing, at, end) for member, standing in nodes),
         nodepools=tuple(_pool_view(pool) for pool in pools.values()),
-        problems=tuple(found),
+        problems=(*problems, *snapshot.problems, *snapshot_problems(snapshot, nodes, pools.values(), at)),
     )
 
 
