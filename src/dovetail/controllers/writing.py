@@ -12,13 +12,13 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
-from dovetail.controllers.cluster import Cluster
+from dovetail.controllers.cluster import Cache, Cluster
 from dovetail.controllers.placing_refusals import Refused
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
-from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType
+from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType, Resource
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
 from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
@@ -126,11 +126,7 @@ async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, 
 
 async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
     """Begin its end. One that is gone is fine."""
-    try:
-        await api.delete(NODECLAIMS, claim.metadata.name, uid=claim.metadata.uid)
-    except NotFound:
-        return
-    cluster.claims.doomed(claim.metadata.name, claim.metadata.uid)
+    await _delete(api, NODECLAIMS, cluster.claims, claim.metadata)
 
 
 async def disrupt(
@@ -185,11 +181,7 @@ async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: d
 
 async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
     """Begin its end. One that is gone is fine."""
-    try:
-        await api.delete(NODES, node.metadata.name, uid=node.metadata.uid)
-    except NotFound:
-        return
-    cluster.nodes.doomed(node.metadata.name, node.metadata.uid)
+    await _delete(api, NODES, cluster.nodes, node.metadata)
 
 
 async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> bool:
@@ -207,3 +199,11 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> boo
         return False
     cluster.nodes.wrote(written)
     return True
+
+
+async def _delete(api: KubeApi, resource: Resource[Any], cache: Cache[Any, Any], meta: objects.ObjectMeta) -> None:
+    try:
+        await api.delete(resource, meta.name, uid=meta.uid)
+    except NotFound:
+        return
+    cache.doomed(meta.name, meta.uid)
