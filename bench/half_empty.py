@@ -14,9 +14,9 @@ from dovetail.api import names
 from dovetail.controllers.prices import bought_as, prices_of
 from dovetail.ports import InstanceType
 from dovetail.providers.catalogue import allocatable, built_in
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.values.quantity import parse_quantity
+from tests import manifests
+from tests.manifests import Manifest
 from tests.unit.controllers.manifests import NODE_CLASS_REF, node_class, node_pool
 
 POOL: Final = "default"

@@ -28,7 +28,7 @@ from dovetail.controllers.disruption_board import BoardMaker
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.prices import Prices
 from dovetail.controllers.provisioner import Provisioning
-from dovetail.observe.metrics import Metrics, exposition
+from dovetail.observe.metrics import Metrics, rendered
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -176,7 +176,7 @@ async def stretches(nodes: int) -> dict[str, float]:
             measured(f"note for a pass {when}", lambda: maker.noted(clock.now(), lambda _: False))
             measured(f"note for a scrape {when}", lambda: list(metrics.registry.collect()))
             measured(f"picture, aside {when}", lambda: maker.picture(clock.now()))
-            measured(f"scrape, aside {when}", lambda: exposition(metrics.registry))
+            measured(f"scrape, aside {when}", lambda: b"".join(rendered(metrics.registry.collect())))
             api.end_pod(number * 997 % (nodes * 20))
             await asyncio.sleep(0.05)
     return found

@@ -9,10 +9,10 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Resource, Unavailable
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import format_time
+from tests import manifests
+from tests.manifests import Manifest
 from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, annotation, is_deleting, play
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)

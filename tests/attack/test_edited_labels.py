@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.disruption.setting import drift, node_of, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting
 from tests.sim.simulate.test_playing import dump, play_dump

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.disruption.setting import disrupted, node_of, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting
 

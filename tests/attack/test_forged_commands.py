@@ -9,9 +9,9 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.sim.disruption_commands.setting import Setting, play
 from tests.sim.provisioning.setting import pool_of_four
 from tests.sim.termination.setting import annotation

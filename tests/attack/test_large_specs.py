@@ -14,7 +14,7 @@ from dovetail.model import spec_limits
 from dovetail.model.records import Recorder, Scheduling
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.scheduling.resources import Resources, pod_request
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.provisioning.setting import Setting, play, pool_of_four
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

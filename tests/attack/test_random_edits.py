@@ -13,8 +13,8 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.all import Disrupting
 from dovetail.ports import EVENTS, LEASES, NODES
-from dovetail.sim.actors import manifests
 from dovetail.sim.checkers.checkers import RULES
+from tests import manifests
 from tests.attack.random_edits import RandomEdits
 from tests.sim.disruption.setting import EVER
 from tests.sim.provisioning import setting as provisioning

@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PDBS
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.termination.setting import Setting, is_deleting, play
 
 DISRUPTED = (names.DISRUPTED_TAINT, "NoSchedule")

@@ -9,9 +9,9 @@ from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import take_snapshot
 from dovetail.ports import NODECLAIMS, PDBS, PODS
 from dovetail.rules.verdict import Rule
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import READY, START_DELAY
 from dovetail.views.explain import explain
+from tests import manifests
 from tests.builders import at, claim, node, pdb, pod, pool
 from tests.sim.disruption.setting import drift, play, touched
 from tests.sim.disruption.setting import pool as pool_manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.cluster.access import condition
 from tests.cluster.plane import ControlPlane
 from tests.cluster.run_process import KEPT, RunProcess

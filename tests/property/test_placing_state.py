@@ -25,7 +25,7 @@ from dovetail.ports import (
     ApiError,
     Resource,
 )
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import (
     Manifest,

@@ -94,7 +94,6 @@ NODEPOOL_HASH: Final = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
-REQUESTED_DRA_DRIVERS: Final = "karpenter.sh/requested-dra-drivers"  # out of scope (R39), known so that we can say so
 DISRUPTION_COMMAND: Final = "karpenter.sh/disruption-command"  # ours: a new leader carries the command on (R24)
 # Ours, on replacements (NodeClaims and, by registration, Nodes), with the id of their command: whoever finds one of the
 # name it chose knows that it is its own (R24).
@@ -203,13 +202,11 @@ class ConditionReason(StrEnum):
     LAUNCH_FAILED = "LaunchFailed"
     # Registered, Initialized
     NODE_NOT_FOUND = "NodeNotFound"
-    REGISTRATION_HOOK_PENDING = "RegistrationHookPending"
     MULTIPLE_NODES_FOUND = "MultipleNodesFound"
     NODE_NOT_READY = "NodeNotReady"
     STARTUP_TAINTS_EXIST = "StartupTaintsExist"
     KNOWN_EPHEMERAL_TAINTS_EXIST = "KnownEphemeralTaintsExist"
     RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"
-    DRA_DRIVER_POOLS_NOT_PUBLISHED = "DRADriverPoolsNotPublished"
     # Drifted
     NODEPOOL_DRIFTED = "NodePoolDrifted"
     REQUIREMENTS_DRIFTED = "RequirementsDrifted"
@@ -242,7 +239,6 @@ class EventReason(StrEnum):
     UNCONSOLIDATABLE = "Unconsolidatable"
     CONSOLIDATION_CANDIDATE = "ConsolidationCandidate"
     CONSOLIDATION_REJECTED = "ConsolidationRejected"
-    CONSOLIDATION_APPROVED = "ConsolidationApproved"
     # Protection of pods
     INVALID_DO_NOT_DISRUPT = "InvalidDoNotDisrupt"  # R2's table; upstream appends "Annotation"
     DO_NOT_DISRUPT_UNTIL = "DoNotDisruptUntil"  # R3
@@ -270,4 +266,3 @@ class EventReason(StrEnum):
     NOMINATED = "Nominated"
     FAILED_SCHEDULING = "FailedScheduling"
     NO_COMPATIBLE_INSTANCE_TYPES = "NoCompatibleInstanceTypes"
-    UNSUPPORTED = "Unsupported"  # ours: the object needs a feature that is out of scope (R39)

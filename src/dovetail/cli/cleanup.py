@@ -13,6 +13,7 @@ from dovetail.api import names
 from dovetail.api.objects import Lease
 from dovetail.cli.cleaner import Cleaned, Fate, clean, live_leases
 from dovetail.cli.failing import fail
+from dovetail.cli.options import OUTPUT
 from dovetail.cli.output import print_data, print_lines, working
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
@@ -43,14 +44,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 @click.command("cleanup")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @click.option("--force", is_flag=True, help="Do it even if a controller is running, which may put everything back.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="A table for people, or data for scripts.",
-)
+@OUTPUT
 @click.option("-q", "--quiet", is_flag=True, help="Only say what could not be cleaned.")
 @click.option(
     "--leader-election-name",

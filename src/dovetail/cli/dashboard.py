@@ -15,7 +15,7 @@ import msgspec
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
 from dovetail.cli.handles import allow_all_handles
-from dovetail.cli.options import BUDGET_READING, Common, Instant, Source
+from dovetail.cli.options import BUDGET_READING, FILES, Common, Instant, Source
 from dovetail.cli.output import without_cycle_search, working
 from dovetail.cli.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
@@ -52,14 +52,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command("dashboard")
-@click.option(
-    "-f",
-    "--filename",
-    "paths",
-    multiple=True,
-    metavar="PATH",
-    help="A file, a directory, or - for standard input; YAML or JSON. May be given several times.",
-)
+@FILES
 @click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
 @click.option(
     "--kubeconfig",

@@ -96,6 +96,14 @@ class _Zone(click.ParamType[tzinfo]):
             self.fail(str(error), param, ctx)
 
 
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="A table for people, or data for scripts.",
+)
 FILES = click.option(
     "-f",
     "--filename",
@@ -139,14 +147,7 @@ def common_options(
     span = click.option("--for", "span", type=_Span(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h.")
     options = [
         FILES,
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "json", "yaml"]),
-            default="table",
-            show_default=True,
-            help="A table for people, or data for scripts.",
-        ),
+        OUTPUT,
         click.option("--at", type=Instant(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
         *([span] if ahead else []),
         click.option(

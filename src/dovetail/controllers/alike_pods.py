@@ -19,7 +19,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.model.records import Owner, PdbRecord, PodRecord
 from dovetail.rules.nodes import PodsStanding
 from dovetail.rules.pdb import PdbIndex, never_allows
-from dovetail.rules.protection import Kind, protection, read_do_not_disrupt, read_schedule
+from dovetail.rules.protection import Kind, may_be_protected, protection, read_do_not_disrupt, read_schedule
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of
@@ -80,7 +80,7 @@ class _Kind(ABC):
 class _Annotated(_Kind):
     def key_of(self, pod: PodRecord) -> Hashable | None:
         """Records share equal annotations, so their identity will do; only a span from creation tells pods apart."""
-        if not pod.annotations:
+        if not may_be_protected(pod):
             return None
         value = pod.annotations.get(names.DO_NOT_DISRUPT)
         timed = value is not None and read_do_not_disrupt(value).span_ns is not None

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from dovetail.api import names, objects, pod_specs, storage
 from dovetail.controllers.members import Members
-from dovetail.model.records import PdbRecord, PodRecord, Recorder, claim_record, node_record, pdb_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import PdbRecord, PodRecord, Recorder, pdb_record
+from dovetail.model.snapshot import ClusterNode, cluster_node
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -284,18 +284,27 @@ class Cluster:
 
     def claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
         """The claim of the node's instance; None if there are several, none of which can be right (03 §10.2)."""
-        found = self.claims_with[node.spec.provider_id]
+        found = self.claims_of(node)
+        return found[0] if len(found) == 1 else None
+
+    def claims_of(self, node: objects.Node) -> list[objects.NodeClaim]:
+        return self.claims_with[node.spec.provider_id]
+
+    def claim_names(self, node: objects.Node) -> list[str]:
+        return [claim.metadata.name for claim in self.claims_of(node)]
+
+    def node_of(self, claim: objects.NodeClaim) -> objects.Node | None:
+        """The Node of the claim's instance; None if there are several."""
+        found = self.nodes_of(claim)
         return found[0] if len(found) == 1 else None
 
     def nodes_of(self, claim: objects.NodeClaim) -> list[objects.Node]:
         return self.nodes_with[claim.status.provider_id]
 
+    def node_names(self, claim: objects.NodeClaim) -> list[str]:
+        return [node.metadata.name for node in self.nodes_of(claim)]
+
     def member(self, claim: objects.NodeClaim) -> ClusterNode:
         """The claim with its Node and pods, as the rules read them."""
-        nodes = self.nodes_of(claim)
-        node = nodes[0] if len(nodes) == 1 else None
-        return ClusterNode(
-            claim=claim_record(claim),
-            node=None if node is None else node_record(node),
-            pods=() if node is None else tuple(self.pods_on[node.metadata.name]),
-        )
+        node = self.node_of(claim)
+        return cluster_node(claim, node, () if node is None else tuple(self.pods_on[node.metadata.name]))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from dovetail.api import objects
 from dovetail.api.names import Condition, ConditionReason, EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
@@ -24,13 +23,10 @@ class Consistency(Keyed[str]):
         self._every_seconds = timings.consistency_seconds
         self._looked: dict[str, tuple[str, float]] = {}  # by name: the claim's UID, and when it was looked at
         self.follow(cluster.claims, lambda claim: [claim.metadata.name])
-        self.follow(cluster.nodes, self._claims_of)
+        self.follow(cluster.nodes, cluster.claim_names)
 
     def keys(self) -> Iterable[str]:
         return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    def _claims_of(self, node: objects.Node) -> Iterable[str]:
-        return [claim.metadata.name for claim in self._cluster.claims_with[node.spec.provider_id]]
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.current(key)

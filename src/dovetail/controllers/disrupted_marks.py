@@ -5,11 +5,11 @@ from datetime import datetime
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.termination import DISRUPTED
 from dovetail.controllers.writing import write_metadata, write_node, write_status
-from dovetail.planning.conditions import TRUE, Conditions
+from dovetail.planning.conditions import Conditions, is_true
 from dovetail.planning.lifecycle import to_body
 from dovetail.ports import KubeApi
+from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 
 
 def is_going(cluster: Cluster, claim: objects.NodeClaim) -> bool:
@@ -18,19 +18,11 @@ def is_going(cluster: Cluster, claim: objects.NodeClaim) -> bool:
     return any(meta.deletion_timestamp is not None for meta in parts)
 
 
-def is_tainted(node: objects.Node) -> bool:
-    return any(taint.matches(DISRUPTED) for taint in node.spec.taints)
-
-
-def has_reason(claim: objects.NodeClaim) -> bool:
-    return any(each.type == Condition.DISRUPTION_REASON and each.status == TRUE for each in claim.status.conditions)
-
-
 async def taint(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
     """No new pods come. A taint of the same key with another effect is left to the drain (02 §9). Raises InFlight."""
     for known in cluster.nodes_of(claim):
         node = cluster.nodes.current(known.metadata.name)
-        if node is not None and not is_tainted(node):
+        if node is not None and not has_disrupted_taint(node):
             await _write_taints(api, cluster, node, [*node.spec.taints, DISRUPTED])
 
 
@@ -38,10 +30,10 @@ async def lift_marks(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, n
     """The record goes last, so that whoever dies half-way is succeeded in this, too. Raises InFlight."""
     for known in cluster.nodes_of(claim):
         node = cluster.nodes.current(known.metadata.name)
-        if node is not None and node.metadata.deletion_timestamp is None and is_tainted(node):
+        if node is not None and node.metadata.deletion_timestamp is None and has_disrupted_taint(node):
             kept = [each for each in node.spec.taints if not each.matches(DISRUPTED)]
             await _write_taints(api, cluster, node, kept)
-    if has_reason(claim):
+    if is_true(claim, Condition.DISRUPTION_REASON):
         conditions = Conditions(claim, now)
         conditions.clear(Condition.DISRUPTION_REASON)
         claim = await write_status(api, cluster, claim, conditions)

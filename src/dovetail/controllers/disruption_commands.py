@@ -23,16 +23,17 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster, Index
-from dovetail.controllers.disrupted_marks import has_reason, is_going, is_tainted, lift_marks, taint
+from dovetail.controllers.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption_recheck import Recheck
-from dovetail.controllers.disruption_replacements import Failed, Planned, Refused, Replacements, awaits, is_true
+from dovetail.controllers.disruption_replacements import Failed, Planned, Refused, Replacements, awaits
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.reasons import write_reason
-from dovetail.controllers.scheduling_decisions import about_pod
 from dovetail.controllers.writing import (
     about_claim,
     about_node,
+    about_pod,
+    about_pool,
     delete_claim,
     disrupt,
     tell,
@@ -41,7 +42,8 @@ from dovetail.controllers.writing import (
 )
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.disruption.board import STATIC, Candidate, Method
+from dovetail.planning.conditions import is_true
+from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
     Recorded,
@@ -55,8 +57,8 @@ from dovetail.planning.health import snake_case
 from dovetail.planning.provisioning import nominated_note, nomination
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, ApiError, KubeApi
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
-from dovetail.runtime.events import Regarding
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome
@@ -65,7 +67,6 @@ from dovetail.values.timestamp import format_time
 log = logging.getLogger(__name__)
 
 HELD_BACK: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
-_CONSOLIDATION: Final = frozenset({Method.EMPTINESS, Method.MULTI_NODE, Method.SINGLE_NODE})
 
 
 class _Begun(msgspec.Struct):
@@ -159,7 +160,7 @@ class DisruptionCommands(Keyed[str]):
         return list(filter(None, (self._id_on(claim), self._awaited.get(claim.metadata.name))))
 
     def _ids_of_node(self, node: objects.Node) -> list[str]:
-        return list(filter(None, map(self._id_on, self._cluster.claims_with[node.spec.provider_id])))
+        return list(filter(None, map(self._id_on, self._cluster.claims_of(node))))
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class DisruptionCommands(Keyed[str]):
         return frozenset(node.metadata.name for node in nodes)
 
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
-        return all(map(is_tainted, self._cluster.nodes_of(claim)))
+        return all(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
 
     async def _send_off(self, claim: objects.NodeClaim, record: Recorded, over_budget: Mapping[str, str]) -> None:
         """All of it for one node that needs no replacement: it does not wait for the others, nor keep them."""
@@ -339,7 +340,7 @@ class DisruptionCommands(Keyed[str]):
 
     async def _close(self, claim: objects.NodeClaim, record: Recorded) -> objects.NodeClaim:
         """S3: it takes no pods any more, and its own are to be placed elsewhere."""
-        if has_reason(claim):
+        if is_true(claim, Condition.DISRUPTION_REASON):
             return claim
         self._state.mark(claim.metadata.name)
         return await write_reason(self.api, self._cluster, claim, record.reason, self.clock.now())
@@ -349,7 +350,7 @@ class DisruptionCommands(Keyed[str]):
     async def _delete(self, claim: objects.NodeClaim, record: Recorded) -> None:
         number = len(record.replacements)
         why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
-        policy = self._policy(claim) if record.method in _CONSOLIDATION else ""
+        policy = self._policy(claim) if record.method in CONSOLIDATING else ""
         await disrupt(
             self.api,
             self._cluster,
@@ -386,9 +387,8 @@ class DisruptionCommands(Keyed[str]):
         errors += await _all([self._restore(claim, record, why) for claim in members])
         _raise_first(errors)
         failed = sum(claim is None or not is_true(claim, Condition.INITIALIZED) for claim in found.values())
-        method = record.method.value if record.method in _CONSOLIDATION else ""
-        decision = "replace" if found else "delete"
-        self._counts.queue_failures.labels(decision, snake_case(record.reason), method).inc(failed)
+        decision, type_ = "replace" if found else "delete", consolidation_type(record.method)
+        self._counts.queue_failures.labels(decision, snake_case(record.reason), type_).inc(failed)
         # A forged record makes no pool wait: the command had replacements, or this process began it.
         ours = record.id in self._begun or any(claim and is_replacement(claim, record) for claim in found.values())
         if failure.replacement and ours:
@@ -405,10 +405,9 @@ class DisruptionCommands(Keyed[str]):
         held = self._held[pool] = _Held(failures, now + timedelta(seconds=HELD_BACK.seconds(failures, Random(0))))
         kept = self._cluster.pools.get(("", pool))
         if kept is not None:
-            about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, pool, kept.uid)
             times = "1 time" if failures == 1 else f"{failures} times in a row"
             note = f"Replacements failed {times}: {why}; no other is tried before {format_time(held.until)}"
-            warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
+            warn(self.recorder, about_pool(kept.value), EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: Recorded, why: str) -> None:
         await lift_marks(self.api, self._cluster, claim, self.clock.now())

@@ -141,10 +141,6 @@ def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: R
 # -- how far one has come ----------------------------------------------------------------------------------------------
 
 
-def is_true(claim: objects.NodeClaim, condition: Condition) -> bool:
-    return any(each.type == condition and each.status == TRUE for each in claim.status.conditions)
-
-
 def awaits(name: str, claim: objects.NodeClaim | None, deadline: datetime) -> str:
     """What is still to come of a replacement; empty if it was initialized in time and is there to stay."""
     if claim is None or claim.metadata.deletion_timestamp is not None:

@@ -10,15 +10,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import EventReason
+from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disrupted_marks import has_reason, is_going, is_tainted, lift_marks
+from dovetail.controllers.disrupted_marks import is_going, lift_marks
 from dovetail.controllers.disruption_commands import DisruptionCommands
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import about_claim, delete_claim, warn
+from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome
 
 log = logging.getLogger(__name__)
@@ -46,15 +48,16 @@ class DisruptionStrays(Keyed[str]):
         return [claim.metadata.name] if self._is_stray(claim) else []
 
     def _claims_of(self, node: objects.Node) -> list[str]:
-        if not is_tainted(node):
+        if not has_disrupted_taint(node):
             return []
-        return [name for claim in self._cluster.claims_with[node.spec.provider_id] for name in self._strays(claim)]
+        return [name for claim in self._cluster.claims_of(node) for name in self._strays(claim)]
 
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
         if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
             return False
-        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or has_reason(claim)
-        return (marked or any(map(is_tainted, self._cluster.nodes_of(claim)))) and not is_going(self._cluster, claim)
+        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(claim, Condition.DISRUPTION_REASON)
+        marked = marked or any(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
+        return marked and not is_going(self._cluster, claim)
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.current(key)
@@ -97,7 +100,7 @@ class FailedReplacements(Keyed[str]):
 
     def _on(self, node: str) -> list[str]:
         kept = self._cluster.nodes.get(("", node)) if node else None
-        claims = () if kept is None else self._cluster.claims_with[kept.value.spec.provider_id]
+        claims = () if kept is None else self._cluster.claims_of(kept.value)
         return [claim.metadata.name for claim in claims if self._commands.is_failed_replacement(claim)]
 
     async def reconcile(self, key: str) -> Outcome:

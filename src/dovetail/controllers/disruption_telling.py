@@ -3,18 +3,17 @@
 import logging
 from typing import Final
 
-from dovetail.api import names
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import Picture
-from dovetail.controllers.writing import about_claim, about_node, tell
+from dovetail.controllers.writing import about_claim, about_node, about_pool, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.board import Method
+from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
 from dovetail.rules.budgets import BUDGETED
-from dovetail.runtime.events import DEDUPE_SECONDS, Regarding
+from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
 
@@ -23,7 +22,6 @@ log = logging.getLogger(__name__)
 UNCONSOLIDATABLE_SECONDS: Final = 900.0
 BUDGET_SECONDS: Final = 60.0
 _TOLD_AT_MOST: Final = 100  # nodes a pass: the others are told in the next ones
-_CONSOLIDATION_TYPES: Final = frozenset({Method.EMPTINESS, Method.MULTI_NODE, Method.SINGLE_NODE})
 
 
 class DisruptionTelling:
@@ -39,9 +37,9 @@ class DisruptionTelling:
             self._metrics.eligible.labels(reason.lower()).set(len(picture.candidates.get(reason, ())))
         method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
         reason = decision.commands[0].reason if decision.commands else Reason.UNDERUTILIZED
-        self._metrics.evaluation_seconds.labels(reason.lower(), _type(method)).observe(seconds)
+        self._metrics.evaluation_seconds.labels(reason.lower(), consolidation_type(method)).observe(seconds)
         if not decision.complete:
-            self._metrics.timeouts.labels(_type(method)).inc()
+            self._metrics.timeouts.labels(consolidation_type(method)).inc()
         self._blocked(context, picture)
         self._out_of_budget(context, picture)
         drifted = {each.node for each in picture.candidates.get(Reason.DRIFTED, ())}
@@ -59,14 +57,14 @@ class DisruptionTelling:
             pool = picture.read_pools[name].pool
             for reason, allowed in spent.allowances.items():
                 if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
-                    about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, pool.metadata.uid)
+                    about = about_pool(pool)
                     note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
                     told = EventReason.DISRUPTION_BLOCKED
                     tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
 
     def rejected(self, context: Context, command: Command, rejected: Rejected) -> None:
         """It was right a while ago."""
-        self._metrics.failed_validations.labels(_type(command.method)).inc(len(rejected.nodes))
+        self._metrics.failed_validations.labels(consolidation_type(command.method)).inc(len(rejected.nodes))
         log.info(
             "abandoned a disruption", extra={"command-id": command.id, "cause": rejected.cause, "why": rejected.message}
         )
@@ -77,12 +75,12 @@ class DisruptionTelling:
 
     def started(self, context: Context, command: Command) -> None:
         """It is going to be carried out."""
-        labels = (command.decision, command.reason.lower(), _type(command.method))
+        labels = (command.decision, command.reason.lower(), consolidation_type(command.method))
         self._metrics.decisions.labels(*labels).inc()
         for pool in {each.pool for each in command.candidates}:
             self._metrics.decisions_by_pool.labels(pool, *labels).inc()
         log.info("disrupting node(s)", extra=described(command))
-        if command.replacements and command.method in _CONSOLIDATION_TYPES:
+        if command.replacements and command.method in CONSOLIDATING:
             for node in command.nodes:
                 self._on_node(context, node, EventReason.CONSOLIDATION_CANDIDATE, one_line(command), command.id)
 
@@ -146,8 +144,3 @@ def described(command: Command) -> dict[str, object]:
             for pool, used in command.budgets.items()
         },
     }
-
-
-def _type(method: Method) -> str:
-    """Upstream's word; it has none for drift."""
-    return method.value if method in _CONSOLIDATION_TYPES else ""

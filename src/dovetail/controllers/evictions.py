@@ -18,7 +18,7 @@ from dovetail.api import objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
-from dovetail.controllers.writing import about_node, tell, warn
+from dovetail.controllers.writing import about_node, about_pod, tell, warn
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.drain import Action, DrainPlan, drain_plan
@@ -26,7 +26,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
 from dovetail.rules.pdb import PdbIndex, asks_budgets
-from dovetail.runtime.events import Regarding, namespace_is_going
+from dovetail.runtime.events import namespace_is_going
 from dovetail.runtime.reflector import Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.rate import Rate, TokenBucket
@@ -43,10 +43,6 @@ NAMESPACE_GOES: Final = "its namespace is being deleted, and the pod with it"
 # So many budgets a second are tried without a sign that it would help, however many there are.
 NET_RATE: Final = Rate(per_second=2, burst=5)
 JITTER: Final = 0.2
-
-
-def about_pod(pod: PodRecord) -> Regarding:
-    return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
 
 
 class Evictions(Keyed[PodKey]):

@@ -6,7 +6,6 @@ Termination only handles Nodes with the label, and those that another program le
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.api import objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.writing import write_metadata, write_node
@@ -47,13 +46,10 @@ class NodeHydration(Keyed[str]):
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.nodes, lambda node: [node.metadata.name], after_seconds=AFTER_SECONDS)
-        self.follow(cluster.claims, self._nodes_of, after_seconds=AFTER_SECONDS)
+        self.follow(cluster.claims, cluster.node_names, after_seconds=AFTER_SECONDS)
 
     def keys(self) -> Iterable[str]:
         return [node.metadata.name for node in self._cluster.nodes.values()]
-
-    def _nodes_of(self, claim: objects.NodeClaim) -> Iterable[str]:
-        return [node.metadata.name for node in self._cluster.nodes_of(claim)]
 
     async def reconcile(self, key: str) -> Outcome:
         node = self._cluster.nodes.current(key)

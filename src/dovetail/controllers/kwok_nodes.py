@@ -25,14 +25,11 @@ class KwokNodes(Keyed[str]):
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name])
-        self.follow(cluster.nodes, self._claims_of_node)
+        self.follow(cluster.nodes, cluster.claim_names)
         self.follow(cluster.node_classes, self._claims_of_class)
 
     def keys(self) -> Iterable[str]:
         return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    def _claims_of_node(self, node: objects.Node) -> list[str]:
-        return [claim.metadata.name for claim in self._cluster.claims_with[node.spec.provider_id]]
 
     def _claims_of_class(self, node_class: objects.NodeClass) -> list[str]:
         """Those that may be waiting for its delay."""

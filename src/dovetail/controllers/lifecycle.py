@@ -90,13 +90,10 @@ class Lifecycle(Keyed[str]):
         self._timings = timings
         self._launched: dict[str, Instance] = {}  # by claim UID: a status that could not be written is no new launch
         self.follow(cluster.claims, lambda claim: [claim.metadata.name])
-        self.follow(cluster.nodes, self._claims_of)
+        self.follow(cluster.nodes, cluster.claim_names)
 
     def keys(self) -> Iterable[str]:
         return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    def _claims_of(self, node: objects.Node) -> list[str]:
-        return [claim.metadata.name for claim in self._cluster.claims_with[node.spec.provider_id]]
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.current(key)
@@ -210,8 +207,8 @@ class Lifecycle(Keyed[str]):
         return any(is_new(node, conditions) for node in self._cluster.nodes_of(claim))
 
     async def _initialize(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
-        nodes = self._cluster.nodes_of(claim)
-        node = self._cluster.nodes.current(nodes[0].metadata.name) if len(nodes) == 1 else None
+        known = self._cluster.node_of(claim)
+        node = None if known is None else self._cluster.nodes.current(known.metadata.name)
         if node is None:
             conditions.set(Condition.INITIALIZED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "its Node is not there")
             return
@@ -340,7 +337,7 @@ def _pool_and_zone(claim: objects.NodeClaim) -> tuple[str, str]:
 
 def _node_name(cluster: Cluster, claim: objects.NodeClaim, conditions: Conditions) -> dict[str, str]:
     """`status.nodeName`, once registered, if it is not there yet."""
-    nodes = cluster.nodes_of(claim)
-    if claim.status.node_name or len(nodes) != 1 or not conditions.is_true(Condition.REGISTERED):
+    node = cluster.node_of(claim)
+    if claim.status.node_name or node is None or not conditions.is_true(Condition.REGISTERED):
         return {}
-    return {"nodeName": nodes[0].metadata.name}
+    return {"nodeName": node.metadata.name}

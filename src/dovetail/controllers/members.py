@@ -91,8 +91,7 @@ class Members:
         kept = self._cluster.claims.get(("", name))
         if kept is None or not self._cluster.manages(kept.value.spec.node_class_ref):
             return None
-        nodes = self._cluster.nodes_of(kept.value)
-        return self._member(kept.value, nodes[0] if len(nodes) == 1 else None)
+        return self._member(kept.value, self._cluster.node_of(kept.value))
 
     def _unclaimed(self, name: str) -> Member | None:
         kept = self._cluster.nodes.get(("", name))
@@ -107,8 +106,8 @@ class Members:
 
     def _touch_node(self, node: objects.Node) -> None:
         self._dirty[MemberKey("Node", node.metadata.name)] = None
-        for claim in self._cluster.claims_with[node.spec.provider_id]:
-            self._dirty[MemberKey(names.NODECLAIM_KIND, claim.metadata.name)] = None
+        for name in self._cluster.claim_names(node):
+            self._dirty[MemberKey(names.NODECLAIM_KIND, name)] = None
 
     def _touch_claim(self, claim: objects.NodeClaim) -> None:
         self._dirty[MemberKey(names.NODECLAIM_KIND, claim.metadata.name)] = None

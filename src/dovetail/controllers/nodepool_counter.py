@@ -46,7 +46,7 @@ class NodePoolCounter(PoolController):
             if state not in IN_DISRUPTION:
                 yield claim, node
         for node in self._nodes_in[pool]:
-            lost = not self.cluster.claims_with[node.spec.provider_id] and self.cluster.manages_node(node)
+            lost = not self.cluster.claims_of(node) and self.cluster.manages_node(node)
             if lost and node.metadata.deletion_timestamp is None:
                 yield None, node
 
@@ -57,7 +57,7 @@ def pools_of_claim(claim: objects.NodeClaim) -> list[str]:
 
 def pools_of_node(cluster: Cluster, node: objects.Node) -> set[str]:
     """By its claims as well: a node has its labels only once it is registered."""
-    claims = cluster.claims_with[node.spec.provider_id]
+    claims = cluster.claims_of(node)
     return {*_pool_in(node.metadata.labels), *(name for claim in claims for name in pools_of_claim(claim))}
 
 

@@ -3,26 +3,24 @@
 from datetime import datetime
 from typing import Any
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import seconds_until
 from dovetail.controllers.nodepool_counter import pools_of_claim, pools_of_node
 from dovetail.controllers.nodepools import PoolController, PoolMembers
-from dovetail.controllers.writing import warn
+from dovetail.controllers.writing import about_pool, warn
 from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
-    BUDGETED,
     GROWN,
     PoolCounts,
     Reading,
-    allowance,
+    allowances,
     budget_problems,
     counts_of,
     read_budgets,
 )
-from dovetail.runtime.events import Regarding
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
@@ -70,7 +68,7 @@ class NodePoolDisruptions(PoolController):
         if self._told.get(meta.name, ()) == (meta.uid, said):
             return
         self._told[meta.name] = (meta.uid, said)
-        about = Regarding(names.API_VERSION, names.NODEPOOL_KIND, meta.name, meta.uid)
+        about = about_pool(pool)
         for problem in found:
             note = f"{problem.field}: {problem.message}; {problem.remedy}"
             warn(self.recorder, about, EventReason(problem.rule), note, meta.uid, problem.rule, problem.field)
@@ -79,9 +77,7 @@ class NodePoolDisruptions(PoolController):
         self, pool: objects.NodePool, counts: PoolCounts, now: datetime
     ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
         budgets = read_budgets(pool_record(pool).budgets)
-        allowances = [
-            allowance(budgets, reason=reason, now=now, counts=counts, reading=self._reading) for reason in BUDGETED
-        ]
+        allowed = allowances(budgets, now=now, counts=counts, reading=self._reading).values()
         shown = tuple(
             objects.PoolDisruptions(
                 reason=each.reason,
@@ -90,9 +86,9 @@ class NodePoolDisruptions(PoolController):
                 allowed=each.allowed,
                 next_change=each.until,
             )
-            for each in allowances
+            for each in allowed
         )
-        return shown, min((each.until for each in allowances if each.until is not None), default=None)
+        return shown, min((each.until for each in allowed if each.until is not None), default=None)
 
 
 def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:

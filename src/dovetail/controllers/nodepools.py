@@ -8,8 +8,7 @@ from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.members import values_of
-from dovetail.model.records import claim_record, node_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.snapshot import ClusterNode, cluster_node
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODEPOOLS
 from dovetail.rules.states import State, state_of
@@ -119,8 +118,7 @@ class PoolMembers:
         pool = "" if kept is None else kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
         if kept is None or not pool:
             return
-        claim, nodes = kept.value, self._cluster.nodes_of(kept.value)
-        node = nodes[0] if len(nodes) == 1 else None
-        read = ClusterNode(claim=claim_record(claim), node=None if node is None else node_record(node))
+        claim, node = kept.value, self._cluster.node_of(kept.value)
+        read = cluster_node(claim, node)
         self._members.setdefault(pool, {})[name] = PoolMember(claim, node, read, state_of(read))
         self._pools[name] = pool

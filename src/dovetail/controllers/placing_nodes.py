@@ -17,8 +17,8 @@ from dovetail.api.names import Condition
 from dovetail.api.storage import StorageClass, Volume, VolumeClaim
 from dovetail.controllers.cluster import Cluster, by_name
 from dovetail.controllers.placing_pods import PodReadings
-from dovetail.model.records import Owner, PodRecord, claim_record, node_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import Owner, PodRecord
+from dovetail.model.snapshot import cluster_node
 from dovetail.ports import Clock
 from dovetail.rules.states import IN_DISRUPTION, state_of
 from dovetail.runtime.reflector import Added, Change, Deleted, Key, Reflector, Updated
@@ -392,10 +392,9 @@ def _is_initialized(node: objects.Node | None, claim: objects.NodeClaim | None) 
 
 def _is_going(node: objects.Node | None, claim: objects.NodeClaim | None) -> bool:
     """By the objects alone, so that a new leader sees what the last one had begun (R24)."""
-    record = None if claim is None else claim_record(claim)
-    if record is not None and record.is_true(Condition.INSTANCE_TERMINATING):
+    member = cluster_node(claim, node)
+    if member.claim is not None and member.claim.is_true(Condition.INSTANCE_TERMINATING):
         return True
-    if node is None and record is not None and record.is_true(Condition.REGISTERED):
+    if node is None and member.claim is not None and member.claim.is_true(Condition.REGISTERED):
         return True  # its Node is gone: pods cannot come, whatever its machine does
-    member = ClusterNode(claim=record, node=None if node is None else node_record(node))
     return state_of(member) in IN_DISRUPTION

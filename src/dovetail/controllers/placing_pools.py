@@ -14,6 +14,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, Condition
 from dovetail.controllers.cluster import Cluster
+from dovetail.planning.conditions import is_true
 from dovetail.ports import CloudError, CloudProvider, InstanceType, Offering, Unread
 from dovetail.runtime.reflector import Change, Deleted, Synced
 from dovetail.runtime.tasks import within
@@ -174,8 +175,8 @@ class PlacingPools:
     def _usable(self) -> Iterator[objects.NodePool]:
         """Ours, made for pods, ready and to stay."""
         for pool in self._cluster.pools.values():
-            ours = self._cluster.manages(pool.spec.template.spec.node_class_ref)
-            if ours and pool.spec.replicas is None and pool.metadata.deletion_timestamp is None and _is_ready(pool):
+            ours = self._cluster.manages(pool.spec.template.spec.node_class_ref) and pool.spec.replicas is None
+            if ours and pool.metadata.deletion_timestamp is None and is_true(pool, Condition.READY):
                 yield pool
 
 
@@ -186,10 +187,6 @@ def _keeping(old: Pools, new: Pools) -> Pools:
     return Pools(
         old.pools if old.pools == pools else pools, old.types if old.types == new.types else new.types, new.left_out
     )
-
-
-def _is_ready(pool: objects.NodePool) -> bool:
-    return any(each.type == Condition.READY and each.status == "True" for each in pool.status.conditions)
 
 
 # -- from the provider's words -----------------------------------------------------------------------------------------

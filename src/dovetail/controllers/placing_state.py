@@ -16,8 +16,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dovetail.api import names, objects
-from dovetail.api.names import Effect
+from dovetail.api import objects
 from dovetail.controllers.alike_pods import Alike, AlikePods, Judgement
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_daemons import PlacingDaemons
@@ -27,6 +26,7 @@ from dovetail.controllers.placing_refusals import Refused
 from dovetail.model.records import PodRecord
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
@@ -44,7 +44,6 @@ __all__ = [
     "moving",
 ]
 
-_DISRUPTED: Final = objects.Taint(key=names.DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 _NAMED_AT_MOST: Final = 5
 
 
@@ -245,14 +244,6 @@ class PlacingState:
         key = self._nomination_key(node)
         self._nominated[key] = max(until, self._nominated.get(key, until))
 
-    def nominated(self, node: str, at: datetime) -> bool:
-        return self.nominated_until(node, at) is not None
-
-    def nominated_until(self, node: str, at: datetime) -> datetime | None:
-        """When the last pod that is expected is no longer waited for; None: nobody is."""
-        until = self._nominated.get(self._nomination_key(node))
-        return until if until is not None and at < until else None
-
     def nominations(self, at: datetime) -> Mapping[str, datetime]:
         """By name of the claim, or of the Node where there is none: until when a pod is waited for there.
 
@@ -308,9 +299,9 @@ class PlacingState:
 
     def _node_changed(self, change: Change[objects.Node]) -> None:
         match change:
-            case Added(new=new) if _is_disrupted(new.value):
+            case Added(new=new) if has_disrupted_taint(new.value):
                 self._tell(Disrupted(new.value))
-            case Updated(old=old, new=new) if _is_disrupted(new.value) and not _is_disrupted(old.value):
+            case Updated(old=old, new=new) if has_disrupted_taint(new.value) and not has_disrupted_taint(old.value):
                 self._tell(Disrupted(new.value))
             case Deleted(key=key):
                 self._nominated.pop(key[1], None)
@@ -334,10 +325,6 @@ class PlacingState:
     def _tell(self, trigger: Trigger) -> None:
         for told in self._listeners:
             told(trigger)
-
-
-def _is_disrupted(node: objects.Node) -> bool:
-    return any(taint.matches(_DISRUPTED) for taint in node.spec.taints)
 
 
 def _listed(found: list[str]) -> str:

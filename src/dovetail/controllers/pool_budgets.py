@@ -13,13 +13,12 @@ from dovetail.controllers.standing import Standing
 from dovetail.model.records import PoolRecord, pool_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import (
-    BUDGETED,
     Allowance,
     BudgetRule,
     Consumer,
     PoolCounts,
     Reading,
-    allowance,
+    allowances,
     counts_of,
     read_budgets,
 )
@@ -79,11 +78,8 @@ class PoolBudgets:
         found = {}
         for name, pool in pools.items():
             counts = count_with(counts_of(standing[name]), standing[name], taken)
-            allowances = {
-                reason: allowance(pool.budgets, reason=reason, now=now, counts=counts, reading=self._reading)
-                for reason in BUDGETED
-            }
-            found[name] = Spending(counts, allowances)
+            allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._reading)
+            found[name] = Spending(counts, allowed)
         return found
 
 

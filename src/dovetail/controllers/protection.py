@@ -8,12 +8,11 @@ from typing import TypeAlias
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.evictions import about_pod
 from dovetail.controllers.keyed import Keyed, seconds_until
-from dovetail.controllers.writing import tell, warn
+from dovetail.controllers.writing import about_pod, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
-from dovetail.rules.protection import annotation_faults, do_not_disrupt
+from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
 from dovetail.runtime.reflector import Change, Deleted
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
@@ -78,5 +77,5 @@ class Protection(Keyed[Key]):
 
 
 def _annotated(pod: PodRecord) -> Iterator[Key]:
-    if pod.annotations:
+    if may_be_protected(pod):
         yield pod.namespace, pod.name

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api import names, objects
-from dovetail.api.names import Effect
+from dovetail.api import objects
 from dovetail.controllers.claim_creation import ClaimCreation
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.expected_pods import ExpectedPods
@@ -38,6 +37,7 @@ from dovetail.planning.provisioning import (
 )
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, Compute
+from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.runtime.reflector import Change, Deleted, Kept, Updated
@@ -140,7 +140,7 @@ class Provisioner(Passes):
         for pod in self.state.waiting():
             self._told(Waiting(pod))
         for node in self._cluster.nodes.values():
-            if is_disrupted(node):
+            if has_disrupted_taint(node):
                 self._told(Disrupted(node))
 
     def due(self, now: datetime) -> datetime | None:
@@ -310,7 +310,3 @@ class Provisioner(Passes):
             return claim_body(pool.value, claim, types, name=name, well_known=well_known)
         except DurationError as error:
             return f"NodePool {claim.pool} cannot be read: {error}"
-
-
-def is_disrupted(node: objects.Node) -> bool:
-    return any(taint.key == names.DISRUPTED_TAINT and taint.effect == Effect.NO_SCHEDULE for taint in node.spec.taints)

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api import names, objects
+from dovetail.api import objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_refusals import Refused
 from dovetail.controllers.placing_state import PlacingState
-from dovetail.controllers.writing import tell, warn
+from dovetail.controllers.writing import about_pod, about_pool, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.provisioning import Plan, failed_note, hinders_consolidation, nominated_note
@@ -80,7 +80,7 @@ class Decisions:
         for each in refused:
             self._left_out(context, each.uid)
             if not each.silent:
-                _warn_of(context, Regarding("v1", "Pod", each.name, each.uid, each.namespace), each.reason)
+                _warn_of(context, about_pod(each), each.reason)
 
     def planned(self, context: Context, plan: Plan, pods: Mapping[str, Pod], left_out: Mapping[str, str]) -> None:
         """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""
@@ -90,9 +90,8 @@ class Decisions:
         for name, why in plan.starved.items():
             kept = self._cluster.pools.get(("", name))
             if kept is not None:
-                pool = Regarding(names.API_VERSION, names.NODEPOOL_KIND, name, kept.uid)
-                reason = EventReason.NO_COMPATIBLE_INSTANCE_TYPES
-                warn(context.recorder, pool, reason, why, dedupe_seconds=STARVED_SECONDS)
+                about, reason = about_pool(kept.value), EventReason.NO_COMPATIBLE_INSTANCE_TYPES
+                warn(context.recorder, about, reason, why, dedupe_seconds=STARVED_SECONDS)
         others = [f"NodePool {name} is left out: {why}" for name, why in left_out.items()]
         for uid, error in plan.solution.errors.items():
             self._left_out(context, uid)
@@ -174,10 +173,6 @@ class Decisions:
             if known is not None and (known.wishes_told_at is None or now - known.wishes_told_at >= WISHES_AGAIN):
                 known.wishes_told_at = now
                 log.info(_WISHES, extra={"Pod": str(pod)})
-
-
-def about_pod(pod: Pod) -> Regarding:
-    return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
 
 
 def _seconds(since: datetime, now: datetime) -> float:

@@ -14,18 +14,11 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.alike_pods import Alike, AlikePods, blockers, standing_of
 from dovetail.controllers.members import Member, MemberKey
-from dovetail.model.records import PoolRecord, claim_record, node_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import PoolRecord
+from dovetail.model.snapshot import ClusterNode, cluster_node
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
-from dovetail.rules.nodes import (
-    CONSOLIDATION,
-    consolidate_after,
-    is_wanted,
-    pods_rule,
-    standing_rules,
-    when_forced,
-)
+from dovetail.rules.nodes import is_wanted, pods_rule, standing_rules, when_forced
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.rules.verdict import Rule
 
@@ -86,18 +79,15 @@ class StandingNodes:
         for reason in standing.wanted:
             if when_forced(member, pool, reason).contains(now):
                 continue
-            asked = standing_rules(member, pool, reason, now)
-            if reason in CONSOLIDATION:
-                asked.append(consolidate_after(member, pool, now))
-            blocking = [verdict for verdict in asked if not verdict.allowed]
+            blocking = [each for each in standing_rules(member, pool, reason, now) if not each.allowed]
             if not (judged := pods_rule(member, reason, pods, now)).allowed:
                 blocking += verdicts or [judged]
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
             yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
 
     def _look(self, of: Member, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
-        claim = None if of.claim is None else claim_record(of.claim)
-        member = ClusterNode(claim=claim, node=None if of.node is None else node_record(of.node), pods=of.pods)
+        member = cluster_node(of.claim, of.node, of.pods)
+        claim = member.claim
         pool = pools.get(member.pool)
         ends = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
         state = state_of(member)

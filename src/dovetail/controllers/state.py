@@ -6,7 +6,6 @@ For people only: decisions derive the state anew. It waits a moment, so that a c
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.api import objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.keyed import Keyed
 from dovetail.controllers.writing import write_status
@@ -25,13 +24,10 @@ class State(Keyed[str]):
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name], after_seconds=AFTER_SECONDS)
-        self.follow(cluster.nodes, self._claims_of, after_seconds=AFTER_SECONDS)
+        self.follow(cluster.nodes, cluster.claim_names, after_seconds=AFTER_SECONDS)
 
     def keys(self) -> Iterable[str]:
         return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    def _claims_of(self, node: objects.Node) -> list[str]:
-        return [claim.metadata.name for claim in self._cluster.claims_with[node.spec.provider_id]]
 
     async def reconcile(self, key: str) -> Outcome:
         claim = self._cluster.claims.current(key)

@@ -11,6 +11,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.nodepools import PoolController
 from dovetail.controllers.writing import delete_claim
 from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning import claim_name, static_claim_body
 from dovetail.planning.static_capacity import Census, census, growth, node_limit, victims
@@ -49,7 +50,7 @@ class StaticCapacity(PoolController):
         if len(found.active) > replicas:
             pdbs = PdbIndex(self.cluster.pdbs.values(), ())
             await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
-        elif _is_ready(pool):
+        elif is_true(pool, Condition.READY):
             wanted = growth(found, replicas=replicas, limit=node_limit(pool))
             if wanted.lacking and not wanted.granted:
                 log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
@@ -110,7 +111,3 @@ class StaticCapacity(PoolController):
 def _pool_of(claim: objects.NodeClaim) -> list[str]:
     pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
     return [pool] if pool else []
-
-
-def _is_ready(pool: objects.NodePool) -> bool:
-    return any(each.type == Condition.READY and each.status == "True" for each in pool.status.conditions)

@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason, Effect, EventReason
+from dovetail.api.names import Condition, ConditionReason, EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.evictions import Evictions, about_pod
+from dovetail.controllers.evictions import Evictions
 from dovetail.controllers.keyed import Keyed, seconds_until
 from dovetail.controllers.writing import (
     about_claim,
     about_node,
+    about_pod,
     delete_claim,
     let_node_go,
     tell,
@@ -34,13 +35,13 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
+from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome, Retry
 from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 log = logging.getLogger(__name__)
 
-DISRUPTED: Final = objects.Taint(key=names.DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 BALANCERS_VALUE: Final = "karpenter"
 VOLUMES_NAMED: Final = 5
 
@@ -63,15 +64,12 @@ class Termination(Keyed[str]):
         # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
         self._silent: dict[str, tuple[str, datetime | None]] = {}
         self.follow(cluster.nodes, lambda node: [node.metadata.name])
-        self.follow(cluster.claims, self._nodes_of)
+        self.follow(cluster.claims, cluster.node_names)
         self.follow(cluster.pods, self._node_of)
         self.follow(cluster.attachments, lambda attachment: [attachment.spec.node_name])
 
     def keys(self) -> Iterable[str]:
         return [node.metadata.name for node in self._cluster.nodes.values()]
-
-    def _nodes_of(self, claim: objects.NodeClaim) -> list[str]:
-        return [node.metadata.name for node in self._cluster.nodes_of(claim)]
 
     def _node_of(self, pod: PodRecord) -> list[str]:
         """Pods change all the time; only those of nodes that are going matter."""
@@ -128,9 +126,8 @@ class Termination(Keyed[str]):
 
     async def _taint(self, node: objects.Node) -> None:
         """No new pods and no new connections."""
-        tainted = any(taint.matches(DISRUPTED) for taint in node.spec.taints)
         label = node.metadata.labels.get(names.EXCLUDE_BALANCERS_LABEL)
-        if tainted and label == BALANCERS_VALUE:
+        if has_disrupted_taint(node) and label == BALANCERS_VALUE:
             return
         # A taint of the same key with another effect is replaced (03 §10.15).
         taints = [taint for taint in node.spec.taints if taint.key != names.DISRUPTED_TAINT]

@@ -5,21 +5,24 @@ Every write has a precondition, and is remembered until the watch shows it.
 
 import logging
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
-from dovetail.controllers.cluster import Cluster
-from dovetail.model.records import claim_record
+from dovetail.controllers.cluster import Cache, Cluster
+from dovetail.controllers.placing_refusals import Refused
+from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
-from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType
+from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType, Resource
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
 from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
+from dovetail.scheduling.problem import Pod
 from dovetail.values.duration import DurationError, parse_simple
 from dovetail.values.timestamp import format_time
 
@@ -37,7 +40,16 @@ def about_node(node: objects.Node) -> Regarding:
     return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
 
 
-def warn(
+def about_pod(pod: PodRecord | Pod | Refused) -> Regarding:
+    return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
+
+
+def about_pool(pool: objects.NodePool) -> Regarding:
+    return Regarding(names.API_VERSION, names.NODEPOOL_KIND, pool.metadata.name, pool.metadata.uid)
+
+
+def _publish(
+    type_: str,
     recorder: EventRecorder,
     about: Regarding,
     reason: EventReason,
@@ -45,24 +57,14 @@ def warn(
     *dedupe: str,
     dedupe_seconds: float = DEDUPE_SECONDS,
 ) -> None:
-    """A Warning; the same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
+    """The same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
     values = dedupe or (about.uid,)
-    event = Event(regarding=about, reason=reason, note=note, type=WARNING, dedupe=values, dedupe_seconds=dedupe_seconds)
+    event = Event(regarding=about, reason=reason, note=note, type=type_, dedupe=values, dedupe_seconds=dedupe_seconds)
     recorder.publish(event)
 
 
-def tell(
-    recorder: EventRecorder,
-    about: Regarding,
-    reason: EventReason,
-    note: str,
-    *dedupe: str,
-    dedupe_seconds: float = DEDUPE_SECONDS,
-) -> None:
-    """As `warn`, but nothing is wrong."""
-    values = dedupe or (about.uid,)
-    event = Event(regarding=about, reason=reason, note=note, type=NORMAL, dedupe=values, dedupe_seconds=dedupe_seconds)
-    recorder.publish(event)
+warn = partial(_publish, WARNING)
+tell = partial(_publish, NORMAL)
 
 
 def tell_disrupted(
@@ -124,11 +126,7 @@ async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, 
 
 async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
     """Begin its end. One that is gone is fine."""
-    try:
-        await api.delete(NODECLAIMS, claim.metadata.name, uid=claim.metadata.uid)
-    except NotFound:
-        return
-    cluster.claims.doomed(claim.metadata.name, claim.metadata.uid)
+    await _delete(api, NODECLAIMS, cluster.claims, claim.metadata)
 
 
 async def disrupt(
@@ -183,11 +181,7 @@ async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: d
 
 async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
     """Begin its end. One that is gone is fine."""
-    try:
-        await api.delete(NODES, node.metadata.name, uid=node.metadata.uid)
-    except NotFound:
-        return
-    cluster.nodes.doomed(node.metadata.name, node.metadata.uid)
+    await _delete(api, NODES, cluster.nodes, node.metadata)
 
 
 async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> bool:
@@ -205,3 +199,11 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> boo
         return False
     cluster.nodes.wrote(written)
     return True
+
+
+async def _delete(api: KubeApi, resource: Resource[Any], cache: Cache[Any, Any], meta: objects.ObjectMeta) -> None:
+    try:
+        await api.delete(resource, meta.name, uid=meta.uid)
+    except NotFound:
+        return
+    cache.doomed(meta.name, meta.uid)

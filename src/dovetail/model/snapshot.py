@@ -7,8 +7,18 @@ from typing import TypeVar
 
 import msgspec
 
+from dovetail.api import objects
 from dovetail.model.problem import Problem, Severity
-from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
+from dovetail.model.records import (
+    ClaimRecord,
+    NodeRecord,
+    PdbRecord,
+    PodRecord,
+    PoolRecord,
+    Record,
+    claim_record,
+    node_record,
+)
 
 R = TypeVar("R", NodeRecord, ClaimRecord)
 
@@ -41,6 +51,17 @@ class ClusterNode(Record, frozen=True):
     @property
     def deleting(self) -> bool:
         return any(part is not None and part.deleted_at is not None for part in (self.claim, self.node))
+
+
+def cluster_node(
+    claim: objects.NodeClaim | None, node: objects.Node | None, pods: tuple[PodRecord, ...] = ()
+) -> ClusterNode:
+    """The objects of one node, as the rules read them."""
+    return ClusterNode(
+        claim=None if claim is None else claim_record(claim),
+        node=None if node is None else node_record(node),
+        pods=pods,
+    )
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -324,11 +324,6 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-def exposition(registry: CollectorRegistry) -> bytes:
-    """The metrics as Prometheus reads them, at once."""
-    return b"".join(rendered(registry.collect()))
-
-
 def rendered(families: Iterable[Metric]) -> Iterator[bytes]:
     """The text, in parts; on any thread.
 

@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, Effect
-from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
+from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions, is_true
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.taints import is_ephemeral
 from dovetail.values.duration import SECOND, add
@@ -132,7 +132,7 @@ def _is_zero(amount: str | int | float) -> bool:
 
 def is_ready(node: objects.Node) -> bool:
     """Missing counts as not ready (03 §10.20)."""
-    return any(condition.type == "Ready" and condition.status == TRUE for condition in node.status.conditions)
+    return is_true(node, Condition.READY)
 
 
 def _text(taint: objects.Taint) -> str:

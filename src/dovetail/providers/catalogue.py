@@ -121,11 +121,6 @@ def allocatable(type_: InstanceType) -> dict[str, str]:
     return found
 
 
-def offered_labels(types: Iterable[InstanceType]) -> frozenset[str]:
-    """The keys of all offerings: a requirement may name them without the pool defining them (07 §2)."""
-    return frozenset(each.key for type_ in types for offering in type_.offerings for each in offering.requirements)
-
-
 # -- the types of a file -----------------------------------------------------------------------------------------------
 
 

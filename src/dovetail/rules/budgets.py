@@ -253,6 +253,13 @@ def allowance(
     )
 
 
+def allowances(
+    budgets: Sequence[BudgetRule], *, now: datetime, counts: PoolCounts, reading: Reading = Reading.SEED
+) -> dict[Reason, Allowance]:
+    """For every reason that a budget can name."""
+    return {reason: allowance(budgets, reason=reason, now=now, counts=counts, reading=reading) for reason in BUDGETED}
+
+
 # -- what is wrong ----------------------------------------------------------------------------------------------------
 
 

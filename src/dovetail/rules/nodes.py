@@ -1,6 +1,6 @@
 """May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ import msgspec
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
-from dovetail.rules.budgets import Allowance, is_initialized
+from dovetail.rules.budgets import BUDGETED, Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
@@ -89,7 +89,6 @@ def judge_reason(
     else:
         verdicts = [
             *standing_rules(member, pool, reason, now, own),
-            *([own.quiet] if reason in CONSOLIDATION else []),
             pods_rule(member, reason, pods, now),
             budget_rule(member, reason, allowance, now),
         ]
@@ -104,6 +103,24 @@ def judge_reason(
         when=when,
         verdicts=tuple(verdicts),
     )
+
+
+def judge_reasons(
+    member: ClusterNode,
+    pool: PoolRecord | None,
+    now: datetime,
+    *,
+    pods: PodsStanding,
+    allowances: Mapping[Reason, Allowance] | None,
+    own: OwnVerdicts,
+) -> list[ReasonVerdict]:
+    """The answers for every reason that a budget can name. `allowances`: of the pool, if it is known."""
+    return [
+        judge_reason(
+            member, pool, reason, now, pods=pods, allowance=None if allowances is None else allowances[reason], own=own
+        )
+        for reason in BUDGETED
+    ]
 
 
 def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:
@@ -201,9 +218,9 @@ def _has_reason(member: ClusterNode, pool: PoolRecord | None, reason: Reason, no
 def standing_rules(
     member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime, own: OwnVerdicts | None = None
 ) -> list[Verdict]:
-    """What the node itself must satisfy for any graceful reason."""
+    """What the node itself must satisfy if it is disrupted gracefully for the reason."""
     own = own or own_verdicts(member, pool, now)
-    return [*own.standing, _nodepool(member, pool, reason)]
+    return [*own.standing, _nodepool(member, pool, reason), *([own.quiet] if reason in CONSOLIDATION else [])]
 
 
 def _initialized(member: ClusterNode) -> Verdict:
@@ -258,12 +275,20 @@ def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetim
     )
 
 
+def drain_limit(member: ClusterNode, reason: Reason) -> int | None:
+    """R16: the grace period with which drift and graceful expiry may start although pods are protected, in nanoseconds.
+
+    None: protected pods hold the disruption up. Consolidation always waits for them.
+    """
+    return None if reason in CONSOLIDATION or member.claim is None else member.claim.grace_period_ns
+
+
 def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: datetime) -> Verdict:
-    """R16: drift and graceful expiry may start with protected pods if the drain has a limit; consolidation never."""
+    """Whether the pods let the node go, unless the drain has a limit (R16)."""
     protected = len({verdict.object for verdict in pods.blockers})
     message = f"{protected} of its {pods.pods} pods {'is' if protected == 1 else 'are'} protected"
-    grace_ns = member.claim.grace_period_ns if member.claim is not None else None
-    if reason not in CONSOLIDATION and grace_ns is not None:
+    grace_ns = drain_limit(member, reason)
+    if grace_ns is not None:
         limit = f"the drain is limited by terminationGracePeriod {short_duration(grace_ns)}"
         return allow(Rule.PODS, member.object, f"{message}, but {limit}", pods.blockers)
     if pods.when is ALWAYS or pods.when is NEVER:

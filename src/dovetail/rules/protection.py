@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
 from dovetail.values.cron import Cron, CronError, parse_cron
@@ -23,7 +24,7 @@ from dovetail.values.duration import (
     short_duration,
     shown,
 )
-from dovetail.values.instants import complement, since
+from dovetail.values.instants import ALWAYS, complement, since
 from dovetail.values.timestamp import format_time
 from dovetail.values.window import Window
 
@@ -278,6 +279,17 @@ def _run_length(window: Window, opens_at: datetime) -> str:
 def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, Verdict, Verdict]:
     """Every verdict of the pod's own annotations, in the order of R5."""
     return do_not_disrupt(pod, now), disruption_schedule(pod, now), disruption_block_schedule(pod, now)
+
+
+def may_be_protected(pod: PodRecord) -> bool:
+    """Whether `protection` may say anything but that the pod can always be disrupted. Most pods need not be asked."""
+    return bool(pod.annotations)
+
+
+def limiting_verdicts(pod: PodRecord, pdbs: PdbIndex, now: datetime) -> list[Verdict]:
+    """The verdicts about the pod, its PodDisruptionBudgets included, that block now or at some other time."""
+    own = protection(pod, now) if may_be_protected(pod) else ()
+    return [verdict for verdict in (*own, pdbs.verdict(pod)) if verdict.when is not ALWAYS]
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> list[Fault]:

@@ -1,9 +1,14 @@
 """Where does a node stand between steady and gone? The states S1–S6 of seed 003, read off objects alone (R21, R24)."""
 
 from enum import StrEnum
+from typing import Final
 
+from dovetail.api import objects
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Condition, Effect
+from dovetail.model.records import NodeRecord
 from dovetail.model.snapshot import ClusterNode
+
+DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 
 
 class State(StrEnum):
@@ -42,7 +47,7 @@ def state_of(member: ClusterNode) -> State:
         return State.DRAINING
     if claim is None or node is None or not (node.registered or claim.is_true(Condition.REGISTERED)):
         return State.STEADY  # new or never registered: nothing to give up yet (R21)
-    if claim.is_true(Condition.DISRUPTION_REASON) and (DISRUPTED_TAINT, Effect.NO_SCHEDULE) in node.taints:
+    if claim.is_true(Condition.DISRUPTION_REASON) and has_disrupted_taint(node):
         return State.DISRUPTING
     if claim.is_true(Condition.DRIFTED) or claim.is_true(Condition.EXPIRED) or is_tainted_candidate(member):
         return State.CANDIDATE
@@ -52,3 +57,10 @@ def state_of(member: ClusterNode) -> State:
 def is_tainted_candidate(member: ClusterNode) -> bool:
     """R22: the taint stands for a reason that holds but has not been acted on."""
     return member.node is not None and (CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE) in member.node.taints
+
+
+def has_disrupted_taint(node: NodeRecord | objects.Node) -> bool:
+    """Whether the node takes no new pods because it is about to go (R23)."""
+    if isinstance(node, NodeRecord):
+        return (DISRUPTED.key, DISRUPTED.effect) in node.taints
+    return any(taint.matches(DISRUPTED) for taint in node.spec.taints)

@@ -114,10 +114,6 @@ class WorkQueue(Generic[K]):
         return len(self._ready.keys() | self._due_at.keys() | self._again.keys())
 
     @property
-    def in_work(self) -> int:
-        return len(self._in_work)
-
-    @property
     def busy(self) -> bool:
         """Whether there is something to do now."""
         return bool(self._ready or self._in_work)

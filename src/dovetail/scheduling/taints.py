@@ -34,11 +34,6 @@ def untolerated(tolerations: Tolerations, taints: Iterable[Taint]) -> Taint | No
     return next((taint for taint in taints if not any(_matches(each, taint) for each in tolerations)), None)
 
 
-def is_soft(taint: Taint) -> bool:
-    """Whether relaxation would tolerate it."""
-    return taint.effect == Effect.PREFER_NO_SCHEDULE
-
-
 def _matches(toleration: Toleration, taint: Taint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False

@@ -32,7 +32,7 @@ def broken_rules(value: Any, old: Any, schema: Schema, path: str = "") -> Iterat
     for rule in schema.get(RULES, ()):
         if "oldSelf" in rule["rule"] and old is None:
             continue  # a transition rule needs both
-        if not _PYTHON[_normal(rule["rule"])](value, old):
+        if not KNOWN_RULES[_normal(rule["rule"])](value, old):
             yield f"{path}: Invalid value: {rule['message']}"
     if isinstance(value, dict):
         properties = schema.get("properties", {})
@@ -52,10 +52,6 @@ def rule_texts(schema: Schema) -> Iterator[str]:
         yield from rule_texts(inner)
     if "items" in schema:
         yield from rule_texts(schema["items"])
-
-
-def known_rules() -> frozenset[str]:
-    return frozenset(_PYTHON)
 
 
 def _normal(rule: str) -> str:
@@ -83,7 +79,7 @@ _KWOK = (
     "['karpenter.kwok.sh/kwoknodeclass', 'karpenter.kwok.sh/instance-cpu', 'karpenter.kwok.sh/instance-memory', "
     "'karpenter.kwok.sh/instance-family', 'karpenter.kwok.sh/instance-size']"
 )
-_PYTHON: Final[Mapping[str, Rule]] = {
+KNOWN_RULES: Final[Mapping[str, Rule]] = {
     "self == oldSelf": lambda self, old: self == old,
     "self != ''": lambda self, _: self != "",
     "self.group == oldSelf.group": lambda self, old: self["group"] == old["group"],

@@ -5,7 +5,6 @@ AND and a shift or two, however often the expression fires.
 """
 
 import re
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -16,7 +15,6 @@ from dovetail.values.zone import DAY, ZoneError, load_zone, spell_at, spells
 
 _MAX_DIGITS = 18
 _FAR = 16 * 60  # minutes; no zone has ever been further from UTC
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT = 10 * DAY
 # No expression that fires at all is silent for longer: February 29 from 2096 to 2104.
 _LONGEST_SILENCE_MONTHS = 8 * 12 + 2
@@ -229,11 +227,6 @@ class Cron:
                 return start + (hits & -hits).bit_length() - 1
             day = found + 1
         return None
-
-    def next_after(self, at: datetime) -> datetime | None:
-        """The first hit later than an instant."""
-        minute = self.next_hit((at - _EPOCH) // timedelta(minutes=1) + 1)
-        return None if minute is None else _EPOCH + timedelta(minutes=minute)
 
     def _local(self, days: int) -> int:
         """The local minutes of those days that match, as if no clock were ever changed."""

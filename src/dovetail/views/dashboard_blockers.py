@@ -9,9 +9,8 @@ from typing import Final, TypeAlias
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import protection
-from dovetail.rules.verdict import Verdict
-from dovetail.values.instants import ALWAYS, Instants
+from dovetail.rules.protection import limiting_verdicts
+from dovetail.values.instants import Instants
 from dovetail.views.forecast_data import Kind, Span
 from dovetail.views.forecast_nodes import Future
 
@@ -31,13 +30,9 @@ class Blockers:
         self._future = Future(at, end, pdbs)
         self._on: dict[str, list[tuple[Cause, Instants]]] = defaultdict(list)
         for pod in snapshot.pods:
-            verdicts: tuple[Verdict, ...] = (pdbs.verdict(pod),)
-            if pod.annotations:
-                verdicts = (*protection(pod, at), *verdicts)
-            for verdict in verdicts:
-                if verdict.when is not ALWAYS:
-                    cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
-                    self._on[pod.node_name].append((cause, verdict.when))
+            for verdict in limiting_verdicts(pod, pdbs, at):
+                cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
+                self._on[pod.node_name].append((cause, verdict.when))
 
     def during(self, node: str, span: Span) -> Iterator[Held]:
         """Who blocks it from when to when. A pod that a drain waits for is gone once it can be evicted."""

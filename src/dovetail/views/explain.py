@@ -12,33 +12,25 @@ from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
-    BUDGETED,
-    GROWN,
-    Allowance,
-    BudgetRule,
-    PoolCounts,
     Reading,
-    allowance,
-    budget_problems,
-    pool_counts,
-    read_budgets,
 )
 from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
 from dovetail.rules.nodes import (
     PodsStanding,
     ReasonVerdict,
     is_wanted,
-    judge_reason,
+    judge_reasons,
     own_verdicts,
     pods_standing,
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import pod_problems, protection
+from dovetail.rules.protection import may_be_protected, protection
 from dovetail.rules.states import state_of
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.instants import ALWAYS
-from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.explain_problems import snapshot_problems
+from dovetail.views.pools import Pool, read_pools
 from dovetail.views.turns import turns
 
 
@@ -163,15 +155,6 @@ def _node_allowed(node: NodeView, at: datetime) -> bool:
     return any(wanted) if wanted else node.free_at == at
 
 
-class _Pool(msgspec.Struct, frozen=True):
-    """A pool with its budgets read and counted, once for all its nodes."""
-
-    record: PoolRecord
-    budgets: tuple[BudgetRule, ...]
-    counts: PoolCounts
-    allowances: dict[Reason, Allowance]
-
-
 def explain(
     snapshot: Snapshot,
     at: datetime,
@@ -185,7 +168,6 @@ def explain(
 
     `only`: of the nodes just these are told about; the others still count for the budgets.
     """
-    found = [*problems, *snapshot.problems]
     verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
     pods = []
     for pod, verdicts in _pod_verdicts(snapshot, at):
@@ -194,34 +176,19 @@ def explain(
         if telling:
             verdicts_on[pod.node_name] += telling
         pods.append(_pod_view(pod, verdicts, telling, at, end))
-        if pod.annotations and pod.active:
-            found += pod_problems(pod)
-    pools = _pools(snapshot, at, reading)
-    nodes = []
-    for member in snapshot.nodes:
-        if only is not None and member.name not in only:
-            continue
-        standing = pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods))
-        nodes.append(_node_view(member, pools.get(member.pool), standing, at, end))
-        found += node_problems(member, standing)
-    for pool in pools.values():
-        found += budget_problems(
-            pool.record.object,
-            pool.budgets,
-            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
-            now=at,
-            node_counts=[pool.counts.nodes, *GROWN],
-        )
-    if snapshot.nodes and not snapshot.pods:
-        found.append(NO_PODS)
-    found += [bad_selector(pdb.object, pdb.selector_problem) for pdb in snapshot.pdbs if pdb.selector_problem]
+    pools = read_pools(snapshot, at, reading)
+    nodes = [
+        (member, pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods)))
+        for member in snapshot.nodes
+        if only is None or member.name in only
+    ]
     return Explanation(
         at=at,
         end=UNSET if end is None else end,
         pods=tuple(pods),
-        nodes=tuple(nodes),
+        nodes=tuple(_node_view(member, pools.get(member.pool), standing, at, end) for member, standing in nodes),
         nodepools=tuple(_pool_view(pool) for pool in pools.values()),
-        problems=tuple(found),
+        problems=(*problems, *snapshot.problems, *snapshot_problems(snapshot, nodes, pools.values(), at)),
     )
 
 
@@ -231,9 +198,9 @@ def _pod_verdicts(snapshot: Snapshot, at: datetime) -> Iterator[tuple[PodRecord,
     deadlines = _deadlines(snapshot)
     unprotected: Sequence[Verdict] = ()
     for pod in snapshot.pods:
-        if pod.annotations:
+        if may_be_protected(pod):
             own: Sequence[Verdict] = protection(pod, at)
-        else:  # all pods without annotations are told the same, but for the name, which `_pod_view` puts right
+        else:  # all unprotected pods are told the same, but for the name, which `_pod_view` puts right
             own = unprotected = unprotected or protection(pod, at)
         verdicts = (*own, pdbs.verdict(pod))
         deadline = deadlines.get(pod.node_name)
@@ -250,22 +217,6 @@ def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
         if member.node is not None and member.claim is not None
     }
     return {name: deadline for name, deadline in deadlines.items() if deadline is not None}
-
-
-def _pools(snapshot: Snapshot, at: datetime, reading: Reading) -> dict[str, _Pool]:
-    members: dict[str, list[ClusterNode]] = defaultdict(list)
-    for member in snapshot.nodes:
-        members[member.pool].append(member)
-    pools = {}
-    for name, record in snapshot.pools.items():
-        budgets, counts = read_budgets(record.budgets), pool_counts(members[name])
-        pools[name] = _Pool(
-            record,
-            budgets,
-            counts,
-            {reason: allowance(budgets, reason=reason, now=at, counts=counts, reading=reading) for reason in BUDGETED},
-        )
-    return pools
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
@@ -293,24 +244,14 @@ def _pod_view(
 
 
 def _node_view(
-    member: ClusterNode, pool: _Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
+    member: ClusterNode, pool: Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
 ) -> NodeView:
     record = None if pool is None else pool.record
     claim = member.claim
     deadline = None if claim is None else node_deadline(claim)
     own = own_verdicts(member, record, at)
-    judged = [
-        judge_reason(
-            member,
-            record,
-            reason,
-            at,
-            pods=standing,
-            allowance=None if pool is None else pool.allowances[reason],
-            own=own,
-        )
-        for reason in BUDGETED
-    ]
+    allowances = None if pool is None else pool.allowances
+    judged = judge_reasons(member, record, at, pods=standing, allowances=allowances, own=own)
     views: dict[int, VerdictView] = {}
     return NodeView(
         name=member.name,
@@ -374,7 +315,7 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
     )
 
 
-def _pool_view(pool: _Pool) -> PoolView:
+def _pool_view(pool: Pool) -> PoolView:
     consumers = tuple(
         ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
         for consumer in pool.counts.consumers

@@ -1,17 +1,44 @@
-"""What about these nodes and PodDisruptionBudgets must their owners know, beside the verdicts of `explain`?"""
+"""What must the owners of these objects know, beside the verdicts of `explain`?"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.nodes import PodsStanding
-from dovetail.rules.protection import read_do_not_disrupt
+from dovetail.rules.protection import may_be_protected, pod_problems, read_do_not_disrupt
 from dovetail.rules.states import State, state_of
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.views.pools import Pool
+
+
+def snapshot_problems(
+    snapshot: Snapshot, nodes: Iterable[tuple[ClusterNode, PodsStanding]], pools: Iterable[Pool], at: datetime
+) -> Iterator[Problem]:
+    """Of all pods, NodePools and PodDisruptionBudgets, and of these nodes."""
+    for pod in snapshot.pods:
+        if may_be_protected(pod) and pod.active:
+            yield from pod_problems(pod)
+    for member, standing in nodes:
+        yield from node_problems(member, standing)
+    for pool in pools:
+        yield from budget_problems(
+            pool.record.object,
+            pool.budgets,
+            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
+            now=at,
+            node_counts=[pool.counts.nodes, *GROWN],
+        )
+    if snapshot.nodes and not snapshot.pods:
+        yield NO_PODS
+    for pdb in snapshot.pdbs:
+        if pdb.selector_problem:
+            yield bad_selector(pdb.object, pdb.selector_problem)
 
 
 def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Problem]:

@@ -4,23 +4,23 @@ The rules name the instants at which their answers change, and only these are vi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, decode
 from dovetail.model.problem import Problem
 from dovetail.model.snapshot import Snapshot
-from dovetail.rules.budgets import GROWN, Reading, budget_problems
+from dovetail.rules.budgets import Reading
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import pod_problems
-from dovetail.views.explain_problems import NO_PODS, bad_selector, node_problems
+from dovetail.views.explain_problems import snapshot_problems
 from dovetail.views.forecast_data import Forecast, Machine
 from dovetail.views.forecast_drains import Drain
 from dovetail.views.forecast_moves import Moves
 from dovetail.views.forecast_nodes import Future, node_forecast
-from dovetail.views.forecast_outlook import Outlook, Pool, outlooks, read_pools
+from dovetail.views.forecast_outlook import outlooks
 from dovetail.views.forecast_pools import herds, pool_forecast
+from dovetail.views.pools import read_pools
 
 __all__ = ["Forecast", "Machine", "forecast", "machines_of"]
 
@@ -45,6 +45,7 @@ def forecast(
     nodes = tuple(
         node_forecast(look, future, moves, begun.get(look.member.name), known.get(look.member.name)) for look in looks
     )
+    found = snapshot_problems(snapshot, ((look.member, look.standing) for look in looks), pools.values(), at)
     sizes = Counter(look.member.pool for look in looks)
     return Forecast(
         at=at,
@@ -53,7 +54,7 @@ def forecast(
         nodes=nodes,
         nodepools=tuple(pool_forecast(pool, at, end) for pool in pools.values()),
         herds=tuple(herds(nodes, sizes)),
-        problems=(*problems, *snapshot.problems, *_problems(snapshot, looks, pools, at)),
+        problems=(*problems, *snapshot.problems, *found),
     )
 
 
@@ -76,27 +77,3 @@ def machine_of(node: objects.Node) -> Machine:
 def _first(drained: Drain) -> datetime | None:
     """When something first happens in it."""
     return min((event.at for event in drained.events), default=drained.gone_at)
-
-
-def _problems(
-    snapshot: Snapshot, looks: Iterable[Outlook], pools: Mapping[str, Pool], at: datetime
-) -> Iterator[Problem]:
-    """What `explain` says of the same input."""
-    for pod in snapshot.pods:
-        if pod.annotations and pod.active:
-            yield from pod_problems(pod)
-    for look in looks:
-        yield from node_problems(look.member, look.standing)
-    for pool in pools.values():
-        yield from budget_problems(
-            pool.record.object,
-            pool.budgets,
-            graceful_expiry=pool.record.graceful_expire_after_ns is not None,
-            now=at,
-            node_counts=[pool.counts.nodes, *GROWN],
-        )
-    if snapshot.nodes and not snapshot.pods:
-        yield NO_PODS
-    for pdb in snapshot.pdbs:
-        if pdb.selector_problem:
-            yield bad_selector(pdb.object, pdb.selector_problem)

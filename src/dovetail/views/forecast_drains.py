@@ -26,7 +26,6 @@ _MOST_STEPS = 1000
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """`gone_at`: when the last pod is gone at the latest, or the deadline. None: time alone does not end it."""
 
-    begins_at: datetime
     deadline: datetime | None
     events: tuple[Event, ...]
     gone_at: datetime | None
@@ -54,7 +53,7 @@ def drain(
     events = walk.events
     if deadline is not None and begins_at < deadline <= end:
         events.append(_deadline(node, walk, deadline, gone_at))
-    return Drain(begins_at=begins_at, deadline=deadline, events=tuple(events), gone_at=gone_at)
+    return Drain(deadline=deadline, events=tuple(events), gone_at=gone_at)
 
 
 class _Walk:

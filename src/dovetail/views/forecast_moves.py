@@ -11,11 +11,12 @@ from dovetail.api.names import Condition, Reason
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
-from dovetail.rules.nodes import CONSOLIDATION, consolidation_reason, costs_to_move, standing_rules
+from dovetail.rules.nodes import CONSOLIDATION, consolidation_reason, costs_to_move, drain_limit, standing_rules
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, together
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement, since
-from dovetail.views.forecast_outlook import Outlook, Pool
+from dovetail.views.forecast_outlook import Outlook
+from dovetail.views.pools import Pool
 
 # Whoever may go so soon after another is not alone: the other's pods are on their way.
 SETTLED_AFTER = timedelta(minutes=5)
@@ -89,10 +90,7 @@ class Moves:
         if wanted is NEVER:
             return NEVER
         parts = [wanted, together(standing_rules(look.member, look.record, reason, self._at, look.own))]
-        limited = look.member.claim is not None and look.member.claim.grace_period_ns is not None
-        if reason in CONSOLIDATION:
-            parts.append(look.own.quiet.when)
-        if reason in CONSOLIDATION or not limited:
+        if drain_limit(look.member, reason) is None:
             parts += [
                 verdict.when
                 for pod, verdict in look.telling

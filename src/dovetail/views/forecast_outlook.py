@@ -9,37 +9,22 @@ import msgspec
 from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.rules.budgets import BUDGETED, Allowance, BudgetRule, PoolCounts, Reading, allowance, pool_counts
-from dovetail.rules.budgets import read_budgets as read
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at, node_deadline
 from dovetail.rules.nodes import (
     OwnVerdicts,
     PodsStanding,
     ReasonVerdict,
-    judge_reason,
+    judge_reasons,
     own_verdicts,
     pods_standing,
     when_free,
 )
 from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import protection
+from dovetail.rules.protection import limiting_verdicts
 from dovetail.rules.states import State, state_of
 from dovetail.rules.verdict import Verdict
-from dovetail.values.instants import ALWAYS, Instants
-
-
-class Pool(msgspec.Struct, frozen=True):
-    """A pool with its budgets read and counted, once for all its nodes."""
-
-    record: PoolRecord
-    budgets: tuple[BudgetRule, ...]
-    counts: PoolCounts
-    claims: int
-    reading: Reading
-    allowances: dict[Reason, Allowance]
-
-    def allowance_at(self, reason: Reason, at: datetime) -> Allowance:
-        return allowance(self.budgets, reason=reason, now=at, counts=self.counts, reading=self.reading)
+from dovetail.values.instants import Instants
+from dovetail.views.pools import Pool
 
 
 class Outlook(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -70,13 +55,8 @@ def outlooks(snapshot: Snapshot, pools: Mapping[str, Pool], pdbs: PdbIndex, at: 
     for pod in snapshot.pods:
         if not pod.node_name:
             continue
-        # Most pods are without annotations, and their verdicts allow for ever.
-        verdicts: Sequence[Verdict] = (pdbs.verdict(pod),)
-        if pod.annotations:
-            verdicts = (*protection(pod, at), *verdicts)
-        told = [(pod, verdict) for verdict in verdicts if verdict.when is not ALWAYS]
-        if told:
-            telling[pod.node_name] += told
+        if verdicts := limiting_verdicts(pod, pdbs, at):
+            telling[pod.node_name] += [(pod, verdict) for verdict in verdicts]
     return [
         _outlook(member, pools.get(member.pool), telling.get(member.name, []) if member.node is not None else [], at)
         for member in snapshot.nodes
@@ -99,34 +79,12 @@ def _outlook(
         standing=standing,
         free=when_free(member, record, standing, at, own),
         judged={
-            reason: judge_reason(
-                member,
-                record,
-                reason,
-                at,
-                pods=standing,
-                allowance=None if pool is None else pool.allowances[reason],
-                own=own,
+            judged.reason: judged
+            for judged in judge_reasons(
+                member, record, at, pods=standing, allowances=None if pool is None else pool.allowances, own=own
             )
-            for reason in BUDGETED
         },
         expires_at=None if claim is None else expires_at(claim),
         gracefully_expires_at=None if claim is None else gracefully_expires_at(claim, record),
         deadline=None if claim is None else node_deadline(claim),
     )
-
-
-def read_pools(snapshot: Snapshot, at: datetime, reading: Reading) -> dict[str, Pool]:
-    """Every pool of the input."""
-    members: dict[str, list[ClusterNode]] = defaultdict(list)
-    for member in snapshot.nodes:
-        members[member.pool].append(member)
-    pools = {}
-    for name, record in snapshot.pools.items():
-        budgets, counts = read(record.budgets), pool_counts(members[name])
-        claims = sum(member.claim is not None and not member.deleting for member in members[name])
-        allowances = {
-            reason: allowance(budgets, reason=reason, now=at, counts=counts, reading=reading) for reason in BUDGETED
-        }
-        pools[name] = Pool(record, budgets, counts, claims, reading, allowances)
-    return pools

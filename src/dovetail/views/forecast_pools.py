@@ -8,7 +8,7 @@ from dovetail.api.names import Reason
 from dovetail.rules.budgets import BUDGETED
 from dovetail.values.timestamp import format_time
 from dovetail.views.forecast_data import BudgetForecast, BudgetSpan, Herd, NodeForecast, PoolForecast, Type
-from dovetail.views.forecast_outlook import Pool
+from dovetail.views.pools import Pool
 
 # A budget with a window a minute would give ten thousand a week.
 MOST_SPANS = 1000

@@ -201,7 +201,6 @@ class Stream:
         self._until: datetime | None = None
         self._explained: tuple[Seen, Explanation] | None = None
         self._explaining = asyncio.Lock()
-        self._seconds = 0.0  # that the last board took
 
     async def run(self) -> None:
         """Keep the board up to date for as long as somebody reads it."""

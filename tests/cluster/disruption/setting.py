@@ -10,10 +10,10 @@ from typing import Any, Final
 from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, NotFound
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.cluster.disruption.chronicle import is_deleted, is_disrupted, is_initialized, reason_of
 from tests.cluster.disruption.program import Stage
 from tests.cluster.termination import setting as termination

@@ -21,11 +21,11 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import KubeApi
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.values.quantity import parse_quantity
 from tests.cluster.access import Cluster as Server
 from tests.cluster.provisioning.workloads import POOL
 from tests.cluster.termination.program import running
+from tests.manifests import Manifest
 
 NAMESPACE: Final = "default"
 PATIENCE_SECONDS: Final = 600.0  # far more than it takes; a busy machine is no failure

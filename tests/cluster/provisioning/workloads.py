@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
+from tests import manifests
+from tests.manifests import Manifest
 from tests.unit.controllers.manifests import node_class, node_pool
 
 POOL: Final = "default"

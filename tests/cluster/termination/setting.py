@@ -13,12 +13,12 @@ from typing import Any, Final
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, KubeApi, Resource
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.cluster.termination.history import SERVICE_ACCOUNTS, Asked, History, Thing
+from tests.manifests import Manifest
 from tests.unit.controllers.manifests import NODE_CLASS_REF, node_claim, node_class, node_pool
 
 TIMELINE: Final = "dovetail.dev/timeline"

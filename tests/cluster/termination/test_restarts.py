@@ -18,8 +18,8 @@ from dovetail.kube.client import connect
 from dovetail.ports import NODECLAIMS, PODS
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.reflector import ReflectorTimings
-from dovetail.sim.actors import manifests
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import Program, running

@@ -15,13 +15,13 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.kube.client import connect
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import running
 from tests.cluster.termination.setting import AT_ONCE, ENDS_AFTER, GUARDED, LATE, READY_AFTER, Setting, of_app, quick
+from tests.manifests import Manifest
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -25,11 +25,11 @@ from dovetail.ports import NODECLAIMS, PODS, CloudError, InstanceType, KubeApi, 
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.store import Change
 from dovetail.values.timestamp import parse_time
+from tests import manifests
 from tests.unit.controllers.manifests import (
     Manifest,
     condition_of,

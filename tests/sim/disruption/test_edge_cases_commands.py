@@ -11,10 +11,10 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, PODS, Resource
 from dovetail.rules.states import State
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
 from dovetail.sim.store import Change
+from tests import manifests
 from tests.sim.disruption.setting import (
     Most,
     disrupted,
@@ -228,7 +228,8 @@ def test_45_what_happens_in_the_15_s_calls_a_consolidation_off(change: str) -> N
             body: dict[str, Any] = {"status": {"conditions": [unschedulable]}}
             raw = PODS.read_as(dict[str, Any])
             await setting.sim.api.patch(raw, "new", body, namespace="default", subresource="status")
-            await setting.sim.wait_until(lambda: setting.provisioner.state.nominated(node, setting.now()), timeout="9s")
+            state = setting.provisioner.state
+            await setting.sim.wait_until(lambda: "a" in state.nominations(setting.now()), timeout="9s")
         else:
             told = GUARDED if change == "protected" else {}
             await setting.bind(node, manifests.pod("new", annotations=told))

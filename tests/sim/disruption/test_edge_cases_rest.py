@@ -14,9 +14,9 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.scheduling.problem import Options
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import created_at
 from dovetail.sim.cloud import Launch
+from tests import manifests
 from tests.sim.disruption.setting import (
     disrupted,
     drift,

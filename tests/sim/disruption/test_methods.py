@@ -5,8 +5,8 @@ from typing import Any
 from dovetail.api import names
 from dovetail.controllers.all import Disrupting
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import DEPLOYMENTS
+from tests import manifests
 from tests.sim.provisioning import setting as provisioning
 from tests.sim.provisioning.setting import Setting, pool_of_four
 from tests.unit.controllers.manifests import Manifest

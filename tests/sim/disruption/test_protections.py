@@ -7,8 +7,8 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import created_at
+from tests import manifests
 from tests.sim.disruption.setting import (
     Taken,
     disrupted,

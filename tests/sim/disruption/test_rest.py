@@ -2,7 +2,7 @@
 
 from dovetail.api.names import EventReason
 from dovetail.ports import NODES
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.disruption.setting import disrupted, nodes, play, pool, scale
 from tests.sim.provisioning.setting import Setting
 

@@ -11,8 +11,8 @@ from dovetail.api import names
 from dovetail.ports import NODES
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import by_key
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import Raw, deleting, labels_of
+from tests import manifests
 from tests.sim.disruption.setting import (
     CANDIDATE,
     DISRUPTED,

@@ -6,8 +6,8 @@ from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.rules.states import State
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import created_at
+from tests import manifests
 from tests.sim.disruption.setting import (
     Most,
     Taken,

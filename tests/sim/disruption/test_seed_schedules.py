@@ -6,8 +6,8 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS
 from dovetail.rules.states import State
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import START
+from tests import manifests
 from tests.sim.disruption.setting import (
     Taken,
     disrupted,

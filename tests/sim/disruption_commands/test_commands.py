@@ -12,8 +12,8 @@ from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknow
 from dovetail.rules.budgets import pool_counts
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.scheduling.problem import Pod
-from dovetail.sim.actors import manifests
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 from tests.sim.provisioning.setting import BIG, pool_of_four
 from tests.sim.termination.setting import annotation, counted, is_deleting
@@ -247,8 +247,9 @@ def test_pods_are_expected_where_they_were_planned() -> None:
         command = setting.command("a", method=Method.SINGLE_NODE, pods=[pod])
         await setting.start(msgspec.structs.replace(command, landing={"u1": f"node/{there}"}))
         await setting.sim.run_for("1s")
-        assert setting.parts.state.nominated(there, setting.now() + timedelta(seconds=18))
-        assert not setting.parts.state.nominated(there, setting.now() + timedelta(seconds=20))
+        await setting.sim.apply(manifests.pod("web", cpu="100"))  # nobody is expected unless a pod waits
+        assert "b" in setting.parts.state.nominations(setting.now() + timedelta(seconds=18))
+        assert "b" not in setting.parts.state.nominations(setting.now() + timedelta(seconds=20))
 
     play(scenario)
 

@@ -21,10 +21,10 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context, Manager, ManagerTimings
 from dovetail.scheduling.problem import NewClaim, read_pool
 from dovetail.scheduling.resources import NOTHING
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud import Launch, SimCloud
 from dovetail.sim.store import Change
+from tests import manifests
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized
 from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud, crash_points

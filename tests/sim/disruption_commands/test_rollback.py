@@ -9,9 +9,9 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.records import record_of
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Forbidden, InsufficientCapacity
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
 from tests.sim.termination.setting import counted, is_deleting

@@ -11,7 +11,7 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.ports import NODES
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.disruption.setting import drift, pool
 from tests.sim.provisioning.setting import OF_FOUR, Setting
 from tests.unit.controllers.manifests import Manifest

@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import CloudError, InstanceType
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.provisioning.setting import Setting, play, pool_of_four
 from tests.unit.controllers.manifests import Manifest, node_pool
 

@@ -9,9 +9,9 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.provisioner import Provisioning
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.virtual_loop import InlineCompute
+from tests import manifests
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.mortal import Flow, World, crash_points, live_through
 from tests.sim.provisioning.setting import BIG, pool_of_four

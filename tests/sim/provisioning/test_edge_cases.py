@@ -8,10 +8,10 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Invalid
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import RUN_FOR, SHUTDOWN
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.sim.termination.setting import counted
 from tests.unit.controllers.manifests import node_class, node_pool
@@ -207,12 +207,12 @@ def test_11_a_nomination_lasts_two_batches(longest: int, nominated_seconds: int)
         await setting.sim.run_for("5s")
         name = setting.claims()[0]["metadata"]["name"]
         state = setting.provisioner.state
-        assert not state.nominated(name, setting.now())
+        assert name not in state.nominations(setting.now())
         await setting.sim.apply(manifests.pod("b"))
-        await setting.sim.wait_until(lambda: state.nominated(name, setting.now()))
+        await setting.sim.wait_until(lambda: name in state.nominations(setting.now()))
         begun_at = setting.now()
-        assert state.nominated(name, begun_at + timedelta(seconds=nominated_seconds - 2))
-        assert not state.nominated(name, begun_at + timedelta(seconds=nominated_seconds))
+        assert name in state.nominations(begun_at + timedelta(seconds=nominated_seconds - 2))
+        assert name not in state.nominations(begun_at + timedelta(seconds=nominated_seconds))
 
     play(scenario, batch_longest=timedelta(seconds=longest))
 

@@ -21,10 +21,10 @@ from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.scheduling.problem import Options
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
 from dovetail.sim.virtual_loop import InlineCompute
+from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.unit.controllers.manifests import Manifest, node_pool
 

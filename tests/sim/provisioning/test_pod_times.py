@@ -3,9 +3,9 @@
 import pytest
 
 from dovetail.ports import NODES, InsufficientCapacity
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import START_DELAY
 from dovetail.sim.cloud import Launch
+from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four
 
 BOUND = "karpenter_pods_provisioning_bound_duration_seconds"

@@ -8,9 +8,9 @@ from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.all import Gates
 from dovetail.ports import NODECLAIMS, NODEPOOLS, OutcomeUnknown
-from dovetail.sim.actors import manifests
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four
 from tests.unit.controllers.manifests import Manifest
 

@@ -9,11 +9,11 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Unavailable
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.actors.wire import SHUTDOWN
 from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
+from tests import manifests
+from tests.manifests import Manifest
 from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, counted, is_deleting, play
 
 SECOND = timedelta(seconds=1)

@@ -24,10 +24,10 @@ from dovetail.ports import (
     Unavailable,
 )
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
+from tests.manifests import Manifest
 from tests.sim.termination.past import Past
 from tests.sim.termination.setting import (
     FOR_EVER,

@@ -18,11 +18,11 @@ from dovetail.ports import (
     Invalid,
     Unavailable,
 )
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import parse_time
+from tests import manifests
 from tests.sim.termination.past import Past
 from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, counted, is_deleting, play
 from tests.unit.controllers.manifests import condition_of, node, node_class, node_pool, put_status

@@ -2,7 +2,7 @@
 
 from dovetail.api import names
 from dovetail.ports import EVENTS, NODECLAIMS, NODES
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, play
 
 NODES_DRAINING = 20

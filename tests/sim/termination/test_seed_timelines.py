@@ -12,11 +12,11 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import START
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.actors.wire import SHUTDOWN, Raw
 from dovetail.values.timestamp import format_time
+from tests import manifests
+from tests.manifests import Manifest
 from tests.sim.termination.setting import GUARDED, Setting, annotation, is_deleting, play
 
 MOMENT = timedelta(milliseconds=1)

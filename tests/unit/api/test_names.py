@@ -19,8 +19,8 @@ ENUMS: dict[str, type[StrEnum]] = {
 MEANT_TWICE = {
     "Drifted": {"Reason", "Condition"},
     "Expired": {"Reason", "Condition"},  # R20: the condition gives rise to the reason
-    "AwaitingVolumeDetachment": {"ConditionReason", "EventReason"},
     "NodeLost": {"Condition", "EventReason"},
+    "AwaitingVolumeDetachment": {"ConditionReason", "EventReason"},
 }
 
 
@@ -106,8 +106,9 @@ def test_old_labels_lead_to_well_known_ones() -> None:
 KARPENTER_KEYS = """
     capacity-type candidate disrupted disruption-block-duration disruption-block-schedule disruption-command
     disruption-replacement-of disruption-schedule disruption-schedule-duration do-not-disrupt do-not-repair
-    do-not-sync-taints initialized nodeclaim-min-values-relaxed nodeclaim-termination-timestamp nodepool
-    nodepool-hash nodepool-hash-version registered requested-dra-drivers termination unregistered v1
+    do-not-sync-taints initialized
+    nodeclaim-min-values-relaxed nodeclaim-termination-timestamp nodepool nodepool-hash nodepool-hash-version
+    registered termination unregistered v1
 """
 CONDITIONS = """
     ConsistentStateFound Consolidatable DisruptionReason DisruptionState Drained Drifted Expired Initialized
@@ -115,13 +116,12 @@ CONDITIONS = """
     VolumesDetached
 """
 EVENTS = """
-    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationApproved ConsolidationCandidate
-    ConsolidationRejected Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack DisruptionTerminating
+    AwaitingVolumeDetachment BudgetReadingDiffers BudgetWithoutEffect ConsolidationCandidate ConsolidationRejected
+    Disrupted DisruptionBlocked DisruptionLaunching DisruptionRolledBack DisruptionTerminating
     DisruptionWaitingReadiness DoNotDisruptGracePeriodElapsed DoNotDisruptUntil Evicted FailedConsistencyCheck
     FailedDraining FailedScheduling FailedTermination InsufficientCapacityError InvalidBudget InvalidDisruptionCommand
     InvalidDisruptionSchedule InvalidDoNotDisrupt NoCompatibleInstanceTypes NodeClassNotReady NodeLost NodeRepairBlocked
-    Nominated ReplacementFailed
-    TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing Unsupported
+    Nominated ReplacementFailed TerminationGracePeriodExpiring Unconsolidatable UnregisteredTaintMissing
 """
 
 

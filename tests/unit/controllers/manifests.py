@@ -5,8 +5,8 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, Resource
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
+from tests import manifests
 
 Manifest = dict[str, Any]
 

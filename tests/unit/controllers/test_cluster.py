@@ -14,9 +14,9 @@ from dovetail.model.records import PodRecord, Recorder
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Gone, Resource
 from dovetail.runtime.reflector import Change
 from dovetail.sim import eviction
-from dovetail.sim.actors import manifests
 from dovetail.sim.api_server import ApiServer
 from dovetail.sim.virtual_loop import VirtualClock, simulate
+from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim
 

@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.observe.metrics import exposition
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.values.timestamp import parse_time
+from tests import manifests
+from tests.metrics_text import exposition
 from tests.unit.controllers.manifests import condition, launched, node, node_claim, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers
 

@@ -10,10 +10,10 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Forbidden, Unavailable
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import NOT_READY, SHUTDOWN
 from dovetail.sim.faults import Fault
 from dovetail.sim.kinds import NAMESPACES
+from tests import manifests
 from tests.sim.termination.setting import FOR_EVER, Setting, counted, is_deleting, play
 
 FORCEFUL = "Forceful Termination"

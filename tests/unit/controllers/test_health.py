@@ -15,11 +15,11 @@ from dovetail.planning.health import RepairPolicy
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, KubeApi, Unavailable
 from dovetail.providers.kwok.provider import REPAIR_POLICIES, KwokProvider
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
 from dovetail.sim.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
+from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play
 from tests.unit.controllers.manifests import condition, condition_of, launched, node, node_claim, put_status
 from tests.unit.controllers.running import Program, run_controllers

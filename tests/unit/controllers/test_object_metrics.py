@@ -10,15 +10,16 @@ from dovetail.api import names
 from dovetail.api.objects import NodePool
 from dovetail.controllers.cluster_metrics import ClusterMetrics
 from dovetail.controllers.prices import Prices
-from dovetail.observe.metrics import Metrics, exposition
+from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, CloudError, CloudProvider, InstanceType, Unavailable
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
-from dovetail.sim.actors import manifests
-from dovetail.sim.actors.manifests import Manifest
 from dovetail.sim.actors.wire import RUN_FOR, START_DELAY
 from dovetail.sim.faults import Fault
+from tests import manifests
+from tests.manifests import Manifest
+from tests.metrics_text import exposition
 from tests.sim.termination.setting import INSTANCE_TYPE, Setting, counted, play
 from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool, put_status
 from tests.unit.controllers.running import Program

@@ -8,7 +8,7 @@ from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, PODS
 from dovetail.scheduling.problem import Origin, Problem, Solution
 from dovetail.scheduling.reference import solve
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import (
     UNSCHEDULABLE,

@@ -5,7 +5,7 @@ from datetime import timedelta
 from dovetail.api import names, objects
 from dovetail.ports import NODECLAIMS, NODES
 from tests.unit.controllers.manifests import node_claim
-from tests.unit.controllers.placing_scene import Scene, a_claim, a_node, play
+from tests.unit.controllers.placing_scene import Scene, a_claim, a_node, a_pod, play
 
 
 def test_a_claim_that_is_being_launched_holds_everything_up() -> None:
@@ -91,31 +91,31 @@ def test_only_so_many_names_are_told() -> None:
 
 def test_a_nomination_lasts_until_its_end() -> None:
     async def scene(world: Scene) -> None:
-        await world.put(a_node("n"))
+        await world.put(a_node("n"), a_pod("waiting"))
         now = world.clock.now()
-        assert not world.state.nominated("n", now)
+        assert "n" not in world.state.nominations(now)
         world.state.nominate("n", now + timedelta(seconds=20))
-        assert world.state.nominated("n", now + timedelta(seconds=19.9))
-        assert not world.state.nominated("n", now + timedelta(seconds=20))
+        assert "n" in world.state.nominations(now + timedelta(seconds=19.9))
+        assert "n" not in world.state.nominations(now + timedelta(seconds=20))
         world.state.nominate("n", now + timedelta(seconds=5))  # never shorter
-        assert world.state.nominated("n", now + timedelta(seconds=19.9))
+        assert "n" in world.state.nominations(now + timedelta(seconds=19.9))
         world.state.nominate("n", now + timedelta(seconds=30))
-        assert world.state.nominated("n", now + timedelta(seconds=29))
-        assert not world.state.nominated("m", now)
+        assert "n" in world.state.nominations(now + timedelta(seconds=29))
+        assert "m" not in world.state.nominations(now)
 
     play(scene)
 
 
 def test_a_nomination_outlives_registration() -> None:
     async def scene(world: Scene) -> None:
-        await world.put(a_claim("c", of="n"))
+        await world.put(a_claim("c", of="n"), a_pod("waiting"))
         now = world.clock.now()
         world.state.nominate("c", now + timedelta(seconds=20))
         await world.put(a_node("n", unregistered=True))
-        assert world.state.nominated("c", now)
+        assert "c" in world.state.nominations(now)
         await world.change(NODES, "n", {"metadata": {"labels": {names.REGISTERED_LABEL: "true"}}})
-        assert world.state.nominated("n", now)
+        assert "c" in world.state.nominations(now)
         await world.delete(NODECLAIMS, "c")
-        assert not world.state.nominated("n", now)
+        assert world.state.nominations(now) == {}
 
     play(scene)

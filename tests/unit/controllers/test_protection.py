@@ -11,10 +11,10 @@ from dovetail.api.names import EventReason
 from dovetail.controllers.protection import Protection
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.values.timestamp import parse_time
+from tests import manifests
 from tests.sim.termination.setting import counted
 from tests.unit.controllers.running import Program, run_controllers
 

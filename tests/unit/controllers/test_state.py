@@ -8,10 +8,10 @@ from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.state import State
 from dovetail.ports import NODECLAIMS, NODES, Conflict
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud import Launch
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.sim.termination.past import Past
 from tests.sim.termination.setting import GUARDED, Setting, play
 from tests.unit.controllers.manifests import (

@@ -8,8 +8,8 @@ from dovetail.api import objects
 from dovetail.api.names import Condition
 from dovetail.controllers.transitions import Transitions, transitions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
+from tests import manifests
 from tests.sim.termination.setting import Setting, play
 from tests.unit.controllers.manifests import condition, node_claim, node_class, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers

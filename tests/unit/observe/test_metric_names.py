@@ -5,9 +5,10 @@ from typing import Any
 from dovetail.api.names import DO_NOT_DISRUPT
 from dovetail.controllers.cluster_metrics import ClusterMetrics
 from dovetail.controllers.prices import Prices
-from dovetail.observe.metrics import Metrics, exposition
+from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS, CloudProvider
 from dovetail.runtime.manager import Controller
+from tests.metrics_text import exposition
 from tests.sim.termination.setting import Setting, play
 from tests.unit.controllers.running import Program
 

@@ -6,7 +6,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from dovetail.observe.metrics import Metrics, Rendered, Summary, decimal, exposition, labelled
+from dovetail.observe.metrics import Metrics, Rendered, Summary, decimal, labelled
+from tests.metrics_text import exposition
 
 
 def made() -> Metrics:

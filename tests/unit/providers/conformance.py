@@ -26,12 +26,12 @@ from dovetail.ports import (
     Unavailable,
 )
 from dovetail.providers.catalogue import allocatable
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import condition_status, deleting, node_of
 from dovetail.sim.faults import Fault
 from dovetail.values.quantity import parse_quantity
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.unit.controllers.manifests import node_class
 from tests.unit.providers.claims import OTHER, SMALL, claim_manifest, labels_of, requirement
 

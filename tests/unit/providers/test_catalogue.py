@@ -12,7 +12,6 @@ from dovetail.providers.catalogue import (
     CatalogueError,
     allocatable,
     built_in,
-    offered_labels,
     read_catalogue,
 )
 from tests.unit.providers.claims import labels_of
@@ -94,10 +93,6 @@ def test_capacity_less_overhead_is_allocatable(
     assert allocatable(type_) == {"cpu": free[0], "memory": free[1], "pods": pods, "ephemeral-storage": "20Gi"}
 
 
-def test_the_keys_of_offerings_become_well_known() -> None:
-    assert offered_labels(built_in()) == {names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL}
-
-
 # -- a file ------------------------------------------------------------------------------------------------------------
 
 
@@ -169,8 +164,9 @@ def test_size_and_family_are_read_off_the_name(name: str, size: str, family: str
 
 def test_a_key_of_an_offering_may_be_anybodys() -> None:
     requirements = [*offering()["Requirements"], {"key": "example.com/rack", "operator": "DoesNotExist"}]
-    types = read(item(offerings=[offering(Requirements=requirements)]))
-    assert offered_labels(types) == {names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL, "example.com/rack"}
+    (type_,) = read(item(offerings=[offering(Requirements=requirements)]))
+    keys = {each.key for found in type_.offerings for each in found.requirements}
+    assert keys == {names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL, "example.com/rack"}
 
 
 def test_the_example_is_a_catalogue() -> None:

@@ -25,10 +25,10 @@ from dovetail.ports import (
 )
 from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import deleting
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.running import Program, run_controllers
 from tests.unit.providers.conformance import (

@@ -1,6 +1,7 @@
 """A pod's own protection: do-not-disrupt (R2–R6) and disruption schedules (R7–R14)."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,15 @@ from dovetail.api.names import (
     DO_NOT_DISRUPT,
 )
 from dovetail.model.records import PodRecord
+from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import (
     Kind,
     annotation_faults,
     disruption_block_schedule,
     disruption_schedule,
     do_not_disrupt,
+    limiting_verdicts,
+    may_be_protected,
     node_do_not_disrupt,
     pod_problems,
     protection,
@@ -26,6 +30,7 @@ from dovetail.rules.protection import (
 )
 from dovetail.rules.verdict import Rule
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND
+from dovetail.values.instants import ALWAYS
 from tests.builders import at, node, pod
 
 TICK = timedelta(microseconds=1)
@@ -864,3 +869,19 @@ def test_good_annotations_have_no_faults() -> None:
     assert annotation_faults(good) == []
     assert annotation_faults({}) == []
     assert [fault.annotation for fault in annotation_faults({**good, DO_NOT_DISRUPT: "0"})] == [DO_NOT_DISRUPT]
+
+
+@pytest.mark.parametrize("options", [{}, {"created": "2026-03-01T00:00:01Z"}, {"owner": "Job"}, {"labels": {"a": "b"}}])
+def test_pods_that_are_not_asked_are_never_protected(options: dict[str, Any]) -> None:
+    """Many pods are skipped because of this; a new rule must keep it true."""
+    unprotected = pod(**options)
+    assert not may_be_protected(unprotected)
+    assert all(verdict.when is ALWAYS for verdict in protection(unprotected, at("2026-03-01T00:00:02Z")))
+    assert limiting_verdicts(unprotected, PdbIndex((), ()), at("2026-03-01T00:00:02Z")) == []
+
+
+def test_limiting_verdicts_are_those_that_block_now_or_at_some_other_time() -> None:
+    protected = pod(annotations={DO_NOT_DISRUPT: "4h"}, created="2026-03-01T00:00:00Z")
+    for now in ("2026-03-01T01:00:00Z", "2026-03-02T00:00:00Z"):
+        (verdict,) = limiting_verdicts(protected, PdbIndex((), ()), at(now))
+        assert verdict.rule is Rule.DO_NOT_DISRUPT

@@ -10,8 +10,8 @@ from dovetail.ports import NODES, PODS, KubeApi
 from dovetail.runtime.dry_run import DryRunApi, WouldWrite
 from dovetail.runtime.events import Event, EventRecorder, Regarding
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
+from tests import manifests
 
 WRITES: list[tuple[str, Callable[[KubeApi], Awaitable[object]]]] = [
     ("would create Node n2", lambda api: api.create(NODES, manifests.node("n2"))),

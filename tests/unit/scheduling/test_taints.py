@@ -9,7 +9,6 @@ from dovetail.api.objects import Toleration
 from dovetail.scheduling.taints import (
     SOFT_TAINTS_TOLERATED,
     is_ephemeral,
-    is_soft,
     node_taints,
     template_taints,
     untolerated,
@@ -73,7 +72,6 @@ def test_every_taint_has_to_be_tolerated_and_the_first_that_is_not_is_named() ->
 
 def test_case_22_prefer_no_schedule_keeps_a_pod_away_until_relaxation_tolerates_it() -> None:
     soft = taint("spot:PreferNoSchedule")
-    assert is_soft(soft)
     assert untolerated(NONE, [soft]) == soft
     assert untolerated(NONE | {SOFT_TAINTS_TOLERATED}, [soft]) is None
     assert untolerated(NONE | {SOFT_TAINTS_TOLERATED}, [soft, taint("spot:NoSchedule")]) == taint("spot:NoSchedule")

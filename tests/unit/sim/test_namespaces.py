@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from dovetail.ports import Conflict, Forbidden
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.cluster import run as run_cluster
 from dovetail.sim.actors.wire import DEPLOYMENTS, JOBS, PODS, REPLICASETS, STATEFULSETS, deleting
 from dovetail.sim.api_server import ApiServer
 from dovetail.sim.kinds import BINDINGS, NAMESPACES
 from dovetail.sim.virtual_loop import VirtualClock
+from tests import manifests
 from tests.unit.sim.test_api_server import CONFIGMAPS, pod, run
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}

@@ -10,7 +10,7 @@ import msgspec
 
 from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
 from dovetail.rules.budgets import Allowance
-from dovetail.rules.nodes import ReasonVerdict
+from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import Pod, Solution
 from dovetail.scheduling.resources import Resources, total
@@ -199,3 +199,9 @@ REASONS = {
 }
 # Of pools with replicas: each node that goes is replaced by one straight from the template.
 STATIC = frozenset({Method.STATIC_DRIFT, Method.STATIC_EXPIRATION})
+CONSOLIDATING = frozenset(method for method, reason in REASONS.items() if reason in CONSOLIDATION)
+
+
+def consolidation_type(method: Method) -> str:
+    """Upstream's label of metrics; it is empty for drift and expiration."""
+    return method.value if method in CONSOLIDATING else ""

@@ -32,7 +32,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `commands` are to be started, those of `validated_first` only after a while and if they are still right (02 §8).
     `standing`: nodes that could go, and do not go now (R22). `refused`: of the others, why they cannot.
-    `held_back`: somebody had to wait for a budget, so that finding nothing does not mean that there is nothing.
     `board`: as it is with the commands, if others may be decided besides.
     """
 
@@ -40,7 +39,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     validated_first: bool = False
     standing: frozenset[str] = frozenset()
     refused: Mapping[str, str] = {}
-    held_back: bool = False
     complete: bool = True
     board: Board | None = None
 
@@ -48,13 +46,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 def decide_pass(
     board: Board, rules: Rules, *, skip: Callable[[Method], bool] = lambda _: False, go_on: GoOn = lambda: True
 ) -> Decision:
-    """The first method that has something to do decides. `skip`: those that need not be tried, for nothing changed.
+    """The first method that has something to do decides. `skip`: methods to leave out, for tests of the others.
 
     Empty nodes do not keep the others waiting: consolidation is decided besides, as if they had gone.
     """
     standing: set[str] = set()
     refused: dict[str, str] = {}
-    held_back, complete, validated_first = False, True, False
+    complete, validated_first = True, False
     commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
@@ -63,7 +61,6 @@ def decide_pass(
         found = decide(this)
         standing |= found.standing
         refused |= found.refused
-        held_back |= found.held_back
         complete &= found.complete
         if not found.commands:
             continue
@@ -81,7 +78,6 @@ def decide_pass(
         validated_first=validated_first,
         standing=frozenset(standing - started),
         refused={node: why for node, why in refused.items() if node not in standing | taken},
-        held_back=held_back,
         complete=complete,
     )
 
@@ -113,7 +109,6 @@ def _emptiness(this: _Pass) -> Decision:
         validated_first=True,
         standing=frozenset(each.node for each in (*found.taken, *found.waiting)),
         refused=found.refused,
-        held_back=bool(found.waiting),
         complete=found.complete,
         board=found.board,
     )
@@ -145,7 +140,7 @@ def _like_for_like(this: _Pass, method: Method) -> Decision:
             commands.append(make_command(board, method, [each], replacements=[template]))
     taken = {node for command in commands for node in command.nodes}
     waiting = frozenset(each.node for each in order if each.node not in taken)
-    return Decision(commands=tuple(commands), standing=waiting, held_back=bool(waiting))
+    return Decision(commands=tuple(commands), standing=waiting)
 
 
 def _drift(this: _Pass) -> Decision:
@@ -167,7 +162,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
     bare = [each for each in order if each.bare and budgets.take(each)]
     if bare:
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
-        return Decision(commands=tuple(commands), standing=nodes, held_back=len(bare) < len(order))
+        return Decision(commands=tuple(commands), standing=nodes)
     commands, refused, complete = [], dict[str, str](), True
     renewal = Renewal(board, order)
     for each in order:
@@ -186,7 +181,6 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
         commands=side_by_side(commands, renewal.board),
         standing=nodes - refused.keys(),
         refused=refused,
-        held_back=len(commands) + len(refused) < len(order),
         complete=complete,
     )
 
@@ -201,8 +195,7 @@ def _is_static(board: Board, candidate: Candidate) -> bool:
 
 
 def _several(this: _Pass) -> Decision:
-    """Sets, and then single nodes, that can go side by side; that there is none is only sure if nobody had to stay out
-    for a budget, and time was enough (02 §5.4)."""
+    """Sets, and then single nodes, that can go side by side; that there is none is only sure if time was enough."""
     board, alone = this.board, this.alone
     commands: list[Command] = []
     while len(commands) < _SETS:
@@ -213,9 +206,7 @@ def _several(this: _Pass) -> Decision:
         board = board.after(move.candidates, move.solution)
         alone = alone.besides(board)
     if not commands:
-        budgets = Budgets(board, Reason.UNDERUTILIZED)
-        waiting = not all(budgets.take(each) for each in board.of(Reason.UNDERUTILIZED))
-        return Decision(held_back=waiting, complete=this.go_on())
+        return Decision(complete=this.go_on())
     return _consolidated(this, commands, board, alone)
 
 
@@ -242,7 +233,6 @@ def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Foun
         validated_first=True,
         standing=frozenset(could_go.union(*(command.nodes for command in commands))),
         refused=found.refused,
-        held_back=not commands and bool(found.moves),
         complete=found.complete,
     )
 

@@ -113,12 +113,6 @@ class Play:
     def now(self) -> datetime:
         return self._loop.now()
 
-    @property
-    def next_happening(self) -> datetime | None:
-        """When the next of the scenario's events is due."""
-        ahead = (self.scenario.start + each.after for each in self.scenario.happenings)
-        return min((at for at in ahead if at > self.now), default=None)
-
     def advance(self, until: datetime) -> None:
         """Let virtual time pass. Raises InputError if an event cannot be carried out."""
         assert self._task is not None, "it has not been entered"

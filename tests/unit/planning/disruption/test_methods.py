@@ -63,7 +63,6 @@ def test_case_17_so_many_of_three_empty_nodes_go(budget: str, gone: int) -> None
     on = later(board(*three, reasons={EMPTY: three}), allowances={("default", EMPTY): allowed})
     decision = passed(on)
     assert sum(map(len, nodes(decision))) == gone
-    assert decision.held_back == (gone < 3)
     assert decision.standing == frozenset("abc")
 
 
@@ -87,7 +86,6 @@ def test_a_pool_whose_replacements_failed_gives_only_nodes_that_need_none() -> N
     assert nodes(passed(on)) == [["a"]]
     waiting = passed(later(on, candidates={DRIFTED: (full.candidate,), UNDERUTILIZED: (full.candidate,)}))
     assert waiting.commands == ()
-    assert waiting.held_back
 
 
 def test_a_command_says_what_it_takes_of_which_budget() -> None:
@@ -114,7 +112,6 @@ def test_case_21_one_command_for_all_empty_nodes_within_the_budget_of_each_pool(
     assert decision.commands[0].savings == 3 + 3 + 2 + 2 + 1
     assert decision.validated_first
     assert decision.standing == frozenset(each.node.name for each in some)
-    assert decision.held_back
 
 
 def test_consolidation_is_decided_besides_empty_nodes_and_counts_on_none_of_them() -> None:
@@ -134,7 +131,6 @@ def test_what_empty_nodes_take_of_the_budget_is_gone_for_consolidation() -> None
     on = board(empty, small, room("z", 1), reasons={EMPTY: [empty], UNDERUTILIZED: [small]}, allowed=1)
     decision = passed(on)
     assert nodes(decision) == [["a"]]
-    assert decision.held_back
 
 
 def test_drift_is_not_begun_besides_empty_nodes_and_comes_before_consolidation() -> None:
@@ -179,7 +175,6 @@ def test_nodes_whose_pods_cost_nothing_share_the_room_that_there_is_and_the_budg
     assert found.refused == {"c": "its pods would need a new node"}
     short = board(*free, room("d", 4), room("e", 4), reasons={EMPTY: free}, allowed=1)
     assert nodes(passed(short)) == [["a"]]
-    assert passed(short).held_back
     assert passed(short).standing == {"a", "b", "c"}
 
 
@@ -236,7 +231,6 @@ def test_each_drifted_node_of_a_static_pool_has_a_command_of_its_own_with_one_fr
 def test_static_drift_is_bound_by_budget_number_and_limit(facts: PoolFacts, allowed: int, gone: int) -> None:
     decision = passed(fixed_board(facts, allowed))
     assert len(decision.commands) == gone
-    assert decision.held_back == (gone < 3)
     assert len(decision.standing) == 3 - gone
 
 
@@ -271,7 +265,6 @@ def test_case_24_nodes_without_pods_first_then_those_that_drifted_first(reason: 
     assert {command.reason for command in decision.commands} == {reason}
     assert not decision.validated_first
     assert decision.standing == frozenset(("late", "early"))
-    assert decision.held_back
     rest = passed(board(late, early, room("b", 8), reasons={reason: [late, early]}))
     assert nodes(rest) == [["early"], ["late"]]
 
@@ -334,7 +327,6 @@ def test_case_25_where_nobody_has_a_place_everybody_is_told() -> None:
     assert decision.commands == ()
     assert sorted(decision.refused) == ["a", "b"]
     assert decision.standing == frozenset()
-    assert not decision.held_back
 
 
 def test_case_26_drift_may_need_several_new_nodes_and_asks_for_no_price() -> None:
@@ -360,7 +352,6 @@ def test_a_drifted_node_without_budget_waits_and_one_of_another_pool_goes() -> N
     decision = passed(on)
     assert nodes(decision) == [["b"]]
     assert decision.standing == frozenset("a")
-    assert decision.held_back
 
 
 def test_a_bare_node_without_budget_does_not_keep_another_with_pods_waiting() -> None:
@@ -422,9 +413,7 @@ def test_case_47_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes(
 
 def test_case_22_what_only_a_budget_has_kept_is_tried_again() -> None:
     one = used("a", pod("p1"))
-    assert passed(board(one, room("z", 8), allowed=0)).held_back
     assert passed(board(one, room("z", 8), allowed=0)).standing == frozenset("a")
-    assert not passed(board(one, used("b", pod("p2", "4")), reasons={UNDERUTILIZED: []})).held_back
 
 
 def test_case_22_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() -> None:
@@ -434,7 +423,6 @@ def test_case_22_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() 
     assert nodes(passed(board(*pair, types=types))) == [["a", "b"]]
     kept = passed(board(*pair, types=types, allowed=1))
     assert kept.commands == ()
-    assert kept.held_back
 
 
 def test_a_search_for_sets_that_was_cut_short_is_told() -> None:
@@ -458,7 +446,6 @@ def test_the_best_single_node_within_budgets_is_taken() -> None:
     decision = passed(on, Method.MULTI_NODE)
     assert nodes(decision) == [["b"]]
     assert decision.standing == frozenset("ab")
-    assert not decision.held_back
 
 
 def test_the_same_decision_has_the_same_name() -> None:

@@ -9,7 +9,6 @@ import pytest
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from dovetail.api.objects import Lease
 from dovetail.ports import LEASES, NotFound, TooManyRequests
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.actors.wire import (
     CLAIMS,
@@ -34,6 +33,7 @@ from dovetail.sim.actors.wire import (
     uid_of,
 )
 from dovetail.sim.kinds import NAMESPACES
+from tests import manifests
 
 Scenario = Callable[[SimCluster], Coroutine[Any, Any, None]]
 

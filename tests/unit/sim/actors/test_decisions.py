@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.daemon_set import Eligible, daemon_spec, eligible, outdated, plan, target_of
 from dovetail.sim.actors.fit import NodeView
 from dovetail.sim.actors.job import Tally, outcome, retry_at, wanted_pods
@@ -14,6 +13,7 @@ from dovetail.sim.actors.pdb import NoController, Scale, expected_pods, health, 
 from dovetail.sim.actors.pod_life import ends_at, stopped_at
 from dovetail.sim.actors.stateful_set import Do, Step, next_steps, wanted
 from dovetail.values.timestamp import format_time
+from tests import manifests
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG_AGO = "2026-03-01T00:00:00Z"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.kinds import NAMESPACES
+from tests import manifests
 
 
 async def a_day(cluster: SimCluster) -> str:

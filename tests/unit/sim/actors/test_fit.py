@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.amounts import pod_requests
 from dovetail.sim.actors.demand import Demand, host_ports, tolerates
 from dovetail.sim.actors.fit import (
@@ -23,6 +22,7 @@ from dovetail.sim.actors.fit import (
     unfit_message,
     zone_fit,
 )
+from tests import manifests
 
 
 def demand(**spec: Any) -> Demand:

@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.ports import LEASES, EventType
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.kinds import NAMESPACES
+from tests import manifests
 
 SPACE = "kube-node-lease"
 RAW = LEASES.read_as(dict[str, Any])

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from dovetail.ports import OutcomeUnknown
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.fit import FITS
 from dovetail.sim.actors.placement import Answers, Cluster, Supposition, answer, place
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
 from dovetail.sim.faults import Fault
+from tests import manifests
 
 LOW, HIGH = 10, 1000
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.demand import Demand
 from dovetail.sim.actors.fit import NodeView
 from dovetail.sim.actors.placement import Answers, Cluster, place
 from dovetail.sim.actors.topology import AFFINITY, ANTI_AFFINITY, EXISTING_ANTI, SPREAD, SPREAD_LABEL, Surroundings
+from tests import manifests
 
 WEB = {"matchLabels": {"app": "web"}}
 DB = {"matchLabels": {"app": "db"}}

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from dovetail.ports import ApiError, OutcomeUnknown, Unavailable
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.watch import Store
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.faults import Fault
+from tests import manifests
 
 
 def obj(version: int, *, uid: str = "u", name: str = "a", color: str = "") -> dict[str, Any]:

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES, name_of
 from dovetail.sim.actors.zones import Zones
+from tests import manifests
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 

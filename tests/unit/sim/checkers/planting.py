@@ -15,10 +15,10 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, PODS, Resource
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.values.timestamp import format_time
+from tests import manifests
 from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool
 
 READY = ("Launched", "Registered", "Initialized")

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODES
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.unit.sim.checkers.planting import Ground, checked, told
 
 RULE = "evicted"

@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, TooManyRequests
-from dovetail.sim.actors import manifests
+from tests import manifests
 from tests.unit.sim.checkers.planting import READY, Ground, checked, told
 
 RULE = "explained"

@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dovetail.ports import NODES, PODS, Unavailable
-from dovetail.sim.actors import manifests
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.faults import Fault
+from tests import manifests
 from tests.unit.sim.checkers.planting import DISRUPTED, Ground, checked
 
 RULE = "rescheduled"

@@ -3,9 +3,9 @@
 from typing import Any
 
 from dovetail.api import names
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.checkers.checkers import RULES, Checkers
+from tests import manifests
 from tests.sim.disruption.setting import play
 from tests.sim.provisioning.setting import Setting
 from tests.unit.controllers.manifests import node_class, node_pool

@@ -1,4 +1,4 @@
-"""Short forms of the manifests that scenarios, tests and benchmarks need again and again."""
+"""Short forms of the manifests that tests and benchmarks need again and again."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
