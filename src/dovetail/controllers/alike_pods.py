@@ -121,10 +121,10 @@ class _Selected(_Kind):
         return pod.namespace, id(pod.labels), pod.ready is False, pod.tolerates_disrupted or mirrored
 
     def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
-        matching = self._pdbs.matching(pod)
+        matching = self._pdbs.find_matching(pod)  # what is found out is kept by the group
         if not matching:
             return Judgement()
-        verdict, several = self._pdbs.verdict(pod), len(matching) > 1
+        verdict, several = self._pdbs.verdict_by(matching, pod), len(matching) > 1
         return Judgement(
             effects=((verdict.rule, _effect(verdict, faulty=several)),),
             blockers=() if verdict.allowed else (verdict,),
