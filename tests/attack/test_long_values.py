@@ -3,19 +3,17 @@
 Costs are counted in calls of functions, which are the same on every machine.
 """
 
-import gc
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.alike_pods import AlikePods
-from dovetail.model.records import PodRecord, Recorder
+from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import take_snapshot
 from dovetail.planning.drain import drain_plan
 from dovetail.rules.budgets import limit_at, read_budgets
@@ -151,18 +149,6 @@ def test_a_record_keeps_little_of_a_long_annotation() -> None:
         names.DO_NOT_DISRUPT: limits.SCHEDULE + 1,
         names.DISRUPTION_SCHEDULE: limits.SCHEDULE + 1,
     }
-
-
-@pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_what_a_pod_had_once_is_not_kept(part: str) -> None:
-    """Whoever patches a pod in a loop must not fill the memory."""
-    recorder = Recorder()
-    for number in range(1000):
-        texts: dict[str, Any] = {part: {names.DO_NOT_DISRUPT: f"{number}h"}}
-        kept = pod(recorder=recorder, **texts)
-    gc.collect()
-    assert getattr(kept, part)
-    assert len(recorder._labels) <= 2
 
 
 def test_the_owner_is_told_and_the_pod_is_protected() -> None:

@@ -7,10 +7,14 @@ import pytest
 
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import Node, Problem
+from dovetail.scheduling.node_affinity import NodeAffinity
+from dovetail.scheduling.problem import Node, Options, Problem
+from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import NOTHING
 from tests.scheduling.comparison import compared
+from tests.scheduling.dice import HOST
 from tests.scheduling.generator import big_problem, random_problem
+from tests.unit.scheduling.problems import affinity, bound, node, term
 
 _SEEDS = 200
 _AT_ONCE = 20
@@ -124,5 +128,40 @@ def test_pods_that_are_gone_are_not_remembered_for_ever() -> None:
         pods = tuple(msgspec.structs.replace(pod, uid=f"{pod.uid}-{life}") for pod in problem.pods)
         world.update(problem.nodes)
         world.what_if(pods)
-        assert len(world.shapes) <= 10_000 + 2 * len(pods) + 2 * sum(len(node.pods) for node in problem.nodes)
+        assert len(world.shapes) <= 1_000 + 3 * len(pods) + 2 * sum(len(node.pods) for node in problem.nodes)
     assert len(world.shapes) < 12 * len(problem.pods)
+
+
+def test_many_pods_that_wait_do_not_make_the_world_anew() -> None:
+    """The same ones are asked about in each pass."""
+    problem = big_problem(3, nodes=1, pods=5_000)
+    world = world_of(problem, problem.nodes)
+    world.what_if(problem.pods)
+    shapes = world.shapes
+    world.update(problem.nodes)
+    assert world.shapes is shapes
+
+
+def test_rules_of_pods_that_are_gone_are_not_remembered_for_ever() -> None:
+    """Equal labels, and a rule of its own for each: the number of kinds does not tell."""
+    world = World([node("a")], (), {}, (), Options())
+    for life in range(40):
+        rules = [affinity(apart=[term(HOST, f"job-{life}-{number}")]) for number in range(50)]
+        world.update([node("a", "", *(bound(f"{life}-{number}", affinity=rule) for number, rule in enumerate(rules)))])
+        assert len(world.groups.counts()) <= 1_000 + 6 * 50
+
+
+def test_node_selectors_of_pods_that_are_gone_are_not_remembered_for_ever() -> None:
+    """What a new node of a pool could be like is worked out for each."""
+    problem = big_problem(3, nodes=1, pods=100)
+    world = world_of(problem, problem.nodes)
+    for life in range(40):
+        selectors = [NodeAffinity(selector=of_labels({"example.com/job": f"{life}-{n}"})) for n in range(100)]
+        world.update(problem.nodes)
+        world.what_if(
+            [
+                msgspec.structs.replace(pod, uid=f"{pod.uid}-{life}", affinity=each)
+                for pod, each in zip(problem.pods, selectors, strict=True)
+            ]
+        )
+        assert all(len(table.start.then) <= 1_000 + 3 * 100 + 100 for table in world.tables)

@@ -18,7 +18,7 @@ from dovetail.api import names
 from dovetail.controllers.cluster import Cluster
 from dovetail.model.records import Owner, PdbRecord, PodRecord
 from dovetail.rules.nodes import PodsStanding
-from dovetail.rules.pdb import PdbIndex, never_allows
+from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
 from dovetail.rules.protection import Kind, may_be_protected, protection, read_do_not_disrupt, read_schedule
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
@@ -122,10 +122,12 @@ class _Selected(_Kind):
         return pod.namespace, id(pod.labels), started, pod.ready is True, pod.tolerates_disrupted or mirrored
 
     def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
-        binding = self._pdbs.binding(pod)
+        if not asks_budgets(pod):
+            return Judgement()
+        binding = self._pdbs.find_matching(pod)  # what is found out is kept by the group
         if not binding:
             return Judgement()
-        verdict, several = self._pdbs.verdict(pod), len(binding) > 1
+        verdict, several = self._pdbs.verdict_by(binding, pod), len(binding) > 1
         return Judgement(
             effects=((verdict.rule, _effect(verdict, faulty=several)),),
             blockers=() if verdict.allowed else (verdict,),

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntFlag
+from sys import intern
 from types import MappingProxyType
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 import msgspec
 
@@ -48,6 +49,7 @@ _STATUSES = {"True": True, "False": False}
 _DISRUPTED_KEYS = frozenset(("", names.DISRUPTED_TAINT))  # without a key, all taints are tolerated
 _DISRUPTED_EFFECTS = frozenset(("", names.Effect.NO_SCHEDULE))
 _RESIZES = frozenset(("PodResizePending", "PodResizeInProgress"))
+_FEW_MAPPINGS = 1024
 _AS_KEY = msgspec.msgpack.Encoder()
 
 
@@ -225,18 +227,20 @@ class PdbRecord(Record, frozen=True):
         return f"PodDisruptionBudget/{self.namespace}/{self.name}"
 
 
-class _Shared(dict[str, str]):
-    """Labels or annotations that several records have, kept for as long as one of them does."""
+class _SharedMapping(dict[str, str]):
+    """Labels or annotations that weak references can refer to, which those of a plain dict cannot."""
 
     __slots__ = ("__weakref__",)
 
 
 class Recorder:
-    """Turns wire structs into records and shares what is equal between them."""
+    """Turns wire structs into records and shares what is equal between them, for as long as a record uses it."""
 
     def __init__(self) -> None:
-        self._labels: WeakValueDictionary[tuple[tuple[str, str], ...], _Shared] = WeakValueDictionary()
-        self._texts: dict[str, str] = {}
+        # By the hash of the items: a key that holds them would be larger than the mapping. A WeakValueDictionary is
+        # several times slower where every pod has labels of its own.
+        self._mappings: dict[int, ReferenceType[_SharedMapping]] = {}
+        self._sweep_above = _FEW_MAPPINGS
         self._schedulings: WeakValueDictionary[bytes, Scheduling] = WeakValueDictionary()
 
     def pod(self, pod: objects.Pod) -> PodRecord:
@@ -247,8 +251,7 @@ class Recorder:
         return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
     def _pod(self, pod: objects.Pod, scheduling: Scheduling | None, scheduled_at: datetime | None = None) -> PodRecord:
-        meta, spec, text = pod.metadata, pod.spec, self._texts.setdefault
-        namespace, phase = meta.namespace or "default", pod.status.phase
+        meta, spec = pod.metadata, pod.spec
         owner = Owner.NONE
         for reference in meta.owner_references:
             found = _OWNERS.get((reference.api_version, reference.kind))
@@ -256,15 +259,15 @@ class Recorder:
                 owner |= found
         grace = spec.termination_grace_period_seconds
         return PodRecord(
-            namespace=text(namespace, namespace),
+            namespace=intern(meta.namespace or "default"),
             name=meta.name,
             uid=meta.uid,
-            node_name=text(spec.node_name, spec.node_name),
+            node_name=intern(spec.node_name),
             labels=self._shared(meta.labels),
             annotations=_NONE if _POD_ANNOTATIONS.isdisjoint(meta.annotations) else self._read(meta.annotations),
             created_at=_utc(meta.creation_timestamp),
             deleted_at=_utc(meta.deletion_timestamp),
-            phase=text(phase, phase),
+            phase=intern(pod.status.phase),
             ready=_condition(pod.status.conditions, "Ready"),
             owner=owner,
             grace_seconds=DEFAULT_GRACE_SECONDS if grace is None else grace if grace > 0 else 0,
@@ -314,12 +317,22 @@ class Recorder:
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
             return _NONE
-        # The API server prints keys in order; were they not, equal sets would merely not be shared.
-        key = tuple(labels.items())
-        known = self._labels.get(key)
-        if known is None:
-            known = self._labels[key] = _Shared(labels)
-        return known
+        # The API server sorts the keys. A mapping in another order, or whose hash another one has, is not shared.
+        key = hash(tuple(labels.items()))
+        reference = self._mappings.get(key)
+        known = None if reference is None else reference()
+        if known is not None:
+            return known if known == labels else labels
+        made = _SharedMapping(labels)
+        self._mappings[key] = ref(made)
+        if len(self._mappings) > self._sweep_above:
+            self._sweep()
+        return made
+
+    def _sweep(self) -> None:
+        """Forgets mappings that no record uses. The next sweep waits until the table has doubled, so each is cheap."""
+        self._mappings = {key: found for key, found in self._mappings.items() if found() is not None}
+        self._sweep_above = _FEW_MAPPINGS + 2 * len(self._mappings)
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
         # Of a text that is too long only that is kept: 256 KiB of it are as invalid as one character too many.

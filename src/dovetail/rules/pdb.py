@@ -79,20 +79,24 @@ class PdbIndex:
                     self._healthy[pdb.object] += pod.ready is True
 
     def matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
-        """The PDBs that select the pod."""
-        candidates = self._by_namespace.get(pod.namespace)
-        if candidates is None:
+        """The PDBs that select the pod. The index keeps the answer: it serves all pods with these labels."""
+        if pod.namespace not in self._by_namespace:
             return ()
         key = (pod.namespace, id(pod.labels))
         known = self._matches.get(key)
         if known is None:
             # Holds the labels, so that their identity stays theirs.
-            known = self._matches[key] = (pod.labels, candidates.matching(pod.labels))
+            known = self._matches[key] = (pod.labels, self.find_matching(pod))
         return known[1]
 
     def binding(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
         """Those of them that the eviction API asks."""
         return self.matching(pod) if asks_budgets(pod) else ()
+
+    def find_matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
+        """The same, for an index that outlives pods: it does not keep the answer."""
+        candidates = self._by_namespace.get(pod.namespace)
+        return () if candidates is None else candidates.matching(pod.labels)
 
     def expected(self, pdb: PdbRecord) -> int:
         """How many pods the budget is about: by its status, else by the pods we see."""
@@ -112,7 +116,11 @@ class PdbIndex:
 
     def verdict(self, pod: PodRecord) -> Verdict:
         """02 §4.4. What the API server would refuse to evict, for a reason that time does not mend."""
-        rule, matching = Rule.POD_DISRUPTION_BUDGET, self.matching(pod)
+        return self.verdict_by(self.matching(pod), pod)
+
+    def verdict_by(self, matching: tuple[PdbRecord, ...], pod: PodRecord) -> Verdict:
+        """The same, of the PDBs that select the pod."""
+        rule = Rule.POD_DISRUPTION_BUDGET
         if not matching:
             return allow(rule, pod.object, "no PodDisruptionBudget selects it")
         if not asks_budgets(pod):

@@ -1,5 +1,6 @@
 """Records: what is kept of an object, what its absence means, and what is shared."""
 
+from collections.abc import Sized
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -54,6 +55,22 @@ def test_equal_labels_and_annotations_are_shared() -> None:
     assert other.labels == {"app": "db"}
     assert other.annotations == {DO_NOT_DISRUPT: "4h"}
     assert pod(recorder=recorder).labels is pod(recorder=Recorder()).labels  # nothing is shared by all
+
+
+def test_labels_and_annotations_of_pods_that_are_gone_are_forgotten() -> None:
+    recorder = Recorder()
+    stays = [pod(f"s{number}", labels={"app": f"s{number}"}, recorder=recorder) for number in range(10)]
+    for number in range(20_000):
+        pod(labels={"job-name": f"job-{number}"}, do_not_disrupt=f"{number}s", node=f"n{number}", recorder=recorder)
+    assert sum(len(table) for table in vars(recorder).values() if isinstance(table, Sized)) < 2_000
+    again = [pod(f"t{number}", labels={"app": f"s{number}"}, recorder=recorder) for number in range(10)]
+    assert all(one.labels is other.labels for one, other in zip(stays, again, strict=True))
+
+
+def test_labels_of_pods_that_are_there_are_not_forgotten() -> None:
+    recorder = Recorder()
+    pods = [pod(labels={"app": f"a{number % 5_000}"}, recorder=recorder) for number in range(10_000)]
+    assert len({id(one.labels) for one in pods}) == 5_000
 
 
 def test_texts_are_shared() -> None:

@@ -57,6 +57,11 @@ class Bound:
             found = self._inverse[rule] = rule.inverse()
         return found
 
+    @property
+    def rules_of_nobody(self) -> int:
+        """How many rules are remembered that no pod carries any more."""
+        return len(self._inverse) - len(self.carriers)
+
     def kind(self, pod: BoundPod) -> Kind:
         """Equal labels of many pods are mostly one object, which is looked at once."""
         known = self._known.get((pod.namespace, id(pod.labels)))

@@ -76,6 +76,7 @@ class Shapes:
     """All that were met."""
 
     def __init__(self, *, respect_preferences: bool) -> None:
+        self.most_at_once = 0  # so many pods were asked about together
         self._respect_preferences = respect_preferences
         self._pods: dict[str, _Known] = {}
         self._needs: dict[Shape, _Needs] = {}
@@ -95,6 +96,7 @@ class Shapes:
         return self._shapes([self._known(pod) for pod in pods], read)
 
     def _shapes(self, pods: Sequence[_Known], read: frozenset[str]) -> list[PodShape]:
+        self.most_at_once = max(self.most_at_once, len(pods))
         read = read.union(*{each.needs.read for each in pods})
         read = self._reads.setdefault(read, read)
         return [each.shape if each.read is read and each.shape else self._shape(each, read) for each in pods]

@@ -16,8 +16,9 @@ from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, P
 from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order, use_up
 from dovetail.scheduling.topology import Offered, offered_domains
 
-# So many pods that are gone may be remembered besides, before the world is made anew.
-_REMEMBERED: Final = 10_000
+# So many pods that are gone may be remembered besides, before the world is made anew. With what is worked out for them
+# they can take some 10 KB each.
+_REMEMBERED: Final = 1_000
 
 
 class _Owed(NamedTuple):
@@ -43,16 +44,21 @@ class World:
         self.types = types
         self._pools = pools
         self.reservations = Reservations(types)
-        self.tables = [
-            Table(pool, daemon_options(pool, types[pool.name], daemons, options.well_known), options.well_known)
-            for pool in pools_in_order(pools, types)
-        ]
-        self.shapes = Shapes(respect_preferences=options.respect_preferences)
         self._daemons = daemons
+        self._begin()
         self._offered: dict[str, Offered] = {}
         self.seen: dict[tuple[str, ...], Seen] = {}  # by the nodes that would go
         self.rows = Rows((), daemons)
         self._settle(nodes)
+
+    def _begin(self) -> None:
+        """Know of no pod."""
+        well_known = self.options.well_known
+        self.tables = [
+            Table(pool, daemon_options(pool, self.types[pool.name], self._daemons, well_known), well_known)
+            for pool in pools_in_order(self._pools, self.types)
+        ]
+        self.shapes = Shapes(respect_preferences=self.options.respect_preferences)
 
     def _settle(self, nodes: Iterable[Node]) -> None:
         self.rows = Rows(nodes, self._daemons, self.rows)
@@ -71,7 +77,7 @@ class World:
         means that the nodes are read anew.
         """
         if self._outgrown:
-            self.shapes = Shapes(respect_preferences=self.options.respect_preferences)
+            self._begin()
             return self._settle(nodes)
         rows = self.rows
         changed = []
@@ -94,9 +100,9 @@ class World:
 
     @property
     def _outgrown(self) -> bool:
-        """Whether far more pods and kinds of pods are remembered than there are: those that are gone are not told."""
-        there = len(self.bound.of_uid)
-        return max(len(self.shapes), len(self.bound.kinds)) > 2 * there + _REMEMBERED
+        """Whether far more pods, or kinds or rules of pods, are remembered than there are: who is gone is not told."""
+        there = len(self.bound.of_uid) + self.shapes.most_at_once
+        return max(len(self.shapes), len(self.bound.kinds), self.bound.rules_of_nobody) > 2 * there + _REMEMBERED
 
     def what_if(
         self,

@@ -1,0 +1,26 @@
+"""What protects pods: what is kept of those that are gone."""
+
+from types import MappingProxyType
+from weakref import ref
+
+from dovetail.controllers.alike_pods import AlikePods
+from dovetail.model.records import PdbRecord, Recorder
+from dovetail.runtime.reflector import Kept, Snapshot
+from tests.builders import at, pdb, pod
+
+NOW = at("2026-03-01T00:00:00Z")
+
+
+def test_nothing_is_kept_of_pods_that_nobody_asks_about_any_more() -> None:
+    """While the budgets stay the same."""
+    budgets: dict[tuple[str, str], Kept[PdbRecord]] = {("default", "guard"): Kept("uid", "1", pdb(allowed=0))}
+    alike, recorder = AlikePods(), Recorder()
+    alike.know(Snapshot("1", MappingProxyType(budgets)))
+    labels = []
+    for number in range(100):
+        one = pod(labels={"job-name": f"job-{number}"}, recorder=recorder)
+        (group,) = alike.groups_of((one,))
+        assert not group.judged(NOW).when.contains(NOW)
+        labels.append(ref(one.labels))
+        del one, group
+    assert sum(found() is not None for found in labels) == 0
