@@ -131,9 +131,9 @@ class BoardMaker:
         """Everything as it is now, worked out aside. `taken`: claims of commands that have been started."""
         return await compute.run(self.pictured_of, self.noted(self._cluster.clock.now(), taken))
 
-    def picture(self, now: datetime, taken: Callable[[str], bool] = lambda _: False) -> Picture:
+    def picture(self, now: datetime) -> Picture:
         """The same at once, which takes long."""
-        return self.pictured_of(self.noted(now, taken))
+        return self.pictured_of(self.noted(now, lambda _: False))
 
     async def settle(self) -> None:
         """Read most of what has to be read anew, in turns that are short, so that little is left to be noted."""

@@ -77,7 +77,6 @@ def pod_from_template(
     *,
     name: str = "",
     labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
     finalizers: Iterable[str] = (),
 ) -> dict[str, Any]:
     """A pod of the owner; without a name the server makes one up from the owner's."""
@@ -88,9 +87,8 @@ def pod_from_template(
         "ownerReferences": [owner_reference(kind, owner)],
     }
     metadata.update({"name": name} if name else {"generateName": f"{name_of(owner)}-"})
-    noted = {**(meta.get("annotations") or {}), **(annotations or {})}
-    if noted:
-        metadata["annotations"] = noted
+    if annotations := meta.get("annotations"):
+        metadata["annotations"] = dict(annotations)
     if finalizers := [*(meta.get("finalizers") or ()), *finalizers]:
         metadata["finalizers"] = finalizers
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": deepcopy(template["spec"])}

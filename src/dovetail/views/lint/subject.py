@@ -77,12 +77,6 @@ def _text(value: object) -> str:
     return shorten(value, 253) if isinstance(value, str) else ""
 
 
-def replaced(problem: Problem, subject: Subject, *, message: str = "", remedy: str = "") -> Problem:
+def replaced(problem: Problem, subject: Subject, *, remedy: str = "") -> Problem:
     """A problem found by a rule, as a finding about this object."""
-    return msgspec.structs.replace(
-        problem,
-        object=subject.object,
-        file=subject.file,
-        message=message or problem.message,
-        remedy=remedy or problem.remedy,
-    )
+    return msgspec.structs.replace(problem, object=subject.object, file=subject.file, remedy=remedy or problem.remedy)
