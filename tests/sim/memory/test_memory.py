@@ -22,7 +22,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.cluster_metrics import ClusterMetrics
 from dovetail.controllers.provisioner import Provisioning
 from dovetail.model.records import _SharedMapping
-from dovetail.observe.metrics import Metrics, exposition
+from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS
 from dovetail.providers.kwok.provider import KwokProvider
@@ -30,12 +30,13 @@ from dovetail.runtime.compute import space_collections
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
-from dovetail.sim.actors import manifests
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.api_server import ApiServer
 from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, simulate
+from tests import manifests
 from tests.builders import at
 from tests.conftest import MEASURED
+from tests.metrics_text import exposition
 from tests.sim.provisioning.setting import pool_of_four
 from tests.unit.controllers.manifests import Manifest, condition, node_class
 from tests.unit.controllers.placing_scene import UNSCHEDULABLE, a_claim, a_node, a_pod

@@ -137,7 +137,8 @@ def test_an_integer_of_any_length_is_a_priority(dovetail: Program) -> None:
     claim = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "a"}, "spec": {}}
     one = pod() | {"spec": {"nodeName": "a", "priority": -int("9" * 4000)}}
     answer = explained(dovetail, node, claim | {"status": {"providerID": "i"}}, one)
-    assert answer["nodes"][0]["reasons"][0]["wanted"]  # a pod that counts for nothing leaves the node empty
+    empty = answer["nodes"][0]["reasons"][0]
+    assert (empty["reason"], empty["wanted"]) == ("Empty", False)  # a pod that costs nothing needs a place, too (R51)
 
 
 def test_a_missing_file_and_an_empty_directory(dovetail: Program) -> None:
