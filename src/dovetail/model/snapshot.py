@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord, Record
+from dovetail.model.refs import Ref
 
 R = TypeVar("R", NodeRecord, ClaimRecord)
 
@@ -28,8 +29,8 @@ class ClusterNode(Record, frozen=True):
         return self.node.name if self.node is not None else self.claim.name if self.claim is not None else ""
 
     @property
-    def object(self) -> str:
-        return self.node.object if self.node is not None else self.claim.object if self.claim is not None else ""
+    def object(self) -> Ref:
+        return self.node.object if self.node is not None else self.claim.object if self.claim is not None else Ref("")
 
     @property
     def pool(self) -> str:

@@ -59,6 +59,7 @@ class Program:
     cluster: Cluster
     api: RecordingClient
     recorder: EventRecorder
+    controllers: Sequence[Controller] = ()
 
     def __init__(
         self, sim: SimCluster, group: asyncio.TaskGroup, controllers_of: ControllersOf, checkers: Checkers
@@ -79,13 +80,14 @@ class Program:
         self.cluster = Cluster(self.api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
         self.recorder = EventRecorder(self.api, clock, instance="test")
         self._stop = asyncio.Event()
+        self.controllers = self._controllers_of(self)
         manager = Manager(
             self.api,
             clock,
             election=None,
             recorder=self.recorder,
             reflectors=self.cluster.reflectors,
-            controllers=self._controllers_of(self),
+            controllers=self.controllers,
             timings=ManagerTimings(heartbeat_seconds=3600.0),  # no test looks, and a beat a second makes days long
         )
         self._task = self._group.create_task(manager.run(self._stop), name="manager")
