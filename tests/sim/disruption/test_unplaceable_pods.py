@@ -17,7 +17,7 @@ def test_the_event_and_the_debug_page_name_the_pod_and_the_cause() -> None:
         await setting.sim.wait_until(lambda: bool(setting.events(EventReason.UNCONSOLIDATABLE)), timeout="5m")
         assert found(setting, "c1")
         (disruption,) = (each for each in setting.program.controllers if isinstance(each, Disruption))
-        told = str(decisions(disruption, EVERYTHING)["leftAlone"][node])
+        told = decisions(disruption.history, disruption.left_alone, EVERYTHING)["leftAlone"][node]
         notes = {event["note"] for event in setting.events(EventReason.UNCONSOLIDATABLE)}
         assert notes == {told}
         assert told.startswith(REFUSED)
