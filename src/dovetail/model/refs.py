@@ -26,7 +26,9 @@ class Ref:
 
     def __str__(self) -> str:
         """`Pod/shop/cart-0`, `Node/n1`, `Pod`."""
-        return f"{self.kind}/{self.path}" if self.namespace or self.name else self.kind
+        if self.namespace:
+            return f"{self.kind}/{self.namespace}/{self.name}"
+        return f"{self.kind}/{self.name}" if self.name else self.kind
 
     @property
     def path(self) -> str:
@@ -73,6 +75,9 @@ class About:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"About({self.ref!r}, {self.text!r})"
 
 
 class Sentence:
