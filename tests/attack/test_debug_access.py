@@ -17,9 +17,11 @@ import pytest
 
 from dovetail.cli.composing import Program, asks_for_tokens, program, serving_all
 from dovetail.controllers.disruption import Past
+from dovetail.model.refs import Ref
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import BudgetUse, Command
 from dovetail.planning.disruption.validation import Cause, Rejected
+from dovetail.scheduling.fast.witness import Shortage
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
@@ -31,6 +33,10 @@ LISTENERS: Final = ("metrics", "dashboard")
 
 HIDDEN_NAMES: Final = ("payroll", "ledger-0")  # a namespace and a pod that only some readers may list
 WITNESS: Final = "2 pods like payroll/ledger-0 need 1 cpu each; none fits elsewhere"
+WITNESS_PARTS: Final = Shortage(
+    needed=2, there=0, like=Ref("Pod", "payroll", "ledger-0"), each=Resources({"cpu": 1000})
+).sentence
+REDACTED: Final = "2 pods like a pod in a namespace that you may not list need 1 cpu each; none fits elsewhere"
 COMMAND: Final = Command(
     id="abc",
     at=datetime(2026, 3, 6, 12, tzinfo=UTC),
@@ -44,7 +50,7 @@ COMMAND: Final = Command(
     landing={"pod-uid": "replacement 1"},
     budgets={"general": BudgetUse(limit=2, allowed=1, takes=1)},
 )
-REJECTED: Final = Rejected(cause=Cause.SCHEDULING, message=WITNESS, nodes=("n1",))
+REJECTED: Final = Rejected(cause=Cause.SCHEDULING, message=WITNESS_PARTS, nodes=("n1",))
 
 Answer = tuple[int, str]
 
@@ -107,7 +113,7 @@ async def controller(folder: Path, *, dashboard: bool) -> AsyncIterator[Controll
         made = await stack.enter_async_context(program(options))
         await stack.enter_async_context(serving_all(options, made))
         made.disruption.history.extend([Past(command=COMMAND), Past(command=COMMAND, rejected=REJECTED)])
-        made.disruption.left_alone = {"n2": WITNESS}
+        made.disruption.left_alone = {"n2": WITNESS_PARTS}
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Controller(made, ports, session)
 
@@ -184,7 +190,7 @@ def test_whoever_may_list_all_pods_is_told_everything(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("in_pod")
 @pytest.mark.parametrize("listener", LISTENERS)
-def test_whoever_may_not_list_all_pods_reads_no_sentence_and_no_pod(tmp_path: Path, listener: str) -> None:
+def test_whoever_may_not_list_all_pods_reads_sentences_without_pods(tmp_path: Path, listener: str) -> None:
     async def questions(running: Controller) -> None:
         for path in DEBUG:
             _, text = await running.get(listener, path, token="tenant")
@@ -192,9 +198,9 @@ def test_whoever_may_not_list_all_pods_reads_no_sentence_and_no_pod(tmp_path: Pa
         _, text = await running.get(listener, "/debug/decisions", token="tenant")
         found = msgspec.json.decode(text)
         assert found["restricted"] is True
-        assert list(found["leftAlone"]) == ["n2"]
+        assert found["leftAlone"] == {"n2": REDACTED}
         rejected, started = found["commands"]
-        assert rejected["rejected"] == {"cause": Cause.SCHEDULING}
+        assert rejected["rejected"] == {"cause": Cause.SCHEDULING, "message": REDACTED}
         assert started["command"].startswith("Underutilized/abc: replace: nodepools=[general]: [n1]")
         assert started["reason"] == "Underutilized"
         assert started["disrupted-nodes"][0]["Node"] == "n1"
@@ -205,11 +211,11 @@ def test_whoever_may_not_list_all_pods_reads_no_sentence_and_no_pod(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("in_pod")
-def test_the_board_does_not_say_either_why_a_command_was_rejected(tmp_path: Path) -> None:
+def test_the_board_says_why_a_command_was_rejected_without_pods(tmp_path: Path) -> None:
     async def questions(running: Controller) -> None:
         status, text = await running.get("dashboard", "/api/board", token="tenant")
         assert status == 200
-        assert '"rejected":"' in text
+        assert f'"rejected":"scheduling: {REDACTED}"' in text
         assert not any(word in text for word in HIDDEN_NAMES)
         assert WITNESS in (await running.get("dashboard", "/api/board", token="admin"))[1]
 

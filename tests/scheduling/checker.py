@@ -66,7 +66,7 @@ def _unaccounted(problem: Problem, solution: Solution) -> Iterator[str]:
     yield from (f"pod {uid} is answered for {there.count(uid)} times" for uid in pods if there.count(uid) != 1)
     yield from (f"pod {uid} was not asked for" for uid in there if uid not in pods)
     for uid, error in solution.errors.items():
-        if uid in pods and (error.pod, error.origin) != (str(pods[uid]), pods[uid].origin):
+        if uid in pods and (error.pod, error.origin) != (pods[uid].ref, pods[uid].origin):
             yield f"the error of pod {uid} is about another"
     for pod in problem.pods:
         if pod.resource_claims and pod.uid not in solution.errors:

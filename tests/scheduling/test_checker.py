@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names
+from dovetail.model.refs import Ref
 from dovetail.scheduling import reference
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.host_ports import HostPort
@@ -118,7 +119,7 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], Solution]] = {
     "is answered for 2 times": ({"nodes": (node("n"),)}, on("n", "p", "p")),
     "was not asked for": ({"nodes": (node("n"),)}, on("n", "p", "q")),
     "there is no node m": ({}, on("m", "p")),
-    "is about another": ({}, Solution(errors={"p": PodError("shop/q", Origin.PENDING, "")})),
+    "is about another": ({}, Solution(errors={"p": PodError(Ref("Pod", "shop", "q"), Origin.PENDING, "")})),
     "has resource claims": (
         {"pods": (msgspec.structs.replace(pod("p"), resource_claims=True),), "nodes": (node("n"),)},
         on("n", "p"),
@@ -142,7 +143,10 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], Solution]] = {
         {"pods": (with_claim("p", "x"), with_claim("q", "y")), "nodes": (node("n", attach_limits={"disk": 1}),)},
         on("n", "p", "q"),
     ),
-    "node n would do": ({"nodes": (node("n"),)}, Solution(errors={"p": PodError("shop/p", Origin.PENDING, "")})),
+    "node n would do": (
+        {"nodes": (node("n"),)},
+        Solution(errors={"p": PodError(Ref("Pod", "shop", "p"), Origin.PENDING, "")}),
+    ),
     "are not apart (kubernetes.io/hostname)": (
         {"pods": (pod("p", app("web"), affinity=APART_HERE), pod("q", app("web"))), "nodes": (node("n"),)},
         on("n", "p", "q"),

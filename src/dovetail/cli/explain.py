@@ -11,8 +11,10 @@ from dovetail.cli.files import one_line_errors
 from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.sources import read_cluster
+from dovetail.model.refs import Ref
 from dovetail.rules.budgets import Reading
 from dovetail.views.explain import Explanation, NodeView, PodView, PoolView, explain
+from dovetail.views.forecast_data import NodeForecast
 
 
 @click.command("explain")
@@ -58,9 +60,7 @@ def _only(explanation: Explanation, namespace: str) -> Explanation:
     return msgspec.structs.replace(
         explanation,
         pods=tuple(pod for pod in explanation.pods if pod.namespace == namespace),
-        problems=tuple(
-            problem for problem in explanation.problems if problem.object.split("/")[1:-1] in ([], [namespace])
-        ),
+        problems=tuple(problem for problem in explanation.problems if problem.object.namespace in ("", namespace)),
     )
 
 
@@ -82,17 +82,22 @@ def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) 
     pods = tuple(view for view in chosen.values() if isinstance(view, PodView))
     nodes = tuple(view for view in chosen.values() if isinstance(view, NodeView))
     pools = tuple(view for view in chosen.values() if isinstance(view, PoolView))
-    named = {f"Pod/{pod.namespace}/{pod.name}" for pod in pods} | {f"NodePool/{pool.name}" for pool in pools}
-    named |= {name for node in nodes for name in (f"Node/{node.name}", f"NodeClaim/{node.node_claim}")}
+    named = {Ref("Pod", pod.namespace, pod.name) for pod in pods} | {Ref("NodePool", "", pool.name) for pool in pools}
+    named |= {ref for node in nodes for ref in refs_of(node)}
     return msgspec.structs.replace(
         explanation,
         pods=pods,
         nodes=nodes,
         nodepools=pools,
         problems=tuple(
-            problem for problem in explanation.problems if problem.object in named or problem.object.isalpha()
+            problem for problem in explanation.problems if problem.object in named or problem.object.is_kind
         ),
     )
+
+
+def refs_of(node: NodeView | NodeForecast) -> tuple[Ref, Ref]:
+    """The Node and its NodeClaim."""
+    return Ref("Node", "", node.name), Ref("NodeClaim", "", node.node_claim or "")
 
 
 _KINDS = {

@@ -7,6 +7,7 @@ import click
 from msgspec import UNSET
 
 from dovetail.cli.output import Times, problem_lines, table
+from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
@@ -95,7 +96,7 @@ class _Text:
         return lines + self._deletions(node)
 
     def _blockers(self, verdict: VerdictView) -> list[str]:
-        return [f"      {plain(blocker.object)}  {self._verdict(blocker)}" for blocker in verdict.blockers]
+        return [f"      {plain(str(blocker.object))}  {self._verdict(blocker)}" for blocker in verdict.blockers]
 
     def _deletions(self, node: NodeView) -> list[str]:
         if not node.forced_deletions:
@@ -103,8 +104,8 @@ class _Text:
         return [
             f"  ends by force {self.times.full(node.deadline)}; pods still there are deleted",
             *(
-                f"      {plain(deletion.pod)}  {self.times.full(deletion.at)}, with {deletion.grace_seconds}s of grace"
-                for deletion in node.forced_deletions
+                f"      {plain(str(each.pod))}  {self.times.full(each.at)}, with {each.grace_seconds}s of grace"
+                for each in node.forced_deletions
             ),
         ]
 
@@ -151,9 +152,9 @@ class _Text:
         """A line for each node and pod of which the answer changes within the span."""
         if explanation.end is UNSET:
             return []
-        told = {f"Node/{node.name}": self._node_changes(node) for node in explanation.nodes}
-        told |= {f"Pod/{pod.namespace}/{pod.name}": self._pod_changes(pod) for pod in explanation.pods}
-        lines = [f"{click.style(plain(name), bold=True)}: {_cut(turns)}" for name, turns in told.items() if turns]
+        told = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
+        told |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
+        lines = [f"{click.style(plain(str(name)), bold=True)}: {_cut(turns)}" for name, turns in told.items() if turns]
         return [f"until {self.times.full(explanation.end)}", *(lines or ["none, if nothing but time changes"])]
 
     def _node_changes(self, node: NodeView) -> list[str]:

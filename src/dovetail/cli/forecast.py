@@ -7,13 +7,14 @@ from datetime import timedelta
 import click
 import msgspec
 
-from dovetail.cli.explain import object_key
+from dovetail.cli.explain import object_key, refs_of
 from dovetail.cli.failing import fail
 from dovetail.cli.files import one_line_errors
 from dovetail.cli.forecast_text import forecast_lines
 from dovetail.cli.options import BUDGET_READING, Common, common_options
 from dovetail.cli.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.sources import read_cluster
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import Reading
 from dovetail.views.forecast import forecast, machines_of
@@ -74,19 +75,16 @@ def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: Common,
 def _only(found: Forecast, snapshot: Snapshot, namespace: str) -> Forecast:
     """Nodes on which the namespace has pods; what happens to others' pods is not told."""
     on = {pod.node_name for pod in snapshot.pods if pod.namespace == namespace}
-    mine = f"Pod/{namespace}/"
     nodes = tuple(
         msgspec.structs.replace(
             node,
-            events=tuple(
-                event for event in node.events if not event.object.startswith("Pod/") or event.object.startswith(mine)
-            ),
+            events=tuple(event for event in node.events if event.object.namespace in ("", namespace)),
         )
         for node in found.nodes
         if node.name in on
     )
     pools = {node.nodepool or "" for node in nodes}
-    problems = tuple(each for each in found.problems if each.object.split("/")[1:-1] in ([], [namespace]))
+    problems = tuple(each for each in found.problems if each.object.namespace in ("", namespace))
     narrowed = _narrowed(found, {node.name for node in nodes}, pools)
     return msgspec.structs.replace(narrowed, nodes=nodes, problems=problems)
 
@@ -116,12 +114,11 @@ def _select(found: Forecast, snapshot: Snapshot, objects: Iterable[str], namespa
 def _narrowed(found: Forecast, nodes: set[str], pools: set[str]) -> Forecast:
     """Only these, with the problems that name them, or a whole kind that is missing."""
     kept = tuple(node for node in found.nodes if node.name in nodes)
-    named = {f"Node/{node.name}" for node in kept} | {f"NodeClaim/{node.node_claim}" for node in kept}
-    named |= {f"NodePool/{pool}" for pool in pools}
+    named = {ref for node in kept for ref in refs_of(node)} | {Ref("NodePool", "", pool) for pool in pools}
     return msgspec.structs.replace(
         found,
         nodes=kept,
         nodepools=tuple(pool for pool in found.nodepools if pool.name in pools),
         herds=tuple(herd for herd in found.herds if not nodes.isdisjoint(herd.nodes)),
-        problems=tuple(problem for problem in found.problems if problem.object in named or problem.object.isalpha()),
+        problems=tuple(problem for problem in found.problems if problem.object in named or problem.object.is_kind),
     )

@@ -141,8 +141,8 @@ class _Text:
 
     def _event(self, event: Event, node: NodeForecast) -> str:
         mark = " " if event.certainty is Certainty.EXACT else "~"
-        object_ = plain(event.object)
-        where = object_ if event.object.startswith("Node") else f"{object_} on {plain(node.name)}"
+        object_ = plain(str(event.object))
+        where = object_ if not event.object.namespace else f"{object_} on {plain(node.name)}"
         return f"{mark} {self.times.full(event.at)}  {where}: {self.times.localised(event.message)}"
 
     # -- budgets -------------------------------------------------------------------------------------------------------

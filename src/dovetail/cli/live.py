@@ -12,6 +12,7 @@ from dovetail.cli.failing import fail
 from dovetail.cli.options import Source
 from dovetail.cli.read_kinds import RULE_KINDS, ReadKind
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.ports import ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Problem:
     return Problem(
         severity=Severity.ERROR if kind in RULE_KINDS else Severity.WARNING,
         rule="NotPermitted",
-        object=kind.resource.kind,
+        object=Ref(kind.resource.kind),
         field="kind",
         message=f"{kind.resource.plural} could not be read{but_for}: {words}; so {kind.without}",
         remedy=f"let this user get and list them, by a ClusterRole with the rule {kind.right}",

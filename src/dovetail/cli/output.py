@@ -39,11 +39,11 @@ def _yaml_parts(data: msgspec.Struct) -> Iterator[str]:
         if value is msgspec.UNSET:
             continue
         if not isinstance(value, tuple) or not value:
-            yield yaml_text({field.encode_name: msgspec.to_builtins(value)})
+            yield yaml_text({field.encode_name: msgspec.to_builtins(value, enc_hook=str)})
             continue
         yield f"{field.encode_name}:\n"
         for start in range(0, len(value), _BATCH):
-            yield yaml_text(msgspec.to_builtins(value[start : start + _BATCH]))
+            yield yaml_text(msgspec.to_builtins(value[start : start + _BATCH], enc_hook=str))
 
 
 def yaml_text(builtins: object) -> str:
@@ -74,11 +74,11 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
         yield opening + b"\n  " + msgspec.json.encode(field.encode_name) + b": "
         opening = b","
         if not isinstance(value, tuple) or not value:
-            yield msgspec.json.format(msgspec.json.encode(value), indent=2).replace(b"\n", b"\n  ")
+            yield msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).replace(b"\n", b"\n  ")
             continue
         for start in range(0, len(value), _BATCH):
             # In a list in a list the items stand as deep as they must; its brackets are cut off.
-            text = msgspec.json.format(msgspec.json.encode([value[start : start + _BATCH]]), indent=2)
+            text = msgspec.json.format(msgspec.json.encode([value[start : start + _BATCH]], enc_hook=str), indent=2)
             yield (b"[" if start == 0 else b",") + text[len(b"[\n  [") : -len(b"\n  ]\n]")]
         yield b"\n  ]"
     yield b"\n}\n"
@@ -136,11 +136,11 @@ def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
     lines = []
     for problem in problems:
         severity = click.style(f"{problem.severity.value:<8}", fg=_COLOURS[problem.severity])
-        place = f"{plain(problem.object)}  {plain(problem.field)}"
+        place = f"{plain(str(problem.object))}  {plain(problem.field)}"
         lines.append(
             f"{severity}{click.style(place, bold=True)}" + (f"  {plain(problem.file)}" if problem.file else "")
         )
-        lines.append(f"        {plain(problem.rule)}: {times.localised(plain(problem.message))}")
+        lines.append(f"        {plain(problem.rule)}: {times.localised(plain(str(problem.message)))}")
         if problem.remedy:
             lines.append(f"        → {plain(problem.remedy)}")
     return lines

@@ -16,6 +16,7 @@ from dovetail.cli.read_kinds import PLACING_KINDS
 from dovetail.cli.simulate_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.sources import read_cluster
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.board import told_until
 from dovetail.planning.disruption.methods import Decision, decide_pass
@@ -126,7 +127,7 @@ def _put_off(still: Still) -> list[Problem]:
         Problem(
             severity=Severity.INFO,
             rule="NothingIsDecidedYet",
-            object="NodeClaim",
+            object=Ref("NodeClaim"),
             field="status.providerID",
             message=f"the controller would wait before it decides anything: {still.unsynced}",
         )
@@ -140,5 +141,5 @@ def _removal(still: Still, drained: Drained, snapshot: Snapshot, at: datetime) -
     pods = [pod for each in member for pod in each.pods]
     explained = explain(msgspec.structs.replace(snapshot, nodes=tuple(member), pods=tuple(pods)), at)
     refusals = (verdict for pod in explained.pods for verdict in pod.verdicts if not verdict.allowed)
-    blockers = [told_until(verdict.object, verdict.message, verdict.until) for verdict in refusals]
+    blockers = [str(told_until(verdict.object, verdict.message, verdict.until)) for verdict in refusals]
     return removal_view(board, drained, solution, blockers=blockers)

@@ -12,6 +12,7 @@ from typing import Final
 from dovetail.api.documents import Document, InputError, read_documents
 from dovetail.cli.files import CutOff, files_of, label_of, read_file
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 
 TRIES: Final = 3  # items dropped from the end of a YAML list until the rest can be read
 SHOWN: Final = 5  # of kubectl's messages
@@ -124,7 +125,7 @@ def _cut_off(error: InputError, count: int, name: str) -> Problem:
     return Problem(
         severity=Severity.ERROR,
         rule="CutOff",
-        object="List",
+        object=Ref("List"),
         field="items",
         message=f"the text cannot be read to its end ({words}): {count} "
         f"{'object' if count == 1 else 'objects'} before that are taken, and all that follows is missing",
@@ -150,7 +151,7 @@ def _kubectl_said(messages: Sequence[str], name: str) -> Problem:
     return Problem(
         severity=Severity.WARNING,
         rule="MessageInDump",
-        object="List",
+        object=Ref("List"),
         field="items",
         message=f"the dump holds messages of kubectl, so that objects may be missing: {'; '.join(shown[:SHOWN])}{more}",
         remedy="make the dump anew, with the kinds that the cluster has and this user may list",

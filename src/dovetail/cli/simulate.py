@@ -144,7 +144,7 @@ def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Pro
     """Half a dump is played as far as it goes. What people write has a mistake there, which they can correct."""
     for problem in problems:
         if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
-            raise InputError(problem.file, problem.message)
+            raise InputError(problem.file, str(problem.message))
 
 
 def _is_dumped(document: Document) -> bool:

@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli.explain_text import explanation_lines
 from dovetail.cli.output import Times
+from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
 from dovetail.values.foreign_text import plain
 from dovetail.views.dashboard import Event, Row
@@ -33,7 +34,7 @@ def details_lines(details: Details, row: Row, times: Times) -> list[str]:
         "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
         "Rules": _verdicts(details, times),
         "History": [
-            f"{times.full(step.at)}  {plain(step.what)}  {times.localised(plain(step.message))}".rstrip()
+            f"{times.full(step.at)}  {plain(str(step.what))}  {times.localised(plain(step.message))}".rstrip()
             for step in details.history
         ],
         "Commands": [plain(command) for command in details.commands],
@@ -69,19 +70,19 @@ def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
         since_when = "" if since is None else f" since {times.full(datetime.fromtimestamp(since, UTC))}"
         yield click.style(f"stuck:    {reason}{since_when}, and cannot go", fg="red")
     if details.left_alone:
-        yield f"left alone: {times.localised(plain(details.left_alone))}"
+        yield f"left alone: {times.localised(plain(str(details.left_alone)))}"
 
 
-def _alike(event: Event) -> tuple[int, str, bool, str]:
+def _alike(event: Event) -> tuple[int, str, bool, Ref | None]:
     """Evictions at one time are told together: that a drain begins with them goes without saying."""
-    at, type_, object_, certain = event
-    return at, type_, certain, "" if type_ == Type.POD_EVICTED else object_
+    at, type_, ref, certain = event
+    return at, type_, certain, None if type_ == Type.POD_EVICTED else ref
 
 
 def _happens(events: list[Event], times: Times) -> str:
-    at, type_, object_, certain = events[0]
+    at, type_, ref, certain = events[0]
     when = "now" if at == 0 else times.full(datetime.fromtimestamp(at, UTC))
-    whose = f"{plain(object_)}: " if object_.startswith("Pod/") else ""
+    whose = f"{plain(str(ref))}: " if ref.kind == "Pod" and ref.name else ""
     more = f", and {len(events) - 1} more" if len(events) > 1 else ""
     return f"{' ' if certain else '~'} {when}  {whose}{_EVENTS[Type(type_)]}{more}"
 

@@ -10,6 +10,7 @@ from dovetail.cli.forecast_bars import Scale
 from dovetail.cli.top_fitting import clock, fit, instant, longest
 from dovetail.cli.top_keys import View
 from dovetail.cli.top_rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
+from dovetail.model.refs import Ref
 from dovetail.rules.states import MEANING, State
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
@@ -109,9 +110,8 @@ class NodeTable:
         causes = causes_at(row, self._seconds)
         if not causes:
             return "" if row.stuck is None or is_leaving(row) else f"rules for {row.stuck[0]}"
-        rule, object_, workload, _ = causes[0]
-        kind, _, name = object_.partition("/")
-        who = f" {workload or name}" if kind == "Pod" else ""
+        rule, ref, workload, _ = causes[0]
+        who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
         return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
 
@@ -130,7 +130,7 @@ class NodeTable:
         spans = [ahead.Span(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
         coming = [(event[0] or self._seconds, event[1]) for event in row.events]
         events = [
-            ahead.Event(max(instant(at), scale.at), Type(type_), row.key, "", ahead.Certainty.ASSUMED)
+            ahead.Event(max(instant(at), scale.at), Type(type_), Ref("Node", "", row.name), "", ahead.Certainty.ASSUMED)
             for at, type_ in coming
             if self._seconds <= at and instant(at) < scale.end
         ]

@@ -100,7 +100,7 @@ _FIELDS: Final[dict[str, Callable[[Row, str, int], bool]]] = {
     "type": lambda row, value, _: value in row.type.lower(),
     "reason": lambda row, value, _: value in map(str.lower, row.wanted),
     "rule": lambda row, value, now: any(rule == value for rule, *_ in causes_at(row, now)),
-    "ns": lambda row, value, _: any(object_.lower().startswith(f"pod/{value}/") for _, object_, *_ in row.causes),
+    "ns": lambda row, value, _: any(ref.namespace.lower() == value for _, ref, *_ in row.causes),
     "by": lambda row, value, now: any(workload.lower() == value for _, _, workload, _ in causes_at(row, now)),
     "is": lambda row, value, now: value in _IS and _IS[value](row, now),
 }
@@ -117,7 +117,7 @@ def _holds(row: Row, word: str, now: int) -> bool:
     if field in _FIELDS and value:
         return _FIELDS[field](row, value, now)
     names = (row.name, row.pool, row.claim, row.state, row.type, row.capacity, row.zone, *row.wanted)
-    return any(word in text.lower() for text in (*names, *(text for cause in row.causes for text in cause[:3])))
+    return any(word in text.lower() for text in (*names, *(str(part) for cause in row.causes for part in cause[:3])))
 
 
 # -- in which order ----------------------------------------------------------------------------------------------------

@@ -153,9 +153,9 @@ class _Picture:
             return []
         first = min(problems, key=lambda problem: ("error", "warning", "info").index(problem.severity))
         told = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
-        message = self.times.localised(plain(first.message))
+        message = self.times.localised(plain(str(first.message)))
         style = "red" if first.severity == "error" else "yellow"
-        return [Text.assemble((told, style), f", such as {plain(first.object)}: {message}")]
+        return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:
         return pool_lines(self.board.pools, self.scene.now, self.scene.zone, width=self.width, most=most)

@@ -25,6 +25,7 @@ from dovetail.controllers.passes import Passes
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.undone_moves import UndoneMoves
 from dovetail.model.records import PodRecord
+from dovetail.model.refs import Sentence
 from dovetail.planning.batching import Batch
 from dovetail.planning.disruption.commands import Command, side_by_side
 from dovetail.planning.disruption.consolidation import GoOn
@@ -87,7 +88,7 @@ class Disruption(Passes):
         self._rules = rules
         self._timings = timings
         self.history: deque[Past] = deque(maxlen=KEPT)
-        self.left_alone: dict[str, str] = {}  # by node: why it stays, of those that have a reason to go
+        self.left_alone: dict[str, Sentence] = {}  # by node: why it stays, of those that have a reason to go
         self._batch = Batch(
             idle=timedelta(seconds=timings.disruption_idle_seconds),
             longest=timedelta(seconds=timings.disruption_longest_seconds),
@@ -209,13 +210,15 @@ class Disruption(Passes):
             return
         await self._start(context, picture, decision.commands)
 
-    def _decided(self, picture: Picture, waiting: tuple[Command, ...], go_on: GoOn) -> tuple[Decision, dict[str, str]]:
+    def _decided(
+        self, picture: Picture, waiting: tuple[Command, ...], go_on: GoOn
+    ) -> tuple[Decision, dict[str, Sentence]]:
         """Besides what waits to be validated; and of all nodes that stay, why."""
         board = self._maker.board(picture)
         for command in waiting:
             board = validated(command, board, self._rules).board
         decision = decide_pass(board.with_open_ones(), self._rules, go_on=go_on)
-        return decision, {each.node: str(each) for each in picture.left} | dict(decision.refused)
+        return decision, {each.node: each.sentence for each in picture.left} | dict(decision.refused)
 
     def _look_again(self, now: datetime, seconds: float) -> None:
         """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""

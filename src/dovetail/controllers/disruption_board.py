@@ -23,6 +23,7 @@ from dovetail.controllers.prices import Offered, bought_as
 from dovetail.controllers.standing import Standing, StandingNodes
 from dovetail.controllers.undone_moves import Kind, left_alone
 from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
+from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
 from dovetail.planning.disruption.records import record_on
@@ -299,12 +300,13 @@ class BoardMaker:
         )
 
     @staticmethod
-    def _why_not(known: Looked, reason: Reason, offer: Offered, price: int | None) -> tuple[str, ...]:
+    def _why_not(known: Looked, reason: Reason, offer: Offered, price: int | None) -> tuple[Sentence, ...]:
         """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
         if price is None and reason is Reason.UNDERUTILIZED:
             type_, zone, capacity_type = (part or "?" for part in offer)
-            return (f"instance type {type_} in {zone} as {capacity_type} is not offered, so its price is not known",)
-        return tuple(str(each) for each in known.moving.found.refused.values())
+            what = f"instance type {type_} in {zone} as {capacity_type}"
+            return (Sentence(f"{what} is not offered, so its price is not known"),)
+        return tuple(each.sentence for each in known.moving.found.refused.values())
 
     def prices_of(self, pool: str, types: tuple[MachineType, ...]) -> dict[Offered, int]:
         """Whether it can be had now does not matter: it has been bought."""

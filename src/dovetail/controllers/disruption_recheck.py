@@ -78,4 +78,4 @@ class Recheck:
 
 def _sentence(verdict: Verdict) -> str:
     first = verdict.blockers[0] if verdict.blockers else verdict
-    return told_until(first.object, first.message, first.until)
+    return str(told_until(first.object, first.message, first.until))

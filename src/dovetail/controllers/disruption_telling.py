@@ -45,12 +45,12 @@ class DisruptionTelling:
         drifted = {each.node for each in picture.candidates.get(Reason.DRIFTED, ())}
         for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
             told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
-            self._on_node(context, node, told, why, dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
+            self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
     def _blocked(self, context: Context, picture: Picture) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
         for left in picture.left[:_TOLD_AT_MOST]:
-            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left))
+            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
 
     def _out_of_budget(self, context: Context, picture: Picture) -> None:
         for name, spent in picture.spending.items():
@@ -66,7 +66,8 @@ class DisruptionTelling:
         """It was right a while ago."""
         self._metrics.failed_validations.labels(consolidation_type(command.method)).inc(len(rejected.nodes))
         log.info(
-            "abandoned a disruption", extra={"command-id": command.id, "cause": rejected.cause, "why": rejected.message}
+            "abandoned a disruption",
+            extra={"command-id": command.id, "cause": rejected.cause, "why": str(rejected.message)},
         )
         for node in rejected.nodes:
             self._on_node(

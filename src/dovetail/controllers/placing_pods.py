@@ -14,7 +14,7 @@ from dovetail.api.pod_specs import PodAffinity, PodAffinityTerm, SchedulingPod, 
 from dovetail.controllers.cluster import Cluster, by_name
 from dovetail.controllers.placing_refusals import (
     NO_MANAGED_NODE,
-    Refused,
+    Unplaceable,
     sentence,
     spec_flaw,
     volume_flaw,
@@ -98,7 +98,7 @@ class PodReadings:
     def attached(self, pod: PodRecord) -> frozenset[Attachment]:
         return attachments(_with_claims(pod), self._cluster.storage) if pod.volume_claims else _NO_ATTACHMENTS
 
-    def to_place(self, pod: PodRecord, origin: Origin) -> Pod | Refused:
+    def to_place(self, pod: PodRecord, origin: Origin) -> Pod | Unplaceable:
         """The pod, or why it is left out."""
         reading = self.of(pod)
         if reading.pod is None:
@@ -199,9 +199,8 @@ class PodReadings:
         return Reading(request, ports, apart, found, flaw, silent)
 
 
-def _refused(pod: PodRecord, flaw: Flaw, *, silent: bool = False) -> Refused:
-    reason = f"{pod.namespace}/{pod.name}: {sentence(flaw)}"
-    return Refused(namespace=pod.namespace, name=pod.name, uid=pod.uid, reason=reason, silent=silent)
+def _refused(pod: PodRecord, flaw: Flaw, *, silent: bool = False) -> Unplaceable:
+    return Unplaceable(pod=pod.object, uid=pod.uid, reason=sentence(flaw), silent=silent)
 
 
 def _whole(pod: PodRecord) -> SchedulingPod:

@@ -9,6 +9,7 @@ from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.api.objects import Requirement
 from dovetail.api.pod_specs import SchedulingPodSpec
+from dovetail.model.refs import About, Ref, Sentence
 from dovetail.planning.pool_validation import OPERATORS, Flaw, value_flaw
 from dovetail.scheduling.labels import is_restricted, normalised
 from dovetail.scheduling.node_affinity import NodeAffinity
@@ -39,14 +40,22 @@ NO_MANAGED_NODE: Final = Flaw(
 )
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that is left out. `silent`: it wants nothing of us, and nobody is told."""
+class Unplaceable(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that no node can take, and why. `silent`: it wants nothing of us, and its owner is not told."""
 
-    namespace: str
-    name: str
+    pod: Ref
     uid: str
     reason: str
     silent: bool = False
+
+    def __str__(self) -> str:
+        """For its owner."""
+        return f"{self.pod.path}: {self.reason}"
+
+    @property
+    def sentence(self) -> Sentence:
+        """For readers of its node. The cause quotes the pod's spec, so it is as secret as the name."""
+        return Sentence(About(self.pod, f"pod {self.pod.path} cannot be placed: {self.reason}"))
 
 
 def wants_no_managed_node(affinity: NodeAffinity) -> bool:

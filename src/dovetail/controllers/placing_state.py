@@ -22,7 +22,7 @@ from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.placing_daemons import PlacingDaemons
 from dovetail.controllers.placing_nodes import Place, PlacingNodes
 from dovetail.controllers.placing_pools import PlacingPools
-from dovetail.controllers.placing_refusals import Refused
+from dovetail.controllers.placing_refusals import Unplaceable
 from dovetail.model.records import PodRecord
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
@@ -38,8 +38,8 @@ __all__ = [
     "PlacingState",
     "Pods",
     "ReadPods",
-    "Refused",
     "Trigger",
+    "Unplaceable",
     "Waiting",
     "moving",
 ]
@@ -61,7 +61,7 @@ class Pods(msgspec.Struct, frozen=True, gc=False):
     """Pods to be placed, and by UID those that cannot be."""
 
     pods: tuple[Pod, ...] = ()
-    refused: Mapping[str, Refused] = {}
+    refused: Mapping[str, Unplaceable] = {}
 
 
 class ReadPods(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -69,7 +69,7 @@ class ReadPods(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     place: Place | None
     pods: tuple[PodRecord, ...]
-    read: tuple[Pod | Refused | None, ...]
+    read: tuple[Pod | Unplaceable | None, ...]
 
 
 class Moving(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -93,11 +93,11 @@ def moving(read: ReadPods, alike: AlikePods, now: datetime) -> Moving:
     return Moving(read, groups, tuple(group.judged(now) for group in groups), found)
 
 
-def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Refused]]) -> Pods:
+def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Unplaceable]]) -> Pods:
     found: list[Pod] = []
-    refused: dict[str, Refused] = {}
+    refused: dict[str, Unplaceable] = {}
     for pod, each in read:
-        if isinstance(each, Refused):
+        if isinstance(each, Unplaceable):
             refused[pod.uid] = each
         else:
             found.append(each)

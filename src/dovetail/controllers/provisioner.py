@@ -227,7 +227,7 @@ class Provisioner(Passes):
         if not problem.pods:
             return Plan(Solution(), {}, {})
         if not problem.pools:
-            errors = {pod.uid: PodError(str(pod), pod.origin, NO_POOLS) for pod in problem.pods}
+            errors = {pod.uid: PodError(pod.ref, pod.origin, NO_POOLS) for pod in problem.pods}
             return Plan(Solution(errors=errors), {}, effective_zones(problem))
         clock, stopping = context.clock, context.stopping
         began_at = clock.monotonic()

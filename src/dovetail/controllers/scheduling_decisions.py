@@ -10,7 +10,7 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.placing_refusals import Refused
+from dovetail.controllers.placing_refusals import Unplaceable
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.writing import about_pod, about_pool, tell, warn
 from dovetail.model.records import PodRecord
@@ -74,13 +74,13 @@ class Decisions:
 
     # -- what was decided ----------------------------------------------------------------------------------------------
 
-    def refused(self, context: Context, refused: Collection[Refused]) -> None:
+    def refused(self, context: Context, refused: Collection[Unplaceable]) -> None:
         """These are not even looked at (06 §2)."""
         self._metrics.scheduling_ignored_pods.set(len(refused))
         for each in refused:
             self._left_out(context, each.uid)
             if not each.silent:
-                _warn_of(context, about_pod(each), each.reason)
+                _warn_of(context, Regarding("v1", "Pod", each.pod.name, each.uid, each.pod.namespace), str(each))
 
     def planned(self, context: Context, plan: Plan, pods: Mapping[str, Pod], left_out: Mapping[str, str]) -> None:
         """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.model.records import PodRecord
+from dovetail.model.refs import About, Sentence
 from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
 from dovetail.rules.nodes import CONSOLIDATION
@@ -76,9 +77,10 @@ class UndoneMoves:
 
 def left_alone(candidate: Candidate, undone: Mapping[Kind, datetime]) -> Candidate:
     """A node with such pods cannot be consolidated yet, and says so."""
-    pods = [(until, str(pod)) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
+    pods = [(until, pod.ref.path, pod.ref) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
     if not pods:
         return candidate
-    until, pod = max(pods)
-    why = f"pods like {pod} were moved in vain, as they needed a new node; again from {format_time(until)}"
+    until, path, ref = max(pods, key=lambda each: each[:2])
+    vain = f" were moved in vain, as they needed a new node; again from {format_time(until)}"
+    why = Sentence("pods like ", About(ref, path), vain)
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

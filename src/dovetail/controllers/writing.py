@@ -13,7 +13,6 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
 from dovetail.controllers.cluster import Cache, Cluster
-from dovetail.controllers.placing_refusals import Refused
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
@@ -40,7 +39,7 @@ def about_node(node: objects.Node) -> Regarding:
     return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
 
 
-def about_pod(pod: PodRecord | Pod | Refused) -> Regarding:
+def about_pod(pod: PodRecord | Pod) -> Regarding:
     return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
 
 

@@ -10,6 +10,7 @@ from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.schema import Violation, crd_schema, violations
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Record, Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot, take_snapshot
 
 # The fields that rules read, by kind.
@@ -85,15 +86,15 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
     )
 
 
-def _name(kind: str, key: tuple[str, str]) -> str:
-    return "/".join(filter(None, (kind, *key)))
+def _name(kind: str, key: tuple[str, str]) -> Ref:
+    return Ref(kind, *key)
 
 
 def _field(document: Document) -> str:
     return f"{document.path}.metadata.name" if document.path else "metadata.name"
 
 
-def _bad_fields(name: str, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Problem]:
+def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Problem]:
     """What the rules read but the API would refuse. Fields that our CRDs do not know are not our matter here."""
     if isinstance(wire, objects.NodeClaim):  # there are thousands, with few texts among them
         found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
@@ -126,7 +127,7 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _old_version(name: str, document: Document, version: str) -> Problem:
+def _old_version(name: Ref, document: Document, version: str) -> Problem:
     return Problem(
         severity=Severity.WARNING,
         rule="OldApiVersion",
@@ -138,7 +139,7 @@ def _old_version(name: str, document: Document, version: str) -> Problem:
     )
 
 
-def _no_string(name: str, field: str, file: str) -> Problem:
+def _no_string(name: Ref, field: str, file: str) -> Problem:
     return Problem(
         severity=Severity.ERROR,
         rule="NotAString",
@@ -150,7 +151,7 @@ def _no_string(name: str, field: str, file: str) -> Problem:
     )
 
 
-def _duplicate(name: str, file: str) -> Problem:
+def _duplicate(name: Ref, file: str) -> Problem:
     return Problem(
         severity=Severity.WARNING,
         rule="DuplicateObject",
@@ -166,7 +167,7 @@ def _ignored(kind: str, count: int) -> Problem:
     return Problem(
         severity=Severity.INFO,
         rule="NotRead",
-        object=kind,
+        object=Ref(kind),
         field="kind",
         message=f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads",
         remedy="nothing to do",

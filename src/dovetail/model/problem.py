@@ -4,6 +4,8 @@ from enum import StrEnum
 
 import msgspec
 
+from dovetail.model.refs import Ref, Sentence
+
 
 class Severity(StrEnum):
     """How bad a problem is."""
@@ -18,8 +20,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     severity: Severity
     rule: str
-    object: str
+    object: Ref
     field: str
-    message: str
+    message: str | Sentence
     remedy: str = ""
     file: str = ""

@@ -23,6 +23,7 @@ from dovetail.api.pod_specs import (
     WatchedPodSpec,
     WatchedPodStatus,
 )
+from dovetail.model.refs import Ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
@@ -109,8 +110,8 @@ class PodRecord(Record, frozen=True):
     scheduled_at: datetime | None = None  # when it came to its node, as its condition PodScheduled says
 
     @property
-    def object(self) -> str:
-        return f"Pod/{self.namespace}/{self.name}"
+    def object(self) -> Ref:
+        return Ref("Pod", self.namespace, self.name)
 
     @property
     def terminal(self) -> bool:
@@ -163,8 +164,8 @@ class NodeRecord(Record, frozen=True):
     taints: tuple[tuple[str, str], ...]
 
     @property
-    def object(self) -> str:
-        return f"Node/{self.name}"
+    def object(self) -> Ref:
+        return Ref("Node", "", self.name)
 
 
 class ClaimRecord(Record, frozen=True):
@@ -181,8 +182,8 @@ class ClaimRecord(Record, frozen=True):
     conditions: Mapping[str, objects.Condition]
 
     @property
-    def object(self) -> str:
-        return f"NodeClaim/{self.name}"
+    def object(self) -> Ref:
+        return Ref("NodeClaim", "", self.name)
 
     def is_true(self, condition: names.Condition) -> bool:
         found = self.conditions.get(condition)
@@ -205,8 +206,8 @@ class PoolRecord(Record, frozen=True):
     budgets: tuple[objects.Budget, ...]
 
     @property
-    def object(self) -> str:
-        return f"NodePool/{self.name}"
+    def object(self) -> Ref:
+        return Ref("NodePool", "", self.name)
 
 
 class PdbRecord(Record, frozen=True):
@@ -223,8 +224,8 @@ class PdbRecord(Record, frozen=True):
     desired_healthy: int | None
 
     @property
-    def object(self) -> str:
-        return f"PodDisruptionBudget/{self.namespace}/{self.name}"
+    def object(self) -> Ref:
+        return Ref("PodDisruptionBudget", self.namespace, self.name)
 
 
 class _SharedMapping(dict[str, str]):

@@ -19,6 +19,7 @@ from dovetail.model.records import (
     claim_record,
     node_record,
 )
+from dovetail.model.refs import Ref
 
 R = TypeVar("R", NodeRecord, ClaimRecord)
 
@@ -38,8 +39,8 @@ class ClusterNode(Record, frozen=True):
         return self.node.name if self.node is not None else self.claim.name if self.claim is not None else ""
 
     @property
-    def object(self) -> str:
-        return self.node.object if self.node is not None else self.claim.object if self.claim is not None else ""
+    def object(self) -> Ref:
+        return self.node.object if self.node is not None else self.claim.object if self.claim is not None else Ref("")
 
     @property
     def pool(self) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import Condition, EventReason, Reason
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.values.cron import CronError, parse_cron
@@ -264,7 +265,7 @@ def allowances(
 
 
 def budget_problems(
-    object_: str,
+    object_: Ref,
     budgets: Sequence[BudgetRule],
     *,
     graceful_expiry: bool,
@@ -330,6 +331,6 @@ def _named(reasons: Sequence[Reason]) -> str:
 
 
 def _problem(
-    rule: str, object_: str, field: str, message: str, remedy: str, *, severity: Severity = Severity.WARNING
+    rule: str, object_: Ref, field: str, message: str, remedy: str, *, severity: Severity = Severity.WARNING
 ) -> Problem:
     return Problem(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)

@@ -58,6 +58,10 @@ def asks_budgets(pod: PodRecord) -> bool:
     return pod.active and pod.phase != "Pending"
 
 
+def _key(pdb: PdbRecord) -> tuple[str, str]:
+    return pdb.namespace, pdb.name
+
+
 class PdbIndex:
     """The PDBs of a cluster, with what each allows now."""
 
@@ -70,13 +74,13 @@ class PdbIndex:
                 self._by_namespace[pdb.namespace].add(pdb.selector, pdb)
         # Records share equal label sets, so one answer serves all pods of a workload.
         self._matches: dict[tuple[str, int], tuple[Mapping[str, str], tuple[PdbRecord, ...]]] = {}
-        self._expected: dict[str, int] = defaultdict(int)
-        self._healthy: dict[str, int] = defaultdict(int)
+        self._expected: dict[tuple[str, str], int] = defaultdict(int)
+        self._healthy: dict[tuple[str, str], int] = defaultdict(int)
         for pod in pods if counted else ():  # a PDB with a status says itself what it allows
             for pdb in self.matching(pod):
                 if pod.active:
-                    self._expected[pdb.object] += 1
-                    self._healthy[pdb.object] += pod.ready is True
+                    self._expected[_key(pdb)] += 1
+                    self._healthy[_key(pdb)] += pod.ready is True
 
     def matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
         """The PDBs that select the pod. The index keeps the answer: it serves all pods with these labels."""
@@ -100,17 +104,17 @@ class PdbIndex:
 
     def expected(self, pdb: PdbRecord) -> int:
         """How many pods the budget is about: by its status, else by the pods we see."""
-        return self._expected[pdb.object] if pdb.expected_pods is None else pdb.expected_pods
+        return self._expected[_key(pdb)] if pdb.expected_pods is None else pdb.expected_pods
 
     def allowed(self, pdb: PdbRecord) -> int:
         """How many evictions the budget allows now: by its status, else computed (a file not yet applied)."""
         if pdb.disruptions_allowed is not None:
             return pdb.disruptions_allowed
-        return disruptions_allowed(pdb, expected=self.expected(pdb), healthy=self._healthy[pdb.object])
+        return disruptions_allowed(pdb, expected=self.expected(pdb), healthy=self._healthy[_key(pdb)])
 
     def _is_healthy(self, pdb: PdbRecord) -> bool:
         """Whether the eviction API lets pods go that are not ready (unhealthyPodEvictionPolicy IfHealthyBudget)."""
-        healthy = self._healthy[pdb.object] if pdb.current_healthy is None else pdb.current_healthy
+        healthy = self._healthy[_key(pdb)] if pdb.current_healthy is None else pdb.current_healthy
         desired = desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
         return desired is not None and healthy >= desired > 0
 

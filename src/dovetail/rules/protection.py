@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord, PodRecord
+from dovetail.model.refs import Ref
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
@@ -112,7 +113,7 @@ def node_do_not_disrupt(node: NodeRecord, now: datetime) -> Verdict:
     return _protected_for(rule, node.object, meaning.span_ns, node.created_at, now)
 
 
-def _protected_for(rule: Rule, object_: str, span_ns: int, created_at: datetime | None, now: datetime) -> Verdict:
+def _protected_for(rule: Rule, object_: Ref, span_ns: int, created_at: datetime | None, now: datetime) -> Verdict:
     span = short_duration(span_ns)
     if created_at is None:
         return refuse(rule, object_, f"protected for {span} from its creation, which is still to come")

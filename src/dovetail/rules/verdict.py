@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from dovetail.model.refs import Ref
 from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of
 
 
@@ -35,7 +36,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Whether the rule allows a disruption now, until when time alone keeps it so (None: for good), and why."""
 
     rule: Rule
-    object: str
+    object: Ref
     allowed: bool
     until: datetime | None
     message: str
@@ -45,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def judge(
     rule: Rule,
-    object_: str,
+    object_: Ref,
     when: Instants,
     now: datetime,
     *,
@@ -66,12 +67,12 @@ def judge(
     )
 
 
-def allow(rule: Rule, object_: str, message: str, blockers: tuple[Verdict, ...] = ()) -> Verdict:
+def allow(rule: Rule, object_: Ref, message: str, blockers: tuple[Verdict, ...] = ()) -> Verdict:
     """A verdict that only an edit can turn into a refusal."""
     return Verdict(rule=rule, object=object_, allowed=True, until=None, message=message, when=ALWAYS, blockers=blockers)
 
 
-def refuse(rule: Rule, object_: str, message: str) -> Verdict:
+def refuse(rule: Rule, object_: Ref, message: str) -> Verdict:
     """A verdict that only an edit can turn into a permission."""
     return Verdict(rule=rule, object=object_, allowed=False, until=None, message=message, when=NEVER)
 

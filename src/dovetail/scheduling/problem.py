@@ -13,6 +13,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.objects import LabelSelector, NodePool
 from dovetail.api.pod_specs import PodAffinityTerm, PreferredPods, SchedulingPod, TopologySpreadConstraint
+from dovetail.model.refs import Ref
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, host_ports
 from dovetail.scheduling.labels import normalised
@@ -121,6 +122,10 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def all_rules(self) -> tuple[Rule, ...]:
         return (*self.rules, *self.preferred_together, *self.preferred_apart, *self.preferred_spread)
+
+    @property
+    def ref(self) -> Ref:
+        return Ref("Pod", self.namespace, self.name or self.uid)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name or self.uid}"
@@ -402,10 +407,13 @@ RESOURCE_CLAIMS: Final = "it has resource claims"
 class PodError(msgspec.Struct, frozen=True):
     """Why a pod has no place. `waiting`: it is not that there is none, but the next run will see (05 §9, Reserved)."""
 
-    pod: str
+    pod: Ref
     origin: Origin
     reason: str
     waiting: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.pod.path}: {self.reason}"
 
 
 class Solution(msgspec.Struct, frozen=True, kw_only=True):
@@ -426,7 +434,7 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self, most: int = 5) -> str:
         """What went wrong, for people."""
-        said = [f"{error.pod}: {error.reason}" for error in self.errors.values()]
+        said = [str(error) for error in self.errors.values()]
         more = len(said) - most
         return "; ".join(said[:most]) + (f" and {more} other(s)" if more > 0 else "")
 

@@ -71,7 +71,7 @@ class Waiting(Exception):
 
 
 def pod_error(pod: Pod, refusal: Refusal | Waiting) -> PodError:
-    return PodError(str(pod), pod.origin, str(refusal), waiting=isinstance(refusal, Waiting))
+    return PodError(pod.ref, pod.origin, str(refusal), waiting=isinstance(refusal, Waiting))
 
 
 # -- relaxation --------------------------------------------------------------------------------------------------------

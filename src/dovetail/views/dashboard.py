@@ -14,11 +14,20 @@ import msgspec
 
 from dovetail.api.names import Condition, Reason
 from dovetail.model.problem import Problem
+from dovetail.model.refs import MaySee, Ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views import forecast_data as ahead
 from dovetail.views.dashboard_blockers import Blockers, Cause, Held
-from dovetail.views.dashboard_details import Decided, Details, MaySee, make_details, may_read, redacted_decisions
+from dovetail.views.dashboard_details import (
+    A_POD,
+    Decided,
+    Details,
+    ProblemShown,
+    make_details,
+    redacted_decisions,
+    redacted_problems,
+)
 from dovetail.views.explain import View
 
 __all__ = [
@@ -55,7 +64,7 @@ PROBLEMS_SHOWN: Final = 200
 # start, kind, and indexes into the row's causes
 Span: TypeAlias = tuple[int, ...]
 # instant (0: now), type, object, and whether it is certain
-Event: TypeAlias = tuple[int, str, str, bool]
+Event: TypeAlias = tuple[int, str, Ref, bool]
 
 
 class Row(View, frozen=True, kw_only=True):
@@ -111,14 +120,6 @@ class Herd(View, frozen=True):
     message: str
 
 
-class ProblemShown(View, frozen=True):
-    severity: str
-    rule: str
-    object: str
-    message: str
-    remedy: str
-
-
 class Board(View, frozen=True, kw_only=True):
     """Everything at one instant, if nothing but time changes."""
 
@@ -171,7 +172,7 @@ def _row(node: ahead.NodeForecast, member: ClusterNode, blockers: Blockers, at: 
     wanted = _wanted(node, at)
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
     return Row(
-        key=member.object,
+        key=str(member.object),
         name=node.name,
         pool=node.nodepool or "",
         claim=node.node_claim or "",
@@ -203,7 +204,7 @@ def _spans(node: ahead.NodeForecast, blockers: Blockers, at: datetime) -> tuple[
         held: list[Held] = [
             ((cause.rule, cause.object, "", 0), cause.start, cause.until or span.end)
             for cause in span.causes
-            if not cause.object.startswith("Pod/")
+            if cause.object.kind != "Pod"
         ]
         if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
             held += blockers.during(node.name, span)
@@ -291,30 +292,28 @@ def redacted(board: Board, may_see: MaySee) -> Board:
         board,
         restricted=True,
         rows=tuple(_redacted_row(row, may_see) for row in board.rows),
-        problems=tuple(problem for problem in board.problems if may_read(problem.object, may_see)),
-        decisions=redacted_decisions(board.decisions),
+        problems=redacted_problems(board.problems, may_see),
+        decisions=redacted_decisions(board.decisions, may_see),
     )
 
 
 def _redacted_row(row: Row, may_see: MaySee) -> Row:
     hidden: dict[str, int] = {}
     for cause in row.causes:
-        if not may_read(cause[1], may_see):
+        if not cause[1].is_seen_by(may_see):
             hidden[cause[0]] = hidden.get(cause[0], 0) + 1
-    withheld = any(not may_read(event[2], may_see) for event in row.events)
+    withheld = any(not event[2].is_seen_by(may_see) for event in row.events)
     if not hidden and not withheld:
         return row
     causes: dict[Cause, int] = {}
     places = []
     for cause in row.causes:
-        shown = cause if may_read(cause[1], may_see) else (cause[0], "Pod", "", hidden[cause[0]])
+        shown = cause if cause[1].is_seen_by(may_see) else (cause[0], A_POD, "", hidden[cause[0]])
         places.append(causes.setdefault(shown, len(causes)))
     spans: list[Span] = []
     for start, kind, *indexes in row.spans:
         rest = (kind, *sorted({places[index] for index in indexes}))
         if not spans or spans[-1][1:] != rest:
             spans.append((start, *rest))
-    events = tuple(
-        (at, type_, name if may_read(name, may_see) else "Pod", sure) for at, type_, name, sure in row.events
-    )
+    events = tuple((at, type_, ref if ref.is_seen_by(may_see) else A_POD, sure) for at, type_, ref, sure in row.events)
     return msgspec.structs.replace(row, causes=tuple(causes), spans=tuple(spans), events=events)

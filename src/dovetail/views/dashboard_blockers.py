@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 from dovetail.model.records import PodRecord
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import limiting_verdicts
@@ -17,7 +18,7 @@ from dovetail.views.forecast_nodes import Future
 _APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "name")
 
 # rule, object, what it belongs to, and of how many pods the names are withheld
-Cause: TypeAlias = tuple[str, str, str, int]
+Cause: TypeAlias = tuple[str, Ref, str, int]
 # a cause, from when, until when
 Held: TypeAlias = tuple[Cause, datetime, datetime]
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord, PoolRecord
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
     Reading,
@@ -42,7 +43,7 @@ class VerdictView(View, frozen=True, omit_defaults=True):
     rule: str
     allowed: bool
     until: datetime | None
-    object: str
+    object: Ref
     message: str
     blockers: tuple["VerdictView", ...] = ()
 
@@ -85,7 +86,7 @@ class ReasonChangeView(View, frozen=True):
 class DeletionView(View, frozen=True):
     """R17: when a pod of a draining node is deleted if it is still there."""
 
-    pod: str
+    pod: Ref
     at: datetime
     grace_seconds: int
 
@@ -311,7 +312,7 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
     found = [forced_deletion(pod, deadline, at) for pod in drained]
     return tuple(
         DeletionView(pod=deletion.pod.object, at=deletion.at, grace_seconds=deletion.grace_seconds)
-        for deletion in sorted(filter(None, found), key=lambda deletion: (deletion.at, deletion.pod.object))
+        for deletion in sorted(filter(None, found), key=lambda deletion: (deletion.at, deletion.pod.object.path))
     )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord
+from dovetail.model.refs import Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.deadlines import node_deadline
@@ -90,13 +91,17 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
     if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:
-        waits_for = ", ".join(dict.fromkeys(verdict.object for verdict in standing.blockers[:5]))
+        waits_for: list[str | Ref] = []
+        for ref in dict.fromkeys(verdict.object for verdict in standing.blockers[:5]):
+            waits_for += [", ", ref] if waits_for else [ref]
         yield Problem(
             severity=Severity.WARNING,
             rule="DrainHasNoDeadline",
             object=claim.object,
             field="spec.terminationGracePeriod",
-            message=f"draining without a limit and waiting for {waits_for}; meanwhile it holds a slot of every budget",
+            message=Sentence(
+                "draining without a limit and waiting for ", *waits_for, "; meanwhile it holds a slot of every budget"
+            ),
             remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
         )
 
@@ -127,14 +132,14 @@ def _not_repaired(node: NodeRecord, value: str) -> Iterable[Problem]:
 NO_PODS = Problem(
     severity=Severity.WARNING,
     rule="NoPods",
-    object="Pod",
+    object=Ref("Pod"),
     field="kind",
     message="the input holds nodes but no pods, so that nothing protects them here",
     remedy="put the pods and PodDisruptionBudgets into the dump too: kubectl get pods,pdb -A -o yaml",
 )
 
 
-def bad_selector(object_: str, problem: str) -> Problem:
+def bad_selector(object_: Ref, problem: str) -> Problem:
     """A PodDisruptionBudget whose selector cannot be read."""
     return Problem(
         severity=Severity.ERROR,

@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.model.problem import Problem
+from dovetail.model.refs import Ref
 from dovetail.views.explain import View
 
 ASSUMPTION = "nothing but time changes"
@@ -47,7 +48,7 @@ class Cause(View, frozen=True):
     """A rule that blocks, from when on within the span, and until when."""
 
     rule: str
-    object: str
+    object: Ref
     message: str
     start: datetime
     until: datetime | None
@@ -78,7 +79,7 @@ class ReasonForecast(View, frozen=True):
 class Event(View, frozen=True):
     at: datetime
     type: Type
-    object: str
+    object: Ref
     message: str
     certainty: Certainty
 

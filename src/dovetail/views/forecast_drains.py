@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from dovetail.model.records import PodRecord
+from dovetail.model.refs import Ref
 from dovetail.planning.drain import Action, PodStep, drain_plan, is_waited_for
 from dovetail.planning.timings import Timings
 from dovetail.rules.pdb import PdbIndex
@@ -32,7 +33,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def drain(
-    node: str,
+    node: Ref,
     pods: Sequence[PodRecord],
     pdbs: PdbIndex,
     *,
@@ -76,7 +77,7 @@ class _Walk:
         self._begins_at = begins_at
         self._deadline = deadline
         self._begun = begun
-        self._later: set[str] = set()
+        self._later: set[Ref] = set()
         least = timedelta(seconds=0 if begun else _TIMINGS.least_drain_seconds)
         self._last_end = begins_at + least
 
@@ -138,7 +139,7 @@ class _Walk:
         self.events.append(Event(at, type_, pod.object, message, Certainty.EXACT if exact else Certainty.ASSUMED))
 
 
-def _deadline(node: str, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> Event:
+def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> Event:
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
     if walk.held or gone_at == deadline:
         return Event(deadline, Type.FORCED, node, "its drain ends by force, if it has not ended by then", certainty)

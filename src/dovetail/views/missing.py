@@ -3,6 +3,7 @@
 from collections import Counter
 
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 
 _DUMP = "kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml"
@@ -19,7 +20,7 @@ def missing_parts(snapshot: Snapshot) -> list[Problem]:
 _NO_POOLS = Problem(
     severity=Severity.WARNING,
     rule="NoNodePools",
-    object="NodePool",
+    object=Ref("NodePool"),
     field="kind",
     message="there is no NodePool and no NodeClaim, and no node belongs to a pool: only what protects pods can be said",
     remedy=f"if the cluster has karpenter.sh nodes, put them into the dump too: {_DUMP}",
@@ -30,7 +31,7 @@ def _pool_missing(pool: str, count: int) -> Problem:
     return Problem(
         severity=Severity.WARNING,
         rule="NodePoolMissing",
-        object=f"NodePool/{pool}",
+        object=Ref("NodePool", "", pool),
         field="kind",
         message=f"{count} {'node belongs' if count == 1 else 'nodes belong'} to it, but it is not there: "
         "its budgets and its policy are unknown",

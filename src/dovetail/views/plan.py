@@ -210,7 +210,7 @@ def _fates(board: Board, decision: Decision, pools: Mapping[str, str], left: Seq
         elif name in decision.standing or (wanted[name] and name not in decision.refused):
             fate, why = Fate.WAITS, [_waits(board, pool, wanted[name])]
         else:
-            fate, why = Fate.STAYS, [*filter(None, [decision.refused.get(name)]), *_blockers(kept[name])]
+            fate, why = Fate.STAYS, [*map(str, filter(None, [decision.refused.get(name)])), *_blockers(kept[name])]
         yield NodeFate(
             name=name,
             nodepool=pool,
@@ -224,7 +224,7 @@ def _blockers(kept: Iterable[Left]) -> Iterable[str]:
     """Most reasons are blocked by the same rule: it is told once."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for each in kept:
-        reasons[each.blocker].append(each.verdict.reason.value)
+        reasons[str(each.blocker)].append(each.verdict.reason.value)
     return (f"{', '.join(named)}: {blocker}" for blocker, named in reasons.items())
 
 

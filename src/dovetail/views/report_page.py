@@ -113,7 +113,7 @@ def _body(report: Report, zone: tzinfo) -> Iterable[str]:
 
 
 def _problems(problems: Iterable[Problem]) -> str:
-    rows = [[escape(p.severity.value), escape(p.rule), escape(p.object), escape(p.message)] for p in problems]
+    rows = [[escape(p.severity.value), escape(p.rule), escape(str(p.object)), escape(str(p.message))] for p in problems]
     return _table(["", "rule", "object", ""], rows)
 
 

@@ -154,7 +154,7 @@ class _Api:
         except LookupError:
             raise failure(404, f"{key} is not there, or no longer") from None
         headers = {"Cache-Control": "private, no-store"}
-        return web.Response(body=msgspec.json.encode(details), content_type=_JSON, headers=headers)
+        return web.Response(body=msgspec.json.encode(details, enc_hook=str), content_type=_JSON, headers=headers)
 
     async def stream(self, request: web.Request, sight: Sight) -> web.StreamResponse:
         version = request.headers.get("Last-Event-ID") or request.query.get("after", "")

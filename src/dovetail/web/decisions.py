@@ -1,6 +1,6 @@
 """What has been decided lately, and why is each other node left alone? For people and scripts, as JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,16 +8,17 @@ from aiohttp import web
 
 from dovetail.controllers.disruption import Disruption, Past
 from dovetail.controllers.disruption_telling import described, one_line
+from dovetail.model.refs import Sentence
 from dovetail.values.timestamp import format_time
 from dovetail.web.readers import Readers
 from dovetail.web.stream import Sight
 
-HIDDEN: Final = "only told to those who may list pods in all namespaces"
-# Parts of a command that hold names of nodes and pools, and counts.
+# Parts of a command that hold names of nodes and pools, counts, and sentences without hidden names.
 _WITHOUT_PODS: Final = frozenset(
     {
         "at",
         "command",
+        "rejected",
         "command-id",
         "decision",
         "reason",
@@ -37,36 +38,25 @@ def decisions_route(readers: Readers, disruption: Disruption) -> web.RouteDef:
     """`/debug/decisions`."""
 
     async def answer(_: web.Request, sight: Sight) -> web.Response:
-        body = msgspec.json.encode(decisions(disruption, sight))
+        body = msgspec.json.encode(decisions(disruption.history, disruption.left_alone, sight))
         return web.Response(body=body, content_type="application/json", headers={"Cache-Control": "private, no-store"})
 
     return readers.get("/debug/decisions", answer)
 
 
-def decisions(disruption: Disruption, sight: Sight) -> dict[str, Any]:
+def decisions(history: Sequence[Past], left_alone: Mapping[str, Sentence], sight: Sight) -> dict[str, Any]:
     """Commands, the latest first, and the nodes that have a reason to go and stay."""
-    commands = [_command(past) for past in reversed(disruption.history)]
-    left_alone = dict(sorted(disruption.left_alone.items()))
-    if sight.namespaces is not None:
-        return _without_pods(commands, left_alone)
-    return {"commands": commands, "leftAlone": left_alone}
+    restricted = sight.namespaces is not None
 
+    def shown(sentence: Sentence) -> str:
+        return str(sentence.redacted(sight.may_see) if restricted else sentence)
 
-def _command(past: Past) -> dict[str, Any]:
-    found: dict[str, Any] = {"at": format_time(past.command.at), "command": one_line(past.command)}
-    if past.rejected is not None:
-        found["rejected"] = {"cause": past.rejected.cause, "message": past.rejected.message}
-    return found | described(past.command)
-
-
-def _without_pods(commands: Iterable[dict[str, Any]], left_alone: Iterable[str]) -> dict[str, Any]:
-    """Without pods, and without sentences: any of them may name a pod that the reader may not list (R49)."""
-    return {
-        "restricted": True,
-        "commands": [
-            {key: value for key, value in command.items() if key in _WITHOUT_PODS}
-            | ({"rejected": {"cause": command["rejected"]["cause"]}} if "rejected" in command else {})
-            for command in commands
-        ],
-        "leftAlone": dict.fromkeys(left_alone, HIDDEN),
-    }
+    commands = []
+    for past in reversed(history):
+        told: dict[str, Any] = {"at": format_time(past.command.at), "command": one_line(past.command)}
+        if past.rejected is not None:
+            told["rejected"] = {"cause": past.rejected.cause, "message": shown(past.rejected.message)}
+        told |= described(past.command)
+        commands.append({key: told[key] for key in told if key in _WITHOUT_PODS} if restricted else told)
+    stays = {node: shown(why) for node, why in sorted(left_alone.items())}
+    return {**({"restricted": True} if restricted else {}), "commands": commands, "leftAlone": stays}

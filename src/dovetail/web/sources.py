@@ -13,6 +13,7 @@ from dovetail.controllers.disruption import Disruption, Past
 from dovetail.controllers.disruption_telling import one_line
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.model.refs import Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.reflector import Change, Reflector
@@ -35,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     problems: Sequence[Problem] = ()
     decisions: Sequence[Decided] = ()
     """The latest first."""
-    left_alone: Mapping[str, str] = {}
+    left_alone: Mapping[str, Sentence] = {}
     """By node: why it stays though it has a reason to go."""
 
 
@@ -136,7 +137,7 @@ class PushedSource(Source):
         snapshot: Snapshot,
         *,
         decisions: Sequence[Decided] = (),
-        left_alone: Mapping[str, str] | None = None,
+        left_alone: Mapping[str, Sentence] | None = None,
         machines: Mapping[str, Machine] | None = None,
         pace: float | None = None,
     ) -> None:
@@ -222,7 +223,7 @@ def _unlisted(plural: str) -> Problem:
     return Problem(
         severity=Severity.ERROR,
         rule="NotListed",
-        object=plural,
+        object=Ref(plural),
         field="kind",
         message=f"{plural} could not be listed yet, so what depends on them is not known",
         remedy=f"see that the cluster has {plural}, and that this user may get, list and watch them",
@@ -274,7 +275,7 @@ class ControllerSource(Source):
 
 def decided(past: Past) -> Decided:
     """A decision, for people."""
-    why = "" if past.rejected is None else f"{past.rejected.cause}: {past.rejected.message}"
+    why = Sentence() if past.rejected is None else Sentence(f"{past.rejected.cause}: ", past.rejected.message)
     return Decided(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
 
 

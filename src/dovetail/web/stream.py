@@ -12,10 +12,12 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
@@ -112,7 +114,7 @@ class Feed:
         """This is the board now."""
         if self.sight.namespaces is not None:
             board = redacted(board, self.sight.may_see)
-        encode = msgspec.json.encode
+        encode = partial(msgspec.json.encode, enc_hook=str)
         rows: dict[str, tuple[Row, bytes]] = {}
         changed = []
         for row in board.rows:
@@ -296,14 +298,14 @@ class Stream:
         await self.refresh()
         assert self._seen is not None
         seen, snapshot = self._seen, self.snapshot
-        member = next((member for member in snapshot.nodes if member.object == key), None)
+        member = next((member for member in snapshot.nodes if str(member.object) == key), None)
         if member is None:
             raise LookupError(key)
         async with self._explaining:  # once for all who ask at the same time
             if self._explained is None or self._explained[0] is not seen:
                 self._explained = seen, await self._compute.run(self._explain, snapshot, seen)
             explanation = self._explained[1]
-        left_alone: Mapping[str, str] = seen.left_alone
+        left_alone: Mapping[str, Sentence] = seen.left_alone
         return make_details(
             member,
             explanation,

@@ -115,7 +115,7 @@ class Facts:
             case Type.FORCED | Type.DEADLINE:
                 return self._at.get(("ended", claim))
             case _:
-                return self._at.get(("pod", event.object))
+                return self._at.get(("pod", str(event.object)))
 
     def holds(self, node: NodeForecast, event: Event) -> bool:
         """Whether it was done then; a deadline is the latest instant."""
@@ -162,7 +162,7 @@ def _turned(before: Explanation, after: Explanation, name: str, event: Event) ->
         [verdict.allowed for verdict in pod.verdicts if verdict.rule in rules]
         for explanation in (before, after)
         for pod in explanation.pods
-        if f"Pod/{pod.namespace}/{pod.name}" == event.object
+        if f"Pod/{pod.namespace}/{pod.name}" == str(event.object)
     ]
     return len(said) == 2 and said[0] != said[1]
 

@@ -150,7 +150,7 @@ def decision() -> Shown:
                 timeline=timeline.text(),
                 log=_pretty(line),
                 record=_pretty(msgspec.json.decode(record)),
-                decisions=_pretty(_gist(decisions(made[-1], EVERYTHING))),
+                decisions=_pretty(_gist(decisions(made[-1].history, made[-1].left_alone, EVERYTHING))),
                 events=_events(sim, scaled_at),
                 pool=_pretty({"disruptions": pool["status"]["disruptions"]}),
                 cleanup="\n".join(lines_of(cleaned)) + "\n",

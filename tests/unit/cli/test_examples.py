@@ -99,7 +99,7 @@ def test_manifest_is_valid_or_meant_not_to_be(name: str, text: bytes, mistaken: 
     documents = list(read_documents(text, name))
     assert documents
     found = [problem for problem in _lint(documents) if problem.severity is not Severity.INFO]
-    errors = {(problem.object, problem.rule) for problem in found if problem.severity is Severity.ERROR}
+    errors = {(str(problem.object), problem.rule) for problem in found if problem.severity is Severity.ERROR}
     assert found if mistaken else errors == MEANT.get(name, set())
 
 

@@ -13,6 +13,7 @@ import yaml
 from dovetail.cli.forecast_bars import LEGEND, Scale
 from dovetail.cli.forecast_text import forecast_lines
 from dovetail.cli.output import Times
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import take_snapshot
 from dovetail.views.forecast import forecast
 from dovetail.views.forecast_data import Certainty, Event, Forecast, Kind, Span, Type
@@ -173,9 +174,9 @@ def test_a_cell_shows_what_holds_in_its_middle_and_marks_what_happens() -> None:
     end = NOW + 10 * HOUR
     spans = [Span(NOW, NOW + 3 * HOUR, Kind.BLOCKED), Span(NOW + 3 * HOUR, NOW + 7 * HOUR, Kind.FREE)]
     spans += [Span(NOW + 7 * HOUR, NOW + 9 * HOUR, Kind.DRAINING), Span(NOW + 9 * HOUR, end, Kind.GONE)]
-    events = [Event(NOW + 7 * HOUR, Type.EXPIRES, "Node/n", "", Certainty.EXACT)]
-    events += [Event(NOW + 7 * HOUR, Type.DISRUPTS, "Node/n", "", Certainty.ASSUMED)]
-    events += [Event(end, Type.FORCED, "Node/n", "", Certainty.EXACT)]
+    events = [Event(NOW + 7 * HOUR, Type.EXPIRES, Ref("Node", "", "n"), "", Certainty.EXACT)]
+    events += [Event(NOW + 7 * HOUR, Type.DISRUPTS, Ref("Node", "", "n"), "", Certainty.ASSUMED)]
+    events += [Event(end, Type.FORCED, Ref("Node", "", "n"), "", Certainty.EXACT)]
     assert click.unstyle(scale(10, 10).bar(spans, events)) == "███····E▒F"
 
 

@@ -83,6 +83,23 @@ def test_a_node_that_cannot_be_drained_is_said_by_the_exit_code(dovetail: Progra
     assert "ml/trainer-0: batch-2fp8k → nowhere: " in outcome.out
 
 
+def test_a_node_with_a_pod_that_cannot_be_placed_says_which_and_why(dovetail: Program) -> None:
+    cluster = yaml.safe_load((ROOT / CLUSTER).read_text())
+    for item in cluster["items"]:
+        if item["kind"] == "Pod":
+            item["metadata"].pop("annotations", None)
+            item["spec"]["nodeSelector"] = {"karpenter.sh/registered": "true"}
+        if item["kind"] == "NodePool":
+            item["spec"]["disruption"] = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+    odd = dovetail.file(json.dumps(cluster), "odd.json")
+    plan = json.loads(dovetail("plan", "-f", odd, "--at", AT, "-o", "json", "--reason", "underutilized").out)
+    whys = [why for node in plan["nodes"] for why in node["why"] if "cannot be placed" in why]
+    field = "spec.nodeSelector[karpenter.sh/registered]"
+    assert whys
+    assert all(re.match(rf"pod [a-z]+/[a-z0-9-]+ cannot be placed: {re.escape(field)}: ", why) for why in whys)
+    assert "Refused(" not in json.dumps(plan)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -62,7 +62,7 @@ def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, Machine
 
 
 def details_of(snapshot: Snapshot, key: str) -> Details:
-    member = next(member for member in snapshot.nodes if member.object == key)
+    member = next(member for member in snapshot.nodes if str(member.object) == key)
     return make_details(member, explain(snapshot, NOW), commands=["dovetail explain node/x"])
 
 
@@ -262,7 +262,7 @@ def test_every_word_of_a_filter_must_hold() -> None:
 
 def test_who_blocks_longest_comes_first() -> None:
     row = next(row for row in example().rows if row.name == "batch-2fp8k")
-    assert [cause[:3] for cause in causes_at(row, SECONDS)] == [
+    assert [(rule, str(ref), workload) for rule, ref, workload, _ in causes_at(row, SECONDS)] == [
         ("disruption-schedule", "Pod/ml/trainer-0", "ml/trainer"),
         ("do-not-disrupt", "Pod/ci/e2e-4821-tq2zb", "ci/e2e"),
     ]

@@ -105,7 +105,7 @@ class Scene:
         return [pod.name for pod in self.state.pending().pods]
 
     def reasons(self) -> dict[str, str]:
-        return {refused.name: refused.reason for refused in self.state.pending().refused.values()}
+        return {refused.pod.name: str(refused) for refused in self.state.pending().refused.values()}
 
     def leaving(self) -> list[str]:
         return sorted(pod.name for pod in self.state.leaving().pods)

@@ -60,6 +60,7 @@ class Program:
     cluster: Cluster
     api: RecordingClient
     recorder: EventRecorder
+    controllers: Sequence[Controller] = ()
 
     def __init__(
         self,
@@ -87,13 +88,14 @@ class Program:
         self.cluster = Cluster(self.api, clock, node_classes, failures=self._failures)
         self.recorder = EventRecorder(self.api, clock, instance="test")
         self._stop = asyncio.Event()
+        self.controllers = self._controllers_of(self)
         manager = Manager(
             self.api,
             clock,
             election=None,
             recorder=self.recorder,
             reflectors=self.cluster.reflectors,
-            controllers=self._controllers_of(self),
+            controllers=self.controllers,
             timings=ManagerTimings(heartbeat_seconds=3600.0),  # no test looks, and a beat a second makes days long
             failures=self._failures,
         )

@@ -42,7 +42,7 @@ def test_an_empty_pod_has_the_api_servers_defaults() -> None:
         critical=False,
         tolerates_disrupted=False,
     )
-    assert record.object == "Pod/default/"
+    assert str(record.object) == "Pod/default/"
 
 
 def test_equal_labels_and_annotations_are_shared() -> None:
@@ -242,7 +242,7 @@ def test_an_empty_node() -> None:
 
 def test_a_node() -> None:
     record = node("n", pool="gpu", taints=[("a", "NoSchedule"), ("b", "NoExecute")], do_not_disrupt="4h")
-    assert (record.object, record.pool, record.provider_id) == ("Node/n", "gpu", "kwok://n")
+    assert (str(record.object), record.pool, record.provider_id) == ("Node/n", "gpu", "kwok://n")
     assert (record.registered, record.initialized, record.ready) == (True, True, True)
     assert (record.taints, record.do_not_disrupt) == ((("a", "NoSchedule"), ("b", "NoExecute")), "4h")
 
@@ -293,7 +293,7 @@ def test_conditions_of_a_claim() -> None:
     assert not record.is_true(Condition.EXPIRED)
     assert record.true_since(Condition.INITIALIZED) == at("2026-03-01T00:00:00Z")
     assert claim(statuses={"Initialized": "False"}).true_since(Condition.INITIALIZED) is None
-    assert record.object == "NodeClaim/claim-1"
+    assert str(record.object) == "NodeClaim/claim-1"
 
 
 # -- pools ------------------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ def test_a_pool() -> None:
     record = pool(
         "gpu", consolidate_after="5m", graceful_expire_after="480h", replicas=3, grace_period="1h", budgets=[]
     )
-    assert (record.object, record.consolidate_after_ns, record.graceful_expire_after_ns) == (
+    assert (str(record.object), record.consolidate_after_ns, record.graceful_expire_after_ns) == (
         "NodePool/gpu",
         5 * MINUTE,
         20 * DAY,
@@ -345,7 +345,7 @@ def test_an_empty_pdb() -> None:
 
 def test_a_pdb() -> None:
     record = pdb("g", namespace="shop", match={"app": "web"}, max_unavailable="10%", policy="AlwaysAllow", allowed=0)
-    assert (record.object, record.always_allow) == ("PodDisruptionBudget/shop/g", True)
+    assert (str(record.object), record.always_allow) == ("PodDisruptionBudget/shop/g", True)
     assert (record.max_unavailable, record.disruptions_allowed) == ("10%", 0)
     assert record.selector is not None
     assert record.selector.matches({"app": "web"})

@@ -71,7 +71,7 @@ def test_duplicates_are_problems_of_each() -> None:
     nodes = [node(name, provider_id="kwok://x") for name in ("n-1", "n-2", "n-3")]
     found = take_snapshot(claims=claims, nodes=nodes).problems
     assert {problem.rule for problem in found} == {"DuplicateProviderID"}
-    assert sorted((problem.object, problem.field) for problem in found) == [
+    assert sorted((str(problem.object), problem.field) for problem in found) == [
         ("Node/n-1", "spec.providerID"),
         ("Node/n-2", "spec.providerID"),
         ("Node/n-3", "spec.providerID"),
@@ -99,12 +99,12 @@ def test_pods_are_on_their_node() -> None:
         pod("a", node="n-1"),
     ]
     snapshot = take_snapshot(pods=pods, nodes=[node("n-2"), node("n-1")], claims=[claim("c", provider_id="other")])
-    assert [(each.name, [p.object for p in each.pods]) for each in snapshot.nodes] == [
+    assert [(each.name, [str(p.object) for p in each.pods]) for each in snapshot.nodes] == [
         ("c", []),
         ("n-1", ["Pod/default/a", "Pod/default/b", "Pod/zoo/a"]),
         ("n-2", ["Pod/default/c"]),
     ]
-    assert [p.object for p in snapshot.pods] == [
+    assert [str(p.object) for p in snapshot.pods] == [
         "Pod/default/a",
         "Pod/default/b",
         "Pod/default/c",
@@ -132,7 +132,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     first = take_snapshot(nodes=nodes, claims=claims, pods=pods, pools=pools, pdbs=pdbs)
     assert [each.name for each in first.nodes] == ["n-1", "n-10", "n-2", "n-3"]
     assert list(first.pools) == ["a", "b"]
-    assert [each.object for each in first.pdbs] == [
+    assert [str(each.object) for each in first.pdbs] == [
         "PodDisruptionBudget/default/b",
         "PodDisruptionBudget/default/z",
         "PodDisruptionBudget/zoo/a",
@@ -207,4 +207,4 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     ],
 )
 def test_cluster_node(subject: ClusterNode, name: str, object_: str, pool_: str, deleting: bool) -> None:
-    assert (subject.name, subject.object, subject.pool, subject.deleting) == (name, object_, pool_, deleting)
+    assert (subject.name, str(subject.object), subject.pool, subject.deleting) == (name, object_, pool_, deleting)

@@ -6,6 +6,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import (
     BUDGETED,
@@ -531,10 +532,10 @@ def test_limit_below_says_the_same_as_limit_at(reason: Reason, reading: Reading)
 
 def problems(budgets: Budgets, *, graceful: bool = True, nodes: Sequence[int] = (100,)) -> list[tuple[str, str, str]]:
     found = budget_problems(
-        "NodePool/default", read_budgets(budgets), graceful_expiry=graceful, now=at(NOW), node_counts=nodes
+        Ref("NodePool", "", "default"), read_budgets(budgets), graceful_expiry=graceful, now=at(NOW), node_counts=nodes
     )
-    assert {problem.object for problem in found} <= {"NodePool/default"}
-    return [(problem.rule, problem.field, problem.message) for problem in found]
+    assert {str(problem.object) for problem in found} <= {"NodePool/default"}
+    return [(problem.rule, problem.field, str(problem.message)) for problem in found]
 
 
 def test_nothing_is_wrong_with_good_budgets() -> None:

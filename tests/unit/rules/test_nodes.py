@@ -97,7 +97,7 @@ def test_every_rule_answers_in_the_order_of_the_enum(reason: Reason, rules: list
     found = ask(member(claim(), node(), [pod()]), reason)
     assert [verdict.rule for verdict in found.verdicts] == rules
     assert rules == sorted(rules, key=list(Rule).index)
-    assert {verdict.object for verdict in found.verdicts} == {"Node/node-1"}
+    assert {str(verdict.object) for verdict in found.verdicts} == {"Node/node-1"}
 
 
 def test_graceful_expiry_asks_what_drift_asks() -> None:
@@ -124,7 +124,7 @@ def test_every_blocker_is_kept() -> None:
     ]
     pods = of(found, Rule.PODS)
     assert pods.message == "2 of its 3 pods are protected"
-    assert [(verdict.object, verdict.rule) for verdict in pods.blockers] == [
+    assert [(str(verdict.object), verdict.rule) for verdict in pods.blockers] == [
         ("Pod/default/a", Rule.DO_NOT_DISRUPT),
         ("Pod/default/b", Rule.DISRUPTION_SCHEDULE),
     ]
@@ -361,7 +361,7 @@ def test_protected_pods(reason: Reason, grace_period: str | None, allowed: bool)
     found = ask(subject, reason, pool_=pool(graceful_expire_after="1h"))
     assert (found.allowed, found.until) == (allowed, None)
     pods = of(found, Rule.PODS)
-    assert [verdict.object for verdict in pods.blockers] == ["Pod/default/guarded"]
+    assert [str(verdict.object) for verdict in pods.blockers] == ["Pod/default/guarded"]
     assert pods.message.startswith("1 of its 2 pods is protected")
     if grace_period == "72h" and allowed:
         assert pods.message.endswith(", but the drain is limited by terminationGracePeriod 72h")
@@ -603,7 +603,7 @@ def test_the_longer_of_two_protections_counts() -> None:
     assert not ask(subject, now=end - TICK).allowed
     assert ask(subject, now=end).allowed
     between = ask(subject, now=at("2026-03-04T12:30:00Z"))
-    assert [verdict.object for verdict in of(between, Rule.PODS).blockers] == ["Pod/default/b"]
+    assert [str(verdict.object) for verdict in of(between, Rule.PODS).blockers] == ["Pod/default/b"]
 
 
 def test_windows_on_different_days_never_coincide() -> None:

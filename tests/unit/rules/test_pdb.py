@@ -46,7 +46,7 @@ def test_selection(guard: PdbRecord, labels: Mapping[str, str], selected: bool) 
     index = PdbIndex([guard], [subject])
     assert index.matching(subject) == ((guard,) if selected else ())
     verdict = index.verdict(subject)
-    assert (verdict.rule, verdict.object, verdict.until) == (Rule.POD_DISRUPTION_BUDGET, "Pod/default/web-1", None)
+    assert (verdict.rule, str(verdict.object), verdict.until) == (Rule.POD_DISRUPTION_BUDGET, "Pod/default/web-1", None)
     assert verdict.allowed is not selected
     if not selected:
         assert verdict.message == "no PodDisruptionBudget selects it"

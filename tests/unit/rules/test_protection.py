@@ -136,7 +136,7 @@ END = at("2026-03-07T14:00:00Z")
 )
 def test_protection_is_half_open_from_creation(now: datetime, allowed: bool, until: datetime | None) -> None:
     verdict = do_not_disrupt(pod(do_not_disrupt="4h", created=CREATED), now)
-    assert (verdict.rule, verdict.object) == (Rule.DO_NOT_DISRUPT, "Pod/default/web-1")
+    assert (verdict.rule, str(verdict.object)) == (Rule.DO_NOT_DISRUPT, "Pod/default/web-1")
     assert (verdict.allowed, verdict.until) == (allowed, until)
     message = (
         "its protection of 4h from creation ended 2026-03-07T14:00:00Z"
@@ -245,7 +245,7 @@ def test_every_kind_of_pod_is_treated_alike(owner: str | None) -> None:
 )
 def test_node_annotation(value: str | None, now: datetime, allowed: bool, until: datetime | None) -> None:
     verdict = node_do_not_disrupt(node(do_not_disrupt=value, created=CREATED), now)
-    assert (verdict.rule, verdict.object) == (Rule.NODE_DO_NOT_DISRUPT, "Node/node-1")
+    assert (verdict.rule, str(verdict.object)) == (Rule.NODE_DO_NOT_DISRUPT, "Node/node-1")
     assert (verdict.allowed, verdict.until) == (allowed, until)
 
 
@@ -534,7 +534,7 @@ SATURDAY = pod(schedule="0 2 * * 6", duration="6h")
 )
 def test_allow_window(now: str, allowed: bool, until: str, message: str) -> None:
     verdict = disruption_schedule(SATURDAY, at(now))
-    assert (verdict.rule, verdict.object) == (Rule.DISRUPTION_SCHEDULE, "Pod/default/web-1")
+    assert (verdict.rule, str(verdict.object)) == (Rule.DISRUPTION_SCHEDULE, "Pod/default/web-1")
     assert (verdict.allowed, verdict.until, verdict.message) == (allowed, at(until), message)
 
 
@@ -576,7 +576,7 @@ BUSINESS = pod(block_schedule="0 9 * * 1-5", block_duration="8h")
 )
 def test_block_window(now: str, allowed: bool, until: str, message: str) -> None:
     verdict = disruption_block_schedule(BUSINESS, at(now))
-    assert (verdict.rule, verdict.object) == (Rule.DISRUPTION_BLOCK_SCHEDULE, "Pod/default/web-1")
+    assert (verdict.rule, str(verdict.object)) == (Rule.DISRUPTION_BLOCK_SCHEDULE, "Pod/default/web-1")
     assert (verdict.allowed, verdict.until, verdict.message) == (allowed, at(until), message)
 
 
@@ -848,7 +848,7 @@ def test_with_both_schedules_both_must_allow(now: str, expected: list[bool]) -> 
 
 def test_all_faults_of_a_pod_are_problems_with_their_fields() -> None:
     wrong = pod(do_not_disrupt="4hours", schedule="0 2 * * 8;0 2 * * 6", duration="1d", block_duration="4h")
-    found = [(problem.rule, problem.object, problem.field) for problem in pod_problems(wrong)]
+    found = [(problem.rule, str(problem.object), problem.field) for problem in pod_problems(wrong)]
     assert found == [
         ("InvalidDoNotDisrupt", "Pod/default/web-1", f"metadata.annotations[{DO_NOT_DISRUPT}]"),
         ("InvalidDisruptionSchedule", "Pod/default/web-1", f"metadata.annotations[{DISRUPTION_SCHEDULE_DURATION}]"),

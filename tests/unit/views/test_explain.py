@@ -106,7 +106,7 @@ def test_a_window_that_opens_all_the_time_is_cut_off() -> None:
 def test_pods_without_annotations_have_verdicts_of_their_own_name() -> None:
     pods = [pod("a"), pod("b", namespace="shop"), pod("c", do_not_disrupt="true"), pod("d")]
     for view in explain(take_snapshot(pods=pods), NOW).pods:
-        assert {verdict.object for verdict in view.verdicts} == {f"Pod/{view.namespace}/{view.name}"}
+        assert {str(verdict.object) for verdict in view.verdicts} == {f"Pod/{view.namespace}/{view.name}"}
         assert len(view.verdicts) == 4
 
 
@@ -125,4 +125,4 @@ def test_a_node_that_is_not_to_be_repaired_says_so(value: str, ready: str, expec
     told = explain(take_snapshot(pods=[pod()], nodes=[subject], claims=[claim()], pools=[pool()]), NOW)
     found = [problem for problem in told.problems if "Repair" in problem.rule]
     assert [problem.rule for problem in found] == expected
-    assert all(problem.object == "Node/node-1" and "do-not-repair" in problem.field for problem in found)
+    assert all(str(problem.object) == "Node/node-1" and "do-not-repair" in problem.field for problem in found)

@@ -728,10 +728,10 @@ CHECKS = [
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: f"{check.rule}-{check.message}-{check.remedy}")
 def test_mistake_is_found(check: Check) -> None:
-    found = [p for p in run(*_list(check.wrong)) if (p.rule, p.object, p.field) == check[:1] + check[2:4]]
+    found = [p for p in run(*_list(check.wrong)) if (p.rule, str(p.object), p.field) == check[:1] + check[2:4]]
     assert len(found) == 1
     assert found[0].severity is check.severity
-    assert check.message in found[0].message
+    assert check.message in str(found[0].message)
     assert check.remedy in found[0].remedy
     assert found[0].file == ("" if check.rule == "NotChecked" else "f.json")
 
@@ -793,14 +793,14 @@ def test_good_objects_have_no_findings(thing: Object) -> None:
 )
 def test_every_kind_with_pods_is_read(thing: Object, name: str, path: str) -> None:
     (found,) = (p for p in run(thing) if p.severity is E)
-    assert (found.rule, found.object, found.field) == ("InvalidDoNotDisrupt", name, f"{path}[{DND}]")
+    assert (found.rule, str(found.object), found.field) == ("InvalidDoNotDisrupt", name, f"{path}[{DND}]")
 
 
 def test_findings_come_by_file_object_and_severity() -> None:
     mixed = pod({DND: "false", SCHEDULE: "x", "karpenter.sh/do-not-evict": "true"})
     first, second = documents(mixed, nodeclass({"x": 1}), file="a"), documents(node("no"), file="b")
     found = lint([first[0], second[0], first[1]], AT)
-    assert [(p.file, p.object, p.severity.value) for p in found] == [
+    assert [(p.file, str(p.object), p.severity.value) for p in found] == [
         ("a", P, "error"),
         ("a", P, "warning"),
         ("a", P, "info"),
@@ -813,7 +813,7 @@ def test_one_bad_document_hides_no_other() -> None:
     found = run(
         pod(nodeName=[]), {"apiVersion": "v1", "kind": "Pod", "metadata": "x"}, nodepool({"disruption": 5}), node("x")
     )
-    assert [(p.rule, p.object) for p in found if p.severity is E] == [
+    assert [(p.rule, str(p.object)) for p in found if p.severity is E] == [
         ("InvalidObject", P),
         ("InvalidObject", "Pod/default/?"),
         ("InvalidObject", "Pod/default/?"),
@@ -877,7 +877,7 @@ def test_bare_pods_count_beside_workloads_and_owned_ones_do_not() -> None:
 
 def test_a_name_beside_generate_name_is_the_name() -> None:
     named = pod() | {"metadata": {"name": "p", "generateName": "q-", "namespace": "shop"}}
-    assert [(p.rule, p.object) for p in run(named, named)] == [("DuplicateObject", P)]
+    assert [(p.rule, str(p.object)) for p in run(named, named)] == [("DuplicateObject", P)]
 
 
 @pytest.mark.parametrize(
@@ -900,7 +900,7 @@ def test_only_the_pointless_of_two_budgets_is_named(items: list[Object], pointle
 
 def test_a_false_window_names_only_the_reasons_that_it_is_about() -> None:
     found = run(budgets(window("100%", "@daily", "8h", "Drifted", "Empty"), {"nodes": "0", "reasons": ["Drifted"]}))
-    assert [p.message.rpartition(" for ")[2] for p in found if p.rule == "BudgetIsNoAllowWindow"] == ["Drifted"]
+    assert [str(p.message).rpartition(" for ")[2] for p in found if p.rule == "BudgetIsNoAllowWindow"] == ["Drifted"]
 
 
 def test_a_window_that_never_opens_is_no_false_window() -> None:
@@ -910,11 +910,11 @@ def test_a_window_that_never_opens_is_no_false_window() -> None:
 
 def test_many_bad_expressions_are_one_finding() -> None:
     (three,) = run(pod({SCHEDULE: "0 2 * * 6;a;b;c"}))
-    assert three.message.count("is dropped") == 3
-    assert "more" not in three.message
+    assert str(three.message).count("is dropped") == 3
+    assert "more" not in str(three.message)
     (five,) = run(pod({SCHEDULE: "0 2 * * 6;a;b;c;d;e"}))
-    assert five.message.count("is dropped") == 3
-    assert five.message.endswith("and 2 more")
+    assert str(five.message).count("is dropped") == 3
+    assert str(five.message).endswith("and 2 more")
 
 
 def test_quoted_numbers_want_no_quotes() -> None:
@@ -942,7 +942,7 @@ def test_quoted_numbers_want_no_quotes() -> None:
 def test_large_mistakes_have_short_answers(thing: Object) -> None:
     found = run(thing)
     assert 0 < len(found) <= 200
-    assert max(len(p.message) + len(p.remedy) for p in found) < 1200
+    assert max(len(str(p.message)) + len(p.remedy) for p in found) < 1200
     assert max(len(p.field) for p in found) < 800
 
 

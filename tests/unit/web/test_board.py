@@ -6,6 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
+from dovetail.model.refs import About, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.views.dashboard import Board, Decided, Row, make_board, make_details, next_change, redacted
 from dovetail.views.dashboard_blockers import workload_of
@@ -96,26 +97,30 @@ def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
     found = forecast(snapshot, NOW, NOW + 3 * DAY, machines=machines)
     whole = make_board(snapshot, found)
     board = redacted(whole, seen.__contains__)
-    text = msgspec.json.encode(board).decode()
+    text = msgspec.json.encode(board, enc_hook=str).decode()
     explanation = explain(snapshot, NOW)
-    told_of = ", ".join(f"{pod.namespace}/{pod.name}" for pod in snapshot.pods)
+    told_of = Sentence(*(About(pod.object, f"{pod.namespace}/{pod.name}, ") for pod in snapshot.pods))
     for member in snapshot.nodes:
         details = make_details(
             member,
             explanation,
-            left_alone="Drifted: Pod/secret/x: protected",
-            decisions=[Decided(at=NOW, text="delete", nodes=(member.name,), rejected=f"scheduling: {told_of}")],
+            left_alone=Sentence(
+                "Drifted: ", About(Ref("Pod", "secret", "x"), "Pod/secret/x: protected"), ", until noon"
+            ),
+            decisions=[
+                Decided(at=NOW, text="delete", nodes=(member.name,), rejected=Sentence("scheduling: ", told_of))
+            ],
             may_see=seen.__contains__,
         )
-        text += msgspec.json.encode(details).decode()
+        text += msgspec.json.encode(details, enc_hook=str).decode()
         assert len(details.pods) + details.hidden_pods == len(member.pods)
-        assert details.left_alone == "Drifted"
+        assert str(details.left_alone) == "Drifted: a pod in a namespace that you may not list, until noon"
     for pod in snapshot.pods:
         assert (pod.name in text) <= (pod.namespace in seen)
         assert (f"{pod.namespace}/" in text) <= (pod.namespace in seen)
     for row, full in zip(board.rows, whole.rows, strict=True):
         assert len(row.events) == len(full.events)
-        hidden = sum(not seen.__contains__(cause[1].split("/")[1]) for cause in full.causes if cause[1].count("/") == 2)
+        hidden = sum(not cause[1].is_seen_by(seen.__contains__) for cause in full.causes)
         assert sum(cause[3] for cause in row.causes) == hidden
         assert kinds(row) == kinds(full)
 

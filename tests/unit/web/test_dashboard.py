@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import Snapshot
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.app import board_served
@@ -131,7 +132,9 @@ def test_details_of_one_node() -> None:
         async with session.get("/api/node/Node/n9") as response:
             assert response.status == 404
             assert await response.json() == {"message": "Node/n9 is not there, or no longer"}
-        source.push(NOW, msgspec.structs.replace(snapshot("n1"), nodes=()), left_alone={"n1": "Drifted: because"})
+        source.push(
+            NOW, msgspec.structs.replace(snapshot("n1"), nodes=()), left_alone={"n1": Sentence("Drifted: because")}
+        )
         async with session.get("/api/node/Node/n1") as response:
             assert response.status == 404
 

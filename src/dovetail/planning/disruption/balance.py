@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dovetail.api.names import ConsolidationPolicy
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Candidate, PoolFacts
 from dovetail.planning.disruption.replacing import Move, Refused
 
@@ -24,11 +25,8 @@ def unbalanced(move: Move, pools: Mapping[str, PoolFacts]) -> Refused | None:
         share = sum(each.price or 0 for each in candidates) / source_cost if source_cost else 0.0
         score = _score(pool, move.savings * share, sum(each.cost for each in candidates))
         if score < _LEAST_SCORE:
-            return Refused(
-                f"NodePool {name} is Balanced, and for each part of its disruption this saves {score:.2f} parts of its "
-                f"cost, less than {_LEAST_SCORE}",
-                dear=True,
-            )
+            saves = f"for each part of its disruption this saves {score:.2f} parts of its cost"
+            return Refused(Sentence(f"NodePool {name} is Balanced, and {saves}, less than {_LEAST_SCORE}"), dear=True)
     return None
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import msgspec
 
 from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
+from dovetail.model.refs import About, Ref, Sentence
 from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict
 from dovetail.scheduling.fast import World
@@ -30,7 +31,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     price: int | None = None  # billionths an hour; None: its offering is not known
     cost: float = 1.0  # of moving its pods (02 §6); 1 if they cost nothing, or there are none
     pods: tuple[Pod, ...] = ()  # that need a place elsewhere now
-    unmovable: tuple[str, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
+    unmovable: tuple[Sentence, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
     since: datetime | None = None  # when the reason was first seen
 
     @cached_property
@@ -70,22 +71,23 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     verdict: ReasonVerdict
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> Sentence:
         """For which reason it would go, what keeps it, and until when."""
-        return f"{self.verdict.reason.value}: {self.blocker}"
+        return Sentence(f"{self.verdict.reason.value}: ", self.blocker)
 
     @property
-    def blocker(self) -> str:
+    def blocker(self) -> Sentence:
         """Of the rules that keep it the first."""
         first = next(each for each in self.verdict.verdicts if not each.allowed)
         first = first.blockers[0] if first.blockers else first
         return told_until(first.object, first.message, first.until)
 
 
-def told_until(about: str, message: str, until: datetime | None) -> str:
+def told_until(about: Ref, message: str, until: datetime | None) -> Sentence:
     """A rule's sentence about its object, and until when it holds, if it does not say that itself."""
     stamp = "" if until is None else format_time(until)
-    return f"{about}: {message}" + (f", until {stamp}" if stamp not in message else "")
+    return Sentence(About(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import Board, Budgets, Candidate
 from dovetail.planning.disruption.replacing import Move, Refused, Rules, decide
@@ -38,7 +39,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     moves: tuple[Move, ...] = ()
-    refused: dict[str, str] = {}
+    refused: dict[str, Sentence] = {}
     dear: tuple[Candidate, ...] = ()
     complete: bool = True
 
@@ -67,7 +68,7 @@ def fair_order(candidates: Iterable[Candidate]) -> list[Candidate]:
 def single(board: Board, rules: Rules, go_on: GoOn) -> Found:
     """Each node by itself, whatever budgets say: that it could go is worth knowing (R22)."""
     moves: list[Move] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, Sentence] = {}
     dear: list[Candidate] = []
     complete, hopeless = True, False
     for candidate in fair_order(board.of(Reason.UNDERUTILIZED)):
@@ -78,7 +79,7 @@ def single(board: Board, rules: Rules, go_on: GoOn) -> Found:
         if not isinstance(decided, Refused):
             moves.append(decided)
             continue
-        refused[candidate.node] = str(decided)
+        refused[candidate.node] = decided.message
         if decided.dear:
             dear.append(candidate)
     return Found(moves=_best_first(moves), refused=refused, dear=tuple(in_order(dear)), complete=complete)
@@ -105,7 +106,7 @@ def _impossible(board: Board, candidate: Candidate) -> Refused | None:
     seen = witness(board.world, candidate.pods, [candidate.node], candidate.price)
     if seen is None or seen.dearer is None:
         return None
-    return Refused(str(seen), dear=seen.dearer.price is not None)
+    return Refused(seen.sentence, dear=seen.dearer.price is not None)
 
 
 def _wanted(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:

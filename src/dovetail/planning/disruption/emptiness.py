@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dovetail.api.names import Reason
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Board, Budgets, Candidate
 from dovetail.planning.disruption.replacing import Refused, crowded_out, simulate
 from dovetail.scheduling.problem import Solution
@@ -22,7 +23,7 @@ class Emptied(NamedTuple):
 
     taken: list[Candidate]
     waiting: list[Candidate]
-    refused: dict[str, str]
+    refused: dict[str, Sentence]
     board: Board
     complete: bool
 
@@ -44,19 +45,19 @@ def without_replacement(
     waiting: list[Candidate] = []
     for each in (one for one in candidates if one.bare):
         (taken if budgets.take(each) else waiting).append(each)
-    refused: dict[str, str] = {}
+    refused: dict[str, Sentence] = {}
     complete = True
     board = board.after(taken, Solution())
     for each in (one for one in candidates if not one.bare):
         if not board.is_open(each):
-            refused[each.node] = "pods of another node that goes are to run there"
+            refused[each.node] = Sentence("pods of another node that goes are to run there")
             continue
         complete = go_on()
         if not complete:
             break
         found = _placed(board, each)
         if isinstance(found, Refused):
-            refused[each.node] = str(found)
+            refused[each.node] = found.message
         elif budgets.take(each):
             taken.append(each)
             board = board.after([each], found)
@@ -71,5 +72,5 @@ def _placed(board: Board, candidate: Candidate) -> Solution | Refused:
     if isinstance(found, Refused):
         return found
     if found.new_for({pod.uid for pod in candidate.pods}):
-        return Refused("its pods would need a new node")
+        return Refused(Sentence("its pods would need a new node"))
     return crowded_out(board, found) or found

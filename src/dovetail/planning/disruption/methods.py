@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
 from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
@@ -38,7 +39,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     commands: tuple[Command, ...] = ()
     validated_first: bool = False
     standing: frozenset[str] = frozenset()
-    refused: Mapping[str, str] = {}
+    refused: Mapping[str, Sentence] = {}
     complete: bool = True
     board: Board | None = None
 
@@ -51,7 +52,7 @@ def decide_pass(
     Empty nodes do not keep the others waiting: consolidation is decided besides, as if they had gone.
     """
     standing: set[str] = set()
-    refused: dict[str, str] = {}
+    refused: dict[str, Sentence] = {}
     complete, validated_first = True, False
     commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
@@ -163,7 +164,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
     if bare:
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
         return Decision(commands=tuple(commands), standing=nodes)
-    commands, refused, complete = [], dict[str, str](), True
+    commands, refused, complete = [], dict[str, Sentence](), True
     renewal = Renewal(board, order)
     for each in order:
         if not budgets.allow(each) or not renewal.board.is_open(each):
@@ -173,7 +174,7 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
             break
         solution = renewal.place(each)
         if isinstance(solution, Refused):
-            refused[each.node] = str(solution)
+            refused[each.node] = solution.message
         elif budgets.take(each):
             new = renewal.go(each, solution)
             commands.append(make_command(board, method, [each], solution=solution, replacements=new))

@@ -7,8 +7,9 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import CapacityType
+from dovetail.model.refs import About, Sentence
 from dovetail.planning.disruption.board import Board, Candidate
-from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, Pod, PodError, Solution, price_text
+from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, Pod, Solution, price_text
 from dovetail.scheduling.reference import too_few
 from dovetail.scheduling.requirements import Requirements, one_of
 
@@ -17,6 +18,7 @@ _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAN
 _FEWEST_SPOT_TYPES = 15
 # A replacement must save at least a twentieth: pods are not moved for cents, again and again.
 _LEAST_SAVING = 20
+_SPOT_TO_SPOT = "all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)"
 # To buy types, by their names.
 Ways = dict[str, list[Offer]]
 
@@ -42,11 +44,11 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 class Refused(msgspec.Struct, frozen=True):
     """Why they cannot; for people. `dear`: their pods would have a place, but not one that is worth it."""
 
-    message: str
+    message: Sentence
     dear: bool = False
 
     def __str__(self) -> str:
-        return self.message
+        return str(self.message)
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,11 @@ def simulate(
         return Refused(_why_not(solution))
     new = {uid for claim in solution.new_claims for uid in claim.pods} if board.moved else set[str]()
     crowded = next((pod for pod in board.moved if pod.uid in new), None)
-    return solution if crowded is None else Refused(f"{crowded} moves at the same time, and would lose its place")
+    return solution if crowded is None else _crowded(crowded)
+
+
+def _crowded(pod: Pod) -> Refused:
+    return Refused(Sentence(About(pod.ref, str(pod)), " moves at the same time, and would lose its place"))
 
 
 def crowded_out(board: Board, solution: Solution) -> Refused | None:
@@ -97,18 +103,17 @@ def crowded_out(board: Board, solution: Solution) -> Refused | None:
         return None
     lost = with_room.difference(*solution.existing.values())
     pod = next((each for each in board.owed if each.uid in lost), None)
-    return None if pod is None else Refused(f"{pod} needs a place too, and would lose the one that there is for it")
-
-
-def _why_not(solution: Solution) -> str:
-    blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
-    return f"not all pods would have a place: {_shown(blocking[0])}" + (
-        f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+    if pod is None:
+        return None
+    return Refused(
+        Sentence(About(pod.ref, str(pod)), " needs a place too, and would lose the one that there is for it")
     )
 
 
-def _shown(error: PodError) -> str:
-    return f"{error.pod}: {error.reason}"
+def _why_not(solution: Solution) -> Sentence:
+    blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
+    more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+    return Sentence("not all pods would have a place: ", About(blocking[0].pod, str(blocking[0])), more)
 
 
 def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:
@@ -128,16 +133,15 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
         return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))
     unknown = next((each for each in candidates if each.price is None), None)
     if unknown is not None:
-        return Refused(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper")
+        return Refused(Sentence(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper"))
     replacement = cheaper(board.world.types, new[0], candidates, rules)
     if isinstance(replacement, Refused):
         return msgspec.structs.replace(replacement, dear=True)
     price = sum(each.price or 0 for each in candidates)
     saved = price - launch_price(board.world.types, replacement)
     if saved * _LEAST_SAVING < price:
-        return Refused(
-            f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth", dear=True
-        )
+        little = f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth"
+        return Refused(Sentence(little), dear=True)
     return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
 
 
@@ -152,7 +156,7 @@ def cheaper(
     allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
     from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
-        return Refused("all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)")
+        return Refused(Sentence(_SPOT_TO_SPOT))
     ways = _ways_below(types, claim, limit)
     spot = {name: bought for name, each in ways.items() if (bought := [way for way in each if _is_spot(way)])}
     if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):
@@ -164,10 +168,8 @@ def cheaper(
     if isinstance(found, Refused) or not (from_spot and len(candidates) == 1):
         return found
     if len(found.types) < _FEWEST_SPOT_TYPES:
-        return Refused(
-            f"spot is consolidated into spot only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, "
-            f"and there are {len(found.types)}"
-        )
+        few = f"only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, and there are {len(found.types)}"
+        return Refused(Sentence(f"spot is consolidated into spot {few}"))
     return _fewest(types, found)
 
 
@@ -190,11 +192,11 @@ def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Wa
     named = set(claim.types)
     prices = [(min(way.price for way in each), name, worst_price(each)) for name, each in ways.items() if name in named]
     if not prices:
-        return Refused("no new node that would do can be bought now")
+        return Refused(Sentence("no new node that would do can be bought now"))
     kept = [name for _, name, worst in sorted(prices) if worst < limit]
     if not kept:
-        least = price_text(min(worst for *_, worst in prices))
-        return Refused(f"the cheapest new node that would do costs {least}, not less than {price_text(limit)}")
+        least = f"costs {price_text(min(worst for *_, worst in prices))}, not less than {price_text(limit)}"
+        return Refused(Sentence(f"the cheapest new node that would do {least}"))
     return _with_types(types, claim, kept)
 
 
@@ -217,7 +219,7 @@ def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewC
 
 def _with_types(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]) -> NewClaim | Refused:
     for key, reached in too_few_kinds(types, claim, kept).items():
-        return Refused(f"too few different values of {key} would be left among cheaper types: {reached}")
+        return Refused(Sentence(f"too few different values of {key} would be left among cheaper types: {reached}"))
     return msgspec.structs.replace(claim, types=tuple(kept))
 
 

@@ -1,14 +1,17 @@
 """Is a command that was found a while ago still right (02 §8)?"""
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
 from dovetail.planning.disruption.emptiness import without_replacement
 from dovetail.planning.disruption.replacing import Refused, Rules, decide, launch_price, too_few_kinds
+
+_SMALLER: Final = "the budget has become smaller"
 
 
 class Cause(StrEnum):
@@ -23,7 +26,7 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
     """The command is not to be started. `nodes`: because of these."""
 
     cause: Cause
-    message: str
+    message: Sentence
     nodes: tuple[str, ...]
 
 
@@ -59,9 +62,9 @@ def _still_empty(command: Command, board: Board) -> Validated:
     found = without_replacement(board, _present(command, board))
     kept = {each.node for each in found.taken}
     lost = tuple(node for node in command.nodes if node not in kept)
-    cause, message = Cause.CHURN, "pods have come, or something else holds it back now"
+    cause, message = Cause.CHURN, Sentence("pods have come, or something else holds it back now")
     if found.waiting:
-        cause, message = Cause.BUDGET, "the budget has become smaller"
+        cause, message = Cause.BUDGET, Sentence(_SMALLER)
     elif found.refused:
         cause, message = Cause.SCHEDULING, next(iter(found.refused.values()))
     started = None
@@ -76,8 +79,8 @@ def _still_consolidating(command: Command, board: Board, rules: Rules) -> Valida
     """All of it or nothing. The types that were planned must be among those that are found now."""
     nodes = tuple(command.nodes)
 
-    def refused(cause: Cause, message: str) -> Validated:
-        return Validated(None, Rejected(cause=cause, message=message, nodes=nodes), board)
+    def refused(cause: Cause, message: str | Sentence) -> Validated:
+        return Validated(None, Rejected(cause=cause, message=Sentence(message), nodes=nodes), board)
 
     present = _present(command, board)
     if len(present) < len(nodes):
@@ -85,10 +88,10 @@ def _still_consolidating(command: Command, board: Board, rules: Rules) -> Valida
         lost = tuple(node for node in nodes if node not in kept)
         return refused(Cause.CHURN, f"{', '.join(lost)} cannot go any more")
     if not Budgets(board, command.reason).within(present):
-        return refused(Cause.BUDGET, "the budget has become smaller")
+        return refused(Cause.BUDGET, _SMALLER)
     move = decide(board, present, rules)
     if isinstance(move, Refused):
-        return refused(Cause.SCHEDULING, str(move))
+        return refused(Cause.SCHEDULING, move.message)
     if len(move.replacements) != len(command.replacements):
         changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
         return refused(Cause.SCHEDULING, changed)

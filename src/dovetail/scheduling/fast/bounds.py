@@ -92,8 +92,10 @@ class _Need:
         shapes = world.shapes.of(pods, world.labels_read)
         self._count = Counter(shapes)
         self._pods: dict[PodShape, list[str]] = {}
+        self._first: dict[PodShape, Pod] = {}
         for pod, shape in zip(pods, shapes, strict=True):
             self._pods.setdefault(shape, []).append(str(pod))
+            self._first.setdefault(shape, pod)
         self.asked = tuple(dict.fromkeys(level.asked for shape in self._count for level in shape.levels))
         self.takers = _takers(world, self.asked, others)
         # Of pods that are moved from hosts that stay, nobody knows here what their going makes possible.
@@ -120,7 +122,13 @@ class _Need:
     def of_places(self) -> list[Shortage]:
         """Where pods that are alike have too few; the one that lacks most is the last."""
         short = [
-            Shortage(needed=count, there=places, pods=tuple(self._pods[shape]), each=shape.pod.request)
+            Shortage(
+                needed=count,
+                there=places,
+                pods=tuple(self._pods[shape]),
+                like=self._first[shape].ref,
+                each=shape.pod.request,
+            )
             for shape, count in self._count.items()
             if (places := self._places[shape]) < count
         ]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.model.refs import About, Ref, Sentence
 from dovetail.scheduling.fast.rows import Asked
 from dovetail.scheduling.problem import Node, Pod, price_text
 from dovetail.scheduling.resources import Resources, amount_text
@@ -18,17 +19,24 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
     there: int
     resource: str = ""
     pods: tuple[str, ...] = ()
+    like: Ref | None = None  # the first of the pods
     each: Resources = Resources()
 
-    def __str__(self) -> str:
-        if self.resource:
+    @property
+    def sentence(self) -> Sentence:
+        if self.like is None:
             has, needs = amount_text(self.resource, self.there), amount_text(self.resource, self.needed)
-            return f"its pods need {needs} {self.resource}, and all other nodes that could take any have {has} left"
+            return Sentence(
+                f"its pods need {needs} {self.resource}, and all other nodes that could take any have {has} left"
+            )
         size = " and ".join(f"{amount_text(name, self.each[name])} {name}" for name in self.each if name != "pods")
-        who = f"pod {self.pods[0]} needs" if self.needed == 1 else f"{self.needed} pods like {self.pods[0]} need"
+        path = self.like.path
+        who: tuple[str | About, ...] = (f"{self.needed} pods like ", About(self.like, path), " need")
+        if self.needed == 1:
+            who = (About(self.like, f"pod {path}"), " needs")
         room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
         each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
-        return f"{who} {each}; {room or f'only {self.there} fit elsewhere'}"
+        return Sentence(*who, f" {each}; {room or f'only {self.there} fit elsewhere'}")
 
 
 class Dearer(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +60,13 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     dearer: Dearer | None = None
 
     def __str__(self) -> str:
-        return self._text
+        return str(self.sentence)
 
     @cached_property
-    def _text(self) -> str:
+    def sentence(self) -> Sentence:
         """People are told it again and again."""
-        return f"{self.shortage}; {self.dearer}" if self.dearer else str(self.shortage)
+        found = self.shortage.sentence
+        return Sentence(found, f"; {self.dearer}") if self.dearer else found
 
 
 class Seen(NamedTuple):

@@ -11,6 +11,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
 from dovetail.sim.scenarios.shapes import fault_of
@@ -398,15 +399,15 @@ def _stale(objects: Iterable[Placed], start: datetime) -> Iterable[Problem]:
 def assumption(
     rule: str, object_: str, message: str, remedy: str = "", *, field: str = "", severity: Severity = Severity.INFO
 ) -> Problem:
-    """Something that the files do not say, and what is taken for it."""
-    return Problem(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)
+    """Something that the files do not say, and what is taken for it: of a kind, or of all objects that are named."""
+    return Problem(severity=severity, rule=rule, object=Ref(object_), field=field, message=message, remedy=remedy)
 
 
 def _twice(placed: Placed) -> Problem:
     return Problem(
         severity=Severity.WARNING,
         rule="DuplicateObject",
-        object=placed.name,
+        object=Ref(placed.resource.kind, placed.namespace or "", placed.body["metadata"]["name"]),
         field="metadata.name",
         message="the input holds this object more than once; the last one counts",
         remedy="remove all but one",

@@ -11,7 +11,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.controllers.cluster import Cluster
 from dovetail.controllers.disruption_board import BoardMaker, Picture
-from dovetail.controllers.placing_refusals import Refused
+from dovetail.controllers.placing_refusals import Unplaceable
 from dovetail.controllers.placing_state import PlacingState
 from dovetail.controllers.prices import bought_as
 from dovetail.model.problem import Problem
@@ -117,5 +117,5 @@ def _drained(cluster: Cluster, state: PlacingState, maker: BoardMaker, picture: 
         node=name,
         price=prices.get(bought_as(node.labels)),
         pods=tuple(each for each in read if isinstance(each, Pod)),
-        unplaceable={f"{each.namespace}/{each.name}": each.reason for each in read if isinstance(each, Refused)},
+        unplaceable={each.pod.path: str(each) for each in read if isinstance(each, Unplaceable)},
     )

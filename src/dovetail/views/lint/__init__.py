@@ -10,6 +10,7 @@ from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.yaml_events import shorten
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
+from dovetail.model.refs import Ref
 from dovetail.values.duration import SECOND, short_duration
 from dovetail.views.lint.pdbs import Workload, pdb_findings
 from dovetail.views.lint.pods import (
@@ -149,7 +150,7 @@ class _Linter:
             Problem(
                 severity=Severity.INFO,
                 rule="NotChecked",
-                object="",
+                object=Ref(""),
                 field="kind",
                 message=f"not checked, because lint does not know these kinds: {', '.join(counted + more)}",
                 remedy="nothing to do; lint knows pods, workloads, Nodes, NodePools, NodeClaims, node classes and PDBs",

@@ -8,6 +8,7 @@ from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.yaml_events import shorten
 from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 
 CLUSTER_SCOPED = frozenset(
     {names.NODEPOOL_KIND, names.NODECLAIM_KIND, names.KWOK_NODECLASS_KIND, "Node", "Namespace", "PersistentVolume"}
@@ -26,8 +27,8 @@ class Subject(NamedTuple):
     generated: bool = False  # the API server adds to the name
 
     @property
-    def object(self) -> str:
-        return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
+    def object(self) -> Ref:
+        return Ref(self.kind, self.namespace, self.name)
 
     def error(self, rule: str, field: str, message: str, remedy: str) -> Problem:
         return self._problem(Severity.ERROR, rule, field, message, remedy)

@@ -7,6 +7,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import ConsolidationPolicy, Reason
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Board, Candidate, PoolFacts
 from dovetail.planning.disruption.replacing import Rules
 from dovetail.scheduling.fast import World
@@ -109,7 +110,7 @@ def _candidate(dice: random.Random, node: Node, pods: Sequence[Pod]) -> Candidat
         price=dice.choice((None, 0, 10, 40, 80, 160, 320, 320, 640)),
         cost=1.0 + dice.choice((0.5, 1.0, 2.0)) * len(pods),
         pods=tuple(pods),
-        unmovable=("it must stay",) if dice.random() < 0.03 else (),
+        unmovable=(Sentence("it must stay"),) if dice.random() < 0.03 else (),
         since=dice.choice((None, AT)),
     )
 

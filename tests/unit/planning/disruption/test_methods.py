@@ -6,6 +6,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Method, PoolFacts
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
@@ -300,7 +301,7 @@ def test_whoever_moves_at_the_same_time_is_not_crowded_out() -> None:
     types = [machine("one", 1, price=100)]
     decision = passed(board(small, large, room("z", 4), types=types, reasons={DRIFTED: [small, large]}))
     assert nodes(decision) == [["a"]]
-    assert decision.refused == {"b": "shop/p1 moves at the same time, and would lose its place"}
+    assert decision.refused == {"b": Sentence("shop/p1 moves at the same time, and would lose its place")}
 
 
 def test_a_node_that_is_coming_up_for_others_is_not_waited_for() -> None:
@@ -317,7 +318,7 @@ def test_case_25_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_wait
     decision = passed(board(stuck, fine, room("b", 2), reasons={DRIFTED: [stuck, fine]}))
     assert nodes(decision) == [["fine"]]
     assert list(decision.refused) == ["stuck"]  # somebody has to be told
-    assert "shop/p1" in decision.refused["stuck"]
+    assert "shop/p1" in str(decision.refused["stuck"])
     assert decision.standing == frozenset()
 
 
@@ -368,11 +369,11 @@ def test_a_bare_node_without_budget_does_not_keep_another_with_pods_waiting() ->
 
 
 def test_a_node_with_pods_that_can_be_placed_nowhere_is_not_bare() -> None:
-    odd = used("a", unmovable=("shop/odd: its request cannot be read",), since=AT - timedelta(days=1))
+    odd = used("a", unmovable=(Sentence("shop/odd: its request cannot be read"),), since=AT - timedelta(days=1))
     fine = used("b", pod("p1"), since=AT)
     decision = passed(board(odd, fine, room("z", 4), reasons={DRIFTED: [odd, fine]}))
     assert nodes(decision) == [["b"]]
-    assert decision.refused == {"a": "shop/odd: its request cannot be read"}
+    assert decision.refused == {"a": Sentence("shop/odd: its request cannot be read")}
 
 
 def test_time_that_runs_out_is_told() -> None:

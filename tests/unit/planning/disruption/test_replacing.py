@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names
+from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Board, Candidate
 from dovetail.planning.disruption.replacing import Move, Refused, Rules, decide, launch_price, simulate, worst_price
 from dovetail.scheduling.problem import MachineType, Origin
@@ -143,7 +144,7 @@ def test_case_43_as_ruled_a_node_that_has_just_got_pods_is_a_destination() -> No
 
 
 def test_pods_that_can_be_placed_nowhere_keep_their_node() -> None:
-    going = used("a", pod("p1"), unmovable=("shop/odd: it asks for resource claims",))
+    going = used("a", pod("p1"), unmovable=(Sentence("shop/odd: it asks for resource claims"),))
     assert str(refused(board(going, room("b", 4)), going)) == "shop/odd: it asks for resource claims"
     assert isinstance(simulate(board(going, room("b", 4)), [going.candidate]), Refused)
 

@@ -39,7 +39,7 @@ def rejected(found: Command, on: Board) -> tuple[Cause, tuple[str, ...], str]:
     still, why, _ = validated(found, later(on, at=LATER), Rules())
     assert still is None
     assert why is not None
-    return why.cause, why.nodes, why.message
+    return why.cause, why.nodes, str(why.message)
 
 
 # -- emptiness ---------------------------------------------------------------------------------------------------------

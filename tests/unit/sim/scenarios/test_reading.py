@@ -92,7 +92,7 @@ def test_bad_files(text: str, said: str) -> None:
 
 def test_kinds_that_are_not_simulated_are_told() -> None:
     found = read("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Event\n")
-    assert [(each.rule, each.object) for each in found.problems] == [("NotSimulated", "batch/v1 CronJob")]
+    assert [(each.rule, str(each.object)) for each in found.problems] == [("NotSimulated", "batch/v1 CronJob")]
 
 
 def test_an_old_dump_is_told() -> None:

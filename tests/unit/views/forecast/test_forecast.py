@@ -41,7 +41,7 @@ def one(
 
 
 def told(node_: NodeForecast, *types: Type) -> list[tuple[str, str, str]]:
-    return [(event.type, event.object, f"{event.at:%m-%dT%H:%M}") for event in node_.events if event.type in types]
+    return [(event.type, str(event.object), f"{event.at:%m-%dT%H:%M}") for event in node_.events if event.type in types]
 
 
 def only(events: tuple[Event, ...], type_: Type) -> Event:
@@ -107,7 +107,7 @@ def test_a_blocked_span_names_who_blocks_it_one_after_the_other() -> None:
     )
     blocked, free = found.spans
     assert (blocked.kind, free.kind, f"{free.start:%dT%H}") == (Kind.BLOCKED, Kind.FREE, "07T00")
-    assert [(cause.rule, cause.object, f"{cause.start:%dT%H}", cause.until) for cause in blocked.causes] == [
+    assert [(cause.rule, str(cause.object), f"{cause.start:%dT%H}", cause.until) for cause in blocked.causes] == [
         ("do-not-disrupt", "Pod/default/b", "06T16", at("2026-03-06T20:00:00Z")),
         ("disruption-block-schedule", "Pod/default/c", "06T20", at("2026-03-07T00:00:00Z")),
     ]
@@ -116,7 +116,7 @@ def test_a_blocked_span_names_who_blocks_it_one_after_the_other() -> None:
 def test_pods_that_say_the_same_are_one_cause() -> None:
     found = one(*(pod(f"p{number}", do_not_disrupt="true") for number in range(30)))
     (cause,) = found.spans[0].causes
-    assert (cause.object, cause.until) == ("Pod/default/p0", None)
+    assert (str(cause.object), cause.until) == ("Pod/default/p0", None)
     assert cause.message.endswith("(and 29 more like it)")
     assert found.free_at is None
 

@@ -1,0 +1,118 @@
+"""Names of objects as values, and sentences that keep them apart from their words.
+
+Whoever may not list pods of a namespace must not read their names (R49). Nobody can tell from a finished text which
+words are names, so the engine hands on parts, and the text is made where it is shown: `str(sentence)` for those who may
+read everything, `sentence.redacted(may_see)` for others.
+
+Neither class is a msgspec Struct: in JSON and YAML both are their text, by `enc_hook=str`.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+# Whether the reader may list pods of this namespace.
+MaySee: TypeAlias = Callable[[str], bool]
+
+
+class Ref:
+    """Which object. A kind alone stands for all its objects; cluster-scoped objects have no namespace."""
+
+    __slots__ = ("kind", "name", "namespace")
+
+    def __init__(self, kind: str, namespace: str = "", name: str = "") -> None:
+        self.kind: Final = kind
+        self.namespace: Final = namespace
+        self.name: Final = name
+
+    def __str__(self) -> str:
+        """`Pod/shop/cart-0`, `Node/n1`, `Pod`."""
+        if self.namespace:
+            return f"{self.kind}/{self.namespace}/{self.name}"
+        return f"{self.kind}/{self.name}" if self.name else self.kind
+
+    @property
+    def path(self) -> str:
+        """`shop/cart-0`, `n1`."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def is_kind(self) -> bool:
+        """Whether it names a kind and no object."""
+        return not self.name and self.kind.isalpha()
+
+    def is_seen_by(self, may_see: MaySee) -> bool:
+        """Objects without a namespace are seen by everybody who may see nodes."""
+        return not self.namespace or may_see(self.namespace)
+
+    def hidden(self) -> str:
+        """What is said instead of its name."""
+        kind = "pod" if self.kind == "Pod" else self.kind
+        return f"a {kind} in a namespace that you may not list"
+
+    def __repr__(self) -> str:
+        return f"Ref({self.kind!r}, {self.namespace!r}, {self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ref):
+            return NotImplemented
+        return self.name == other.name and self.namespace == other.namespace and self.kind == other.kind
+
+    def __lt__(self, other: "Ref") -> bool:
+        return str(self) < str(other)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.namespace, self.name))
+
+
+class About:
+    """Words that only those may read who may see the object: its name, and what else tells which it is."""
+
+    __slots__ = ("ref", "text")
+
+    def __init__(self, ref: Ref, text: str) -> None:
+        self.ref: Final = ref
+        self.text: Final = text
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"About({self.ref!r}, {self.text!r})"
+
+
+class Sentence:
+    """A message for people. Text in it names no object of a namespace; `Ref` and `About` do."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: "str | Ref | About | Sentence") -> None:
+        self.parts: Final[tuple[str | Ref | About | Sentence, ...]] = parts
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+    def __bool__(self) -> bool:
+        return any(map(str, self.parts))
+
+    def redacted(self, may_see: MaySee) -> "Sentence":
+        """The same without names of objects in namespaces that the reader may not list."""
+        return Sentence(*(_redacted(part, may_see) for part in self.parts))
+
+    def __repr__(self) -> str:
+        return f"Sentence{self.parts!r}"
+
+    def __eq__(self, other: object) -> bool:
+        """By what it says."""
+        return str(self) == str(other) if isinstance(other, Sentence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+def _redacted(part: "str | Ref | About | Sentence", may_see: MaySee) -> "str | Ref | About | Sentence":
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Sentence):
+        return part.redacted(may_see)
+    ref = part if isinstance(part, Ref) else part.ref
+    return part if ref.is_seen_by(may_see) else ref.hidden()
