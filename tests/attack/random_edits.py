@@ -92,6 +92,7 @@ TAINTS: Final = (
     {"key": names.NOT_READY_TAINT, "effect": "NoExecute"},
     {"key": "team", "value": "a", "effect": "NoSchedule"},
 )
+EDITED: Final = "Edited"  # the reason of conditions that were written by hand
 FOREIGN_FINALIZER: Final = "example.com/hold"
 AMOUNTS: Final = ("0", "1", "4", "1e3", "100m", "16Gi")
 POOLS: Final = ("default", "other", "static", "nowhere")
@@ -131,7 +132,8 @@ class RandomEdits:
 
     async def end(self) -> None:
         """Undo what would go on for ever: finalizers that hold what is deleted, PodDisruptionBudgets that never allow a
-        drain to end, a node class that is gone or not ready, and NodePools that never come to rest.
+        drain to end, a claim that is said to lose its instance and does not, a node class that is gone or not ready,
+        and NodePools that never come to rest.
 
         The last are NodePools whose nodes expire all the time, whose new nodes never come up, which only a window lets
         replace nodes, or whose limits are exceeded by what somebody has written into the status of a Node.
@@ -149,6 +151,13 @@ class RandomEdits:
             await self._patch(NODEPOOLS, pool, {"spec": spec})
         for pdb in self._sim.objects(PDBS):
             await self._patch(PDBS, pdb, {"spec": {"maxUnavailable": 1, "minAvailable": None}})
+        for claim in self._sim.objects(NODECLAIMS):
+            there = (claim.get("status") or {}).get("conditions") or ()
+            kept = [
+                each for each in there if (each["type"], each["reason"]) != (Condition.INSTANCE_TERMINATING, EDITED)
+            ]
+            if len(kept) < len(there):
+                await self._status(NODECLAIMS, claim, {"conditions": kept})
         await self._sim.apply(node_class())
         for class_ in self._sim.objects(KWOK_NODECLASSES):
             await self._status(KWOK_NODECLASSES, class_, {"conditions": [condition("Ready")]})
@@ -237,7 +246,7 @@ class RandomEdits:
         changed = self._one(*types)
         kept = [each for each in there if each["type"] != changed]
         since = self._sim.clock.now() + timedelta(seconds=self._one(-86_400, -60, 0, 3600))
-        made = {"type": changed, "status": self._one("True", "False", "Unknown"), "reason": "Edited", "message": ""}
+        made = {"type": changed, "status": self._one("True", "False", "Unknown"), "reason": EDITED, "message": ""}
         made["lastTransitionTime"] = format_time(since.replace(microsecond=0))
         wanted = self._one(kept, [*kept, made], [*kept, made], [])
         await self._status(kind, body, {"conditions": wanted})
