@@ -138,7 +138,7 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
         "NodePool one: of its instance types, 1 are too small"
     )
     assert "label 'team' does not have known values" in why(found, "p").replace('"', "'")
-    assert found.errors["q"].pod == "shop/q"
+    assert found.errors["q"].pod.path == "shop/q"
     assert why(solve(Problem(pods=(pod("p"),))), "p") == "there is no node, and no NodePool that could make one"
 
 

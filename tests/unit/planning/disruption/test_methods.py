@@ -162,7 +162,7 @@ def test_case_54_a_node_whose_pods_cost_nothing_to_move_goes_if_they_have_a_plac
     free = used("a", pod("p1", "3"), cost=1.0)
     on = board(free, reasons={EMPTY: [free]}, types=[machine("four", 4)])
     assert passed(on).commands == ()
-    assert passed(on).refused == {"a": "its pods would need a new node"}
+    assert passed(on).refused == {"a": Sentence("its pods would need a new node")}
     on = board(free, room("b", 4), reasons={EMPTY: [free]})
     (command,) = passed(on).commands
     assert (command.method, command.decision) == (Method.EMPTINESS, "delete")
@@ -173,7 +173,7 @@ def test_nodes_whose_pods_cost_nothing_share_the_room_that_there_is_and_the_budg
     free = [used(name, pod(f"p-{name}", "3"), cost=1.0) for name in ("a", "b", "c")]
     found = passed(board(*free, room("d", 4), room("e", 4), reasons={EMPTY: free}, types=[machine("four", 4)]))
     assert nodes(found) == [["a"], ["b"]]
-    assert found.refused == {"c": "its pods would need a new node"}
+    assert found.refused == {"c": Sentence("its pods would need a new node")}
     short = board(*free, room("d", 4), room("e", 4), reasons={EMPTY: free}, allowed=1)
     assert nodes(passed(short)) == [["a"]]
     assert passed(short).standing == {"a", "b", "c"}
