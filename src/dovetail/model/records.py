@@ -23,7 +23,7 @@ from dovetail.api.pod_specs import (
     WatchedPodSpec,
     WatchedPodStatus,
 )
-from dovetail.model.refs import Ref
+from dovetail.model.refs import Ref, pod_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
@@ -111,7 +111,7 @@ class PodRecord(Record, frozen=True):
 
     @property
     def object(self) -> Ref:
-        return Ref("Pod", self.namespace, self.name)
+        return pod_ref(self.namespace, self.name)
 
     @property
     def terminal(self) -> bool:

@@ -8,6 +8,7 @@ Neither class is a msgspec Struct: in JSON and YAML both are their text, by `enc
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 # Whether the reader may list pods of this namespace.
@@ -17,18 +18,22 @@ MaySee: TypeAlias = Callable[[str], bool]
 class Ref:
     """Which object. A kind alone stands for all its objects; cluster-scoped objects have no namespace."""
 
-    __slots__ = ("kind", "name", "namespace")
+    __slots__ = ("_text", "kind", "name", "namespace")
 
     def __init__(self, kind: str, namespace: str = "", name: str = "") -> None:
         self.kind: Final = kind
         self.namespace: Final = namespace
         self.name: Final = name
+        self._text = ""  # kept once it is made: each verdict about a pod shows it
 
     def __str__(self) -> str:
         """`Pod/shop/cart-0`, `Node/n1`, `Pod`."""
-        if self.namespace:
-            return f"{self.kind}/{self.namespace}/{self.name}"
-        return f"{self.kind}/{self.name}" if self.name else self.kind
+        if not self._text:
+            if self.namespace:
+                self._text = f"{self.kind}/{self.namespace}/{self.name}"
+            else:
+                self._text = f"{self.kind}/{self.name}" if self.name else self.kind
+        return self._text
 
     @property
     def path(self) -> str:
@@ -62,6 +67,11 @@ class Ref:
 
     def __hash__(self) -> int:
         return hash((self.kind, self.namespace, self.name))
+
+
+@lru_cache(maxsize=64)  # a pod is asked for several times in a row, once for each verdict
+def pod_ref(namespace: str, name: str) -> Ref:
+    return Ref("Pod", namespace, name)
 
 
 class About:

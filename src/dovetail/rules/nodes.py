@@ -295,10 +295,15 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: date
         return judge(Rule.PODS, member.object, pods.when, now, allowed=message, blocked=message, blockers=pods.blockers)
     takes = time_taken(member, reason)
     when = with_time_left(pods.when, takes)
-    blocked = message if pods.blockers else _too_short(pods.when.until(now), takes)
-    if when.first(now) is None and pods.when.first(now) is not None:
-        blocked = f"{blocked}; all windows of its pods are shorter than the {_span(takes)} that a disruption takes"
+    blocked = message if when.contains(now) else _why_not_now(pods, when, takes, message, now)
     return judge(Rule.PODS, member.object, when, now, allowed=message, blocked=blocked, blockers=pods.blockers)
+
+
+def _why_not_now(pods: PodsStanding, when: Instants, takes: timedelta, protected: str, now: datetime) -> str:
+    why = protected if pods.blockers else _too_short(pods.when.until(now), takes)
+    if when.first(now) is None and pods.when.first(now) is not None:
+        why = f"{why}; all windows of its pods are shorter than the {_span(takes)} that a disruption takes"
+    return why
 
 
 def _too_short(closes_at: datetime | None, takes: timedelta) -> str:
