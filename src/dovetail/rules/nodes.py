@@ -23,6 +23,7 @@ CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
 VALIDATION_SECONDS = 15.0
 USUAL_BOOT = timedelta(minutes=1)
 LONGEST_BOOT = timedelta(minutes=10)  # then the command is given up (R23)
+LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may ask for more than a calendar holds
 _FORCEFUL = "expiration is forceful and does not ask"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
@@ -320,10 +321,13 @@ def time_taken(member: ClusterNode, reason: Reason) -> timedelta:
 
     A replacement is expected to boot as long as this node did. An empty node needs none.
     """
-    seconds = float(max((pod.grace_seconds for pod in member.pods if pod.active), default=0))
-    if reason in CONSOLIDATION:
-        seconds += VALIDATION_SECONDS
-    return timedelta(seconds=seconds) + (timedelta() if reason is Reason.EMPTY else _boot(member))
+    grace = grace_taken(max((pod.grace_seconds for pod in member.pods if pod.active), default=0))
+    validation = timedelta(seconds=VALIDATION_SECONDS if reason in CONSOLIDATION else 0)
+    return validation + grace + (timedelta() if reason is Reason.EMPTY else _boot(member))
+
+
+def grace_taken(seconds: int) -> timedelta:
+    return timedelta(seconds=min(seconds, LONGEST_GRACE_SECONDS))
 
 
 def _boot(member: ClusterNode) -> timedelta:

@@ -415,6 +415,11 @@ def test_windows_that_are_always_too_short_are_told() -> None:
     assert "all windows of its pods are shorter than the 2m30s that a disruption takes" in verdict.message
 
 
+def test_a_grace_period_of_any_length_only_blocks_its_own_node() -> None:
+    subject = member(claim(), node(), [pod(schedule="0 12 * * *", duration="1h", grace=2**63 - 1)])
+    assert (ask(subject).allowed, ask(subject).until) == (False, None)
+
+
 # -- expiration -------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from dovetail.api.documents import Document
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
 from dovetail.model.problem import Problem
-from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS
+from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS, grace_taken
 from dovetail.rules.protection import (
     SEPARATOR,
     DoNotDisrupt,
@@ -333,7 +333,7 @@ def _too_short(
     """R50: a node is replaced only if that fits into the time for which its pods can be disrupted."""
     allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
     parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
-    free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS + grace_seconds) + USUAL_BOOT
+    free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS) + USUAL_BOOT + grace_taken(grace_seconds)
     if free.first(at) is None or with_time_left(free, takes).first(at) is not None:
         return []
     return [
