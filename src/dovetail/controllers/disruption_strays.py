@@ -121,5 +121,5 @@ class FailedReplacements(Keyed[str]):
     def _due(self, claim: objects.NodeClaim, now: datetime) -> datetime:
         """When it has had the time that a replacement has, and its pool may be tried again."""
         pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
-        created_at = claim.metadata.creation_timestamp or now
+        created_at = min(claim.metadata.creation_timestamp or now, now)  # a dump may hold any instant
         return max(created_at + self._given_up_after, self._commands.held_back(pool, now) or now)
