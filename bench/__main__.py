@@ -29,9 +29,9 @@ from bench.sim import print_sim
 from bench.week import print_week
 from bench.windows import know_zone, print_hardest_windows
 from bench.worst_pods import print_worst_pods
-from dovetail.values.cron import parse_cron
 from dovetail.values.duration import parse_duration
-from dovetail.values.window import Window
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.window import Window
 
 _AT = "2026-03-06T16:20:00Z"
 

@@ -25,9 +25,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 import aiohttp
 
 from bench.many_nodes import KINDS, PODS_PER_NODE, types
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disruption_board import BoardMaker
-from dovetail.controllers.placing_state import PlacingState
+from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.kube import connect
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.consolidation import single
@@ -37,6 +35,8 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.scheduling.problem import Options
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import PlacingState
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.controllers.prices import bought_as, prices_of
+from dovetail.controllers.metrics.pool_costs import bought_as, prices_of
 from dovetail.ports import InstanceType
 from dovetail.providers.catalogue import allocatable, built_in
 from dovetail.values.quantity import parse_quantity

@@ -20,14 +20,12 @@ from prometheus_client import CollectorRegistry
 
 from bench.cluster import objects as cluster_objects
 from dovetail.api import names
-from dovetail.controllers.all import Disrupting, Gates, all_controllers
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.controllers.disruption import Disruption
-from dovetail.controllers.disruption_board import BoardMaker
-from dovetail.controllers.placing_state import PlacingState
-from dovetail.controllers.prices import Prices
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.disruption.board import BoardMaker
+from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.controllers.metrics.pool_costs import Prices
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics, rendered
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
@@ -50,6 +48,8 @@ from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.scheduling.problem import Options
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import PlacingState
 from dovetail.web.probes import metrics_route, probe_routes, serving
 
 T = TypeVar("T")

@@ -12,11 +12,11 @@ from typing import Final
 
 from bench import half_empty
 from bench.half_empty import HEAD, LARGE, PAUSE_SECONDS, POOL, REST_SECONDS, Course, Started, figures, print_rows
-from dovetail.controllers.all import Disrupting
-from dovetail.controllers.disruption_telling import log as decisions
+from dovetail.controllers.assembly import Disrupting
+from dovetail.controllers.disruption.reporter import log as decisions
 from dovetail.ports import NODEPOOLS, NODES, PODS, EventType, Resource
 from dovetail.sim.actors.wire import DEPLOYMENTS
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from tests.sim.provisioning.setting import Setting, play
 
 _SIZES: Final = (10,)  # larger ones take minutes

@@ -17,7 +17,7 @@ from dovetail.api.documents import Document
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import format_time
-from dovetail.views.report import Report
+from dovetail.views.simulation.report import Report
 
 _START = datetime(2026, 3, 2, tzinfo=UTC)
 _REPLICAS = 50

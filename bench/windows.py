@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from dovetail.values.cron import parse_cron
-from dovetail.values.instants import Instants, all_of, complement
-from dovetail.values.window import Window
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.instants import Instants, all_of, complement
+from dovetail.values.schedule.window import Window
 
 _ZONES = (
     *("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "Africa/Cairo", "Asia/Tokyo"),

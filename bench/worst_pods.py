@@ -20,16 +20,16 @@ import msgspec
 from bench.scheduling import used_cluster
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import SchedulingPod, WatchedPod
-from dovetail.controllers.placing_refusals import spec_flaw
 from dovetail.model import spec_limits
 from dovetail.model.records import PodRecord, Recorder, pdb_record
-from dovetail.planning.drain import drain_plan
+from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import annotation_faults
 from dovetail.scheduling import fast
 from dovetail.scheduling.problem import Pod, read_pod
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ResourceError
+from dovetail.state.refusals import spec_flaw
 
 _ANNOTATIONS: Final = 256 * 1024
 _OBJECT: Final = 1536 * 1024

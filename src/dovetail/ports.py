@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.planning.health import RepairPolicy
+from dovetail.planning.node.health import RepairPolicy
 from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")

@@ -26,8 +26,8 @@ from dovetail.ports import (
 )
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import DEPLOYMENTS, STATEFULSETS, Raw
-from dovetail.sim.kinds import PRIORITY_CLASSES
-from dovetail.sim.kinds import kind_of as behaviour_of
+from dovetail.sim.server.kinds import PRIORITY_CLASSES
+from dovetail.sim.server.kinds import kind_of as behaviour_of
 from dovetail.values.timestamp import format_time
 from tests.sim.provisioning.setting import OF_FOUR
 from tests.unit.controllers.manifests import NODE_CLASS_REF, condition, node_class

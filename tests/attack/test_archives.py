@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.api.documents import InputError
-from dovetail.cli import files
-from dovetail.cli.files import read_file
+from dovetail.cli.common import files
+from dovetail.cli.common.files import read_file
 from tests.unit.cli.running import Outcome, Program
 
 MIB = 1 << 20

@@ -7,8 +7,8 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, Resource
-from dovetail.sim.cloud import Launch
-from dovetail.sim.store import Change
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.store import Change
 from tests.sim.disruption.setting import edit_template, play, pool, stand
 from tests.sim.provisioning.setting import Setting
 

@@ -10,7 +10,7 @@ from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.rules.states import State
 from dovetail.sim.actors.cluster import START
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.sim.disruption.setting import drift, edit_pool, hold, node_of, play, pool, stand, state, touched
 from tests.sim.provisioning.setting import Setting

@@ -9,7 +9,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Resource, Unavailable
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.manifests import Manifest

@@ -15,8 +15,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from dovetail.cli.composing import Program, asks_for_tokens, program, serving_all
-from dovetail.controllers.disruption import Past
+from dovetail.cli.run.assembly import Program, asks_for_tokens, program, serving_all
+from dovetail.controllers.disruption.engine import Past
 from dovetail.model.refs import Ref
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import BudgetUse, Command

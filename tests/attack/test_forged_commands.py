@@ -9,7 +9,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.sim.disruption_commands.setting import Setting, play

@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.disruption import Disruption, Past
+from dovetail.controllers.disruption.engine import Disruption, Past
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import About, Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
@@ -26,7 +26,7 @@ from dovetail.planning.disruption.validation import validated
 from dovetail.ports import NODECLAIMS
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import BoundPod, Node, Pod, Rule
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.web.decisions import decisions
 from dovetail.web.sources import ControllerSource, PushedSource, Source, decided
 from dovetail.web.stream import EVERYTHING, Sight, Stream

@@ -26,7 +26,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from dovetail.cli.composing import program, serving_all
+from dovetail.cli.run.assembly import program, serving_all
 from dovetail.kube import connect
 from dovetail.model.snapshot import Snapshot
 from dovetail.observe.metrics import Aside

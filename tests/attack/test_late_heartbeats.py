@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, EventType, Resource
 from dovetail.sim.actors.wire import Raw, condition_of
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from tests import manifests
 from tests.sim.disruption.setting import edit_template, node_of, play, pool, running, stand, touched
 from tests.sim.provisioning.setting import Setting

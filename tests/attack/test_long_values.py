@@ -12,20 +12,20 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import EventReason, Reason
-from dovetail.controllers.alike_pods import AlikePods
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import take_snapshot
-from dovetail.planning.drain import drain_plan
+from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.budgets import limit_at, read_budgets
 from dovetail.rules.deadlines import expires_at, node_deadline
 from dovetail.rules.protection import annotation_faults, node_do_not_disrupt, protection
 from dovetail.scheduling.resources import Resources, offered_amounts
+from dovetail.state.protections import AlikePods
 from dovetail.values import limits
-from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import DurationError, parse_budget_duration, parse_duration, parse_nillable, parse_simple
 from dovetail.values.quantity import QuantityError, parse_quantity
+from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.timestamp import TimeError, parse_time
-from dovetail.views.explain import explain
+from dovetail.views.explain.verdicts import explain
 from tests.builders import at, budget, claim, node, pod, pool
 from tests.sim.disruption.setting import drift, hold, play, touched
 from tests.sim.disruption.setting import pool as pool_manifest

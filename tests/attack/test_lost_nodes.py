@@ -11,7 +11,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.rules.states import State
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.sim.disruption.setting import allowed, drift, found, is_true, node_of, others, play, pool, stand, state
 from tests.sim.provisioning.setting import Setting, pool_of_four
 

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, Resource
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from tests.sim.disruption.setting import edit_template, is_true, others, play, pool, stand
 from tests.sim.provisioning.setting import Setting, pool_of_four
 

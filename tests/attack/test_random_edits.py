@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.all import Disrupting
+from dovetail.controllers.assembly import Disrupting
 from dovetail.ports import EVENTS, LEASES, NODES
 from dovetail.sim.checkers.checkers import RULES
 from tests import manifests

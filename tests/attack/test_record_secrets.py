@@ -17,8 +17,8 @@ from msgspec import inspect
 from dovetail.api import names
 from dovetail.api.documents import Document
 from dovetail.api.recorded import LEFT_OUT, RECORDED
-from dovetail.views.anonymizing import Anonymizer
-from dovetail.views.recording import recorded
+from dovetail.views.record.anonymizing import Anonymizer
+from dovetail.views.record.recording import recorded
 from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[2] / "examples" / "cluster.yaml")

@@ -6,9 +6,9 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.controllers.all import Gates
+from dovetail.controllers.assembly import Gates
 from dovetail.ports import NODEPOOLS, NODES
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests.sim.disruption.setting import edit_template, found, is_true, node_of, others, play
 from tests.sim.provisioning.setting import Setting, pool_of_four
 from tests.unit.controllers.manifests import Manifest

@@ -10,7 +10,7 @@ from dovetail.model.snapshot import take_snapshot
 from dovetail.ports import NODECLAIMS, PDBS, PODS
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import READY, START_DELAY
-from dovetail.views.explain import explain
+from dovetail.views.explain.verdicts import explain
 from tests import manifests
 from tests.builders import at, claim, node, pdb, pod, pool
 from tests.sim.disruption.setting import drift, play, touched

@@ -6,7 +6,7 @@ from dovetail.api import objects
 from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord, claim_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
-from dovetail.views.forecast_data import Machine
+from dovetail.views.forecast.data import Machine
 from tests import builders
 from tests.builders import at
 

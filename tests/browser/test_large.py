@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.views.dashboard import Board, Row
+from dovetail.views.board.rows import Board, Row
 from dovetail.web.app import stream_served
 from dovetail.web.sources import PushedSource
 from dovetail.web.stream import EVERYTHING, Stream

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from dovetail.cli.files import documents_of
+from dovetail.cli.common.files import documents_of
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.web.app import board_served

@@ -41,7 +41,7 @@ def _attack(name: str, file: str, old: str, new: str) -> Mutant:
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
 RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
-CRON, INSTANTS = "values/cron.py", "values/instants.py"
+CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
 
 MUTANTS = (
     # -- time

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.placing_state import Places, PlacingState, Pods
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -25,6 +23,8 @@ from dovetail.ports import (
     ApiError,
     Resource,
 )
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import Places, PlacingState, Pods
 from tests import manifests
 from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import (

@@ -29,8 +29,8 @@ from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing, whe
 from dovetail.rules.protection import node_do_not_disrupt, protection
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Verdict, together
-from dovetail.values import instants as instants_module
-from dovetail.values.instants import HORIZON, Instants
+from dovetail.values.schedule import instants as instants_module
+from dovetail.values.schedule.instants import HORIZON, Instants
 from tests.builders import budget, claim, member, node, pod, pool
 
 TICK = timedelta(microseconds=1)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dovetail.values.almanac import stretch_of
-from dovetail.values.cells import smear
-from dovetail.values.cron import parse_cron
-from dovetail.values.instants import (
+from dovetail.values.schedule.almanac import stretch_of
+from dovetail.values.schedule.cells import smear
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.instants import (
     HORIZON,
     Instants,
     Recurring,
@@ -23,9 +23,9 @@ from dovetail.values.instants import (
     since,
     with_time_left,
 )
-from dovetail.values.openings import openings
-from dovetail.values.window import Window
-from dovetail.values.zone import load_zone
+from dovetail.values.schedule.openings import openings
+from dovetail.values.schedule.window import Window
+from dovetail.values.schedule.zone import load_zone
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)

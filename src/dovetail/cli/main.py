@@ -10,7 +10,7 @@ from io import TextIOWrapper
 import click
 
 from dovetail import __version__
-from dovetail.cli.failing import fail
+from dovetail.cli.common.failing import fail
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {
@@ -36,7 +36,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f"dovetail.cli.{cmd_name}").command
+        command: click.Command = import_module(f"dovetail.cli.commands.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -13,11 +13,11 @@ from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
-from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
-from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
+from dovetail.values.schedule.cron import CronError, parse_cron
+from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
+from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
-from dovetail.values.window import Window
 
 # The reasons a budget can name (R28); the others are forceful and ask no budget.
 BUDGETED = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)

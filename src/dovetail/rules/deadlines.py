@@ -8,7 +8,7 @@ import msgspec
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
 from dovetail.rules.verdict import Verdict, judge
 from dovetail.values.duration import add
-from dovetail.values.instants import ALWAYS, any_of, since
+from dovetail.values.schedule.instants import ALWAYS, any_of, since
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 # A pod object must not vanish before its process (R17).

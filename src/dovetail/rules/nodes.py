@@ -15,7 +15,7 @@ from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
-from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
+from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
 from dovetail.values.timestamp import format_time
 
 CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})

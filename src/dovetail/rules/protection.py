@@ -13,7 +13,6 @@ from dovetail.model.refs import Ref
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
-from dovetail.values.cron import Cron, CronError, parse_cron
 from dovetail.values.duration import (
     DAY,
     HOUR,
@@ -25,9 +24,10 @@ from dovetail.values.duration import (
     short_duration,
     shown,
 )
-from dovetail.values.instants import ALWAYS, complement, since
+from dovetail.values.schedule.cron import Cron, CronError, parse_cron
+from dovetail.values.schedule.instants import ALWAYS, complement, since
+from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
-from dovetail.values.window import Window
 
 SEPARATOR = ";"
 MAX_EXPRESSIONS = 64

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.model.refs import Ref
-from dovetail.values.instants import ALWAYS, NEVER, Instants, all_of
+from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
 
 
 class Rule(StrEnum):

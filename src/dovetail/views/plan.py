@@ -17,7 +17,7 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
 from dovetail.scheduling.problem import MachineType, NewClaim, Pod, Solution
-from dovetail.views.explain import View
+from dovetail.views.explain.verdicts import View
 
 _BILLIONTH = 1e-9
 _TYPES_NAMED = 10

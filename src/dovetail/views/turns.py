@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from dovetail.values.instants import Instants
+from dovetail.values.schedule.instants import Instants
 
 # A window that opens every other minute would give thousands a week, for every pod.
 MAX_TURNS = 100

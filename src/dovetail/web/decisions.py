@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from dovetail.controllers.disruption import Disruption, Past
-from dovetail.controllers.disruption_telling import described, one_line
+from dovetail.controllers.disruption.engine import Disruption, Past
+from dovetail.controllers.disruption.reporter import described, one_line
 from dovetail.model.refs import Sentence
 from dovetail.values.timestamp import format_time
 from dovetail.web.readers import Readers

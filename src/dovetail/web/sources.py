@@ -8,9 +8,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disruption import Disruption, Past
-from dovetail.controllers.disruption_telling import one_line
+from dovetail.controllers.disruption.engine import Disruption, Past
+from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref, Sentence
@@ -18,9 +17,10 @@ from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.reflector import Change, Reflector
 from dovetail.runtime.tasks import happens_within
-from dovetail.views.dashboard import Decided
-from dovetail.views.forecast import machine_of
-from dovetail.views.forecast_data import Machine
+from dovetail.state.cluster import Cluster
+from dovetail.views.board.rows import Decided
+from dovetail.views.forecast.assembly import machine_of
+from dovetail.views.forecast.data import Machine
 
 LONGEST_WAIT: Final = timedelta(hours=1)
 

@@ -22,9 +22,9 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.tasks import happens_within
-from dovetail.views.dashboard import Board, Details, Row, make_board, make_details, next_change, redacted
-from dovetail.views.explain import Explanation, View, explain
-from dovetail.views.forecast import forecast
+from dovetail.views.board.rows import Board, Details, Row, make_board, make_details, next_change, redacted
+from dovetail.views.explain.verdicts import Explanation, View, explain
+from dovetail.views.forecast.assembly import forecast
 from dovetail.web.commands import commands_about
 from dovetail.web.sources import Seen, Source
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from dovetail.controllers.all import Disrupting
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Disrupting
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.kube.client import connect
 from dovetail.planning.timings import Timings
 from dovetail.ports import KubeApi

@@ -11,7 +11,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, NotFound
 from dovetail.sim.actors.wire import DEPLOYMENTS
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.cluster.disruption.chronicle import is_deleted, is_disrupted, is_initialized, reason_of

@@ -14,7 +14,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, KubeApi, Resource
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.cluster.termination.history import SERVICE_ACCOUNTS, Asked, History, Thing

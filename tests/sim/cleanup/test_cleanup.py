@@ -5,7 +5,7 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.cli.cleaner import Cleaned, Fate, clean, live_leases
+from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
 from dovetail.ports import (
     NODECLAIMS,
     NODEPOOLS,
@@ -18,8 +18,8 @@ from dovetail.ports import (
 )
 from dovetail.runtime.lease import Election
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests.sim.disruption.setting import (
     CANDIDATE,
     DISRUPTED,

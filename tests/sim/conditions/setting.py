@@ -16,9 +16,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.consolidatable import PodEvents
-from dovetail.controllers.drift import Drifting
-from dovetail.controllers.keyed import Keyed
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.nodeclaim.consolidatable import PodEvents
+from dovetail.controllers.nodeclaim.drift import Drifting
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, PODS, CloudError, InstanceType, KubeApi, Resource
@@ -27,7 +27,7 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 from tests import manifests
 from tests.unit.controllers.manifests import (

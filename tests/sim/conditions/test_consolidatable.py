@@ -10,7 +10,7 @@ from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Conflict, OutcomeUnknown, Unavailable
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import RUN_FOR
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.conditions.setting import MOMENT, Setting, play
 from tests.unit.controllers.manifests import launched, node_pool, put_status

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.nodepool_hash import NodePoolHash
+from dovetail.controllers.nodepool.hash import NodePoolHash
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError, InstanceType
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import START

@@ -12,8 +12,8 @@ from typing import Any
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, EventType, Resource
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.cloud import Launch
-from dovetail.sim.store import Change
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 from tests import manifests
 from tests.sim.crash.mortal import World

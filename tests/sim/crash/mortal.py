@@ -13,11 +13,10 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.all import Gates, all_controllers
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.health import RepairPolicy
+from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     EVENTS,
@@ -34,7 +33,8 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.runtime.passing import PassingReads
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.cloud import SimCloud
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.state.cluster import Cluster
 from tests.unit.controllers.running import under_checkers
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.all import Disrupting
+from dovetail.controllers.assembly import Disrupting
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Resource
 from dovetail.rules.states import State, state_of
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from tests import manifests
 from tests.sim.provisioning import setting as provisioning
 from tests.sim.provisioning.setting import BIG, OF_FOUR, Scenario, Setting, pool_of_four

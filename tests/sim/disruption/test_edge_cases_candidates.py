@@ -9,7 +9,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS
 from dovetail.sim.actors.wire import READY, RUN_FOR, created_at
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.sim.disruption.setting import (
     allowed,

@@ -11,9 +11,9 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, PODS, Resource
 from dovetail.rules.states import State
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
-from dovetail.sim.store import Change
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.store import Change
 from tests import manifests
 from tests.sim.disruption.setting import (
     Most,

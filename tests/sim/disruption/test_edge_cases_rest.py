@@ -15,7 +15,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.scheduling.problem import Options
 from dovetail.sim.actors.wire import created_at
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.sim.disruption.setting import (
     disrupted,

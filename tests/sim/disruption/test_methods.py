@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.all import Disrupting
+from dovetail.controllers.assembly import Disrupting
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from tests import manifests

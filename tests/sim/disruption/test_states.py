@@ -7,8 +7,8 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.rules.states import State
 from dovetail.sim.actors.wire import created_at
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.sim.disruption.setting import (

@@ -1,7 +1,7 @@
 """What do people read of a node with a pod that can be placed nowhere else: in its event, and at `/debug/decisions`?"""
 
 from dovetail.api.names import EventReason
-from dovetail.controllers.disruption import Disruption
+from dovetail.controllers.disruption.engine import Disruption
 from dovetail.web.decisions import decisions
 from dovetail.web.stream import EVERYTHING
 from tests.sim.disruption.setting import found, hold, play, pool

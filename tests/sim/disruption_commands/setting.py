@@ -19,15 +19,13 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
 from dovetail.api.names import REPLACEMENT_OF, Condition
-from dovetail.controllers.all import Gates, all_controllers
-from dovetail.controllers.claim_creation import ClaimCreation
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disruption_commands import DisruptionCommands
-from dovetail.controllers.disruption_recheck import Recheck
-from dovetail.controllers.disruption_strays import DisruptionStrays, FailedReplacements
-from dovetail.controllers.nodepools import PoolMembers
-from dovetail.controllers.placing_state import PlacingState
-from dovetail.controllers.provisioner import Provisioner, Provisioning
+from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.disruption.commands import DisruptionCommands
+from dovetail.controllers.disruption.recheck import Recheck
+from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
+from dovetail.controllers.nodepool.base import PoolMembers
+from dovetail.controllers.provisioning.claim_creation import ClaimCreation
+from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
@@ -41,8 +39,10 @@ from dovetail.scheduling.problem import NewClaim, Pod, read_pool
 from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import PlacingState
 from tests.sim.provisioning import setting as provisioning
 from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
 from tests.sim.termination.setting import annotation, is_deleting

@@ -12,7 +12,7 @@ from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknow
 from dovetail.rules.budgets import pool_counts
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.scheduling.problem import Pod
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 from tests.sim.provisioning.setting import BIG, pool_of_four

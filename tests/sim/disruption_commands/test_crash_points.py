@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import REPLACEMENT_OF
-from dovetail.controllers.cluster import Cluster
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
@@ -22,8 +21,9 @@ from dovetail.runtime.manager import Context, Manager, ManagerTimings
 from dovetail.scheduling.problem import NewClaim, read_pool
 from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.cloud import Launch, SimCloud
-from dovetail.sim.store import Change
+from dovetail.sim.cloud.machines import Launch, SimCloud
+from dovetail.sim.server.store import Change
+from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized

@@ -8,8 +8,8 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES, Unavailable
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests.sim.disruption_commands.setting import Setting, play
 from tests.sim.termination.setting import is_deleting
 

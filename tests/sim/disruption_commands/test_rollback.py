@@ -9,8 +9,8 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.records import record_of
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Forbidden, InsufficientCapacity
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
 from tests.sim.provisioning.setting import OF_FOUR, pool_of_four

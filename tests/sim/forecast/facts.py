@@ -13,10 +13,10 @@ from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
 from dovetail.rules.verdict import Rule
-from dovetail.sim.store import Change
-from dovetail.views.explain import Explanation, NodeView, explain
-from dovetail.views.forecast import Forecast
-from dovetail.views.forecast_data import Certainty, Event, NodeForecast, Type
+from dovetail.sim.server.store import Change
+from dovetail.views.explain.verdicts import Explanation, NodeView, explain
+from dovetail.views.forecast.assembly import Forecast
+from dovetail.views.forecast.data import Certainty, Event, NodeForecast, Type
 from tests.sim.disruption.setting import allowed, in_disruption
 from tests.sim.provisioning.setting import Setting
 

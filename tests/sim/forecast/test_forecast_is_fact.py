@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from dovetail.views.forecast import forecast
-from dovetail.views.forecast_data import Certainty, Type
+from dovetail.views.forecast.assembly import forecast
+from dovetail.views.forecast.data import Certainty, Type
 from tests.sim.disruption.setting import play
 from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump

@@ -17,10 +17,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.all import Disrupting, Gates, all_controllers
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.model.records import _SharedMapping
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -31,8 +30,9 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.builders import at
 from tests.conftest import MEASURED

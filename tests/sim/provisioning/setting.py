@@ -17,8 +17,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.all import Disrupting, Gates, all_controllers
-from dovetail.controllers.provisioner import Provisioner, Provisioning
+from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, CloudProvider
@@ -27,8 +27,8 @@ from dovetail.runtime.manager import Controller
 from dovetail.scheduling.problem import Options
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.loop.virtual_loop import InlineCompute
 from tests.sim.termination import setting as termination
 from tests.unit.controllers.manifests import Manifest, node_class, node_pool
 from tests.unit.controllers.running import Program, run_controllers

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.loop.virtual_loop import InlineCompute
 from tests import manifests
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.mortal import Flow, World, crash_points, live_through

@@ -9,8 +9,8 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Invalid
 from dovetail.sim.actors.wire import RUN_FOR, SHUTDOWN
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.sim.termination.setting import counted

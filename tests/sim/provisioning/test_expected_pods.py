@@ -1,7 +1,7 @@
 """Pods whose node is on its way keep their place there, and only as long as there is one."""
 
 from dovetail.ports import NODES
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.cluster.provisioning import workloads
 from tests.sim.provisioning.setting import BIG, Setting, play

@@ -11,9 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.all import Gates, all_controllers
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, PODS, OutcomeUnknown, Unavailable
@@ -21,9 +20,10 @@ from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.scheduling.problem import Options
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.sim.server.faults import Fault
+from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.unit.controllers.manifests import Manifest, node_pool
@@ -332,7 +332,7 @@ def test_while_places_are_sought_it_can_be_seen() -> None:
 
 
 def test_wishes_that_hold_nodes_apart_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="dovetail.controllers.scheduling_decisions")
+    caplog.set_level(logging.INFO, logger="dovetail.controllers.provisioning.decisions")
     spread: dict[str, Any] = {"topologyKey": names.ZONE_LABEL, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
 
     async def scenario(setting: Setting) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.ports import NODES, InsufficientCapacity
 from dovetail.sim.actors.wire import START_DELAY
-from dovetail.sim.cloud import Launch
+from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four
 

@@ -6,10 +6,10 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.all import Gates
+from dovetail.controllers.assembly import Gates
 from dovetail.ports import NODECLAIMS, NODEPOOLS, OutcomeUnknown
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four
 from tests.unit.controllers.manifests import Manifest

@@ -16,9 +16,9 @@ import pytest
 from rich.console import Console
 
 from dovetail.api.documents import read_documents
-from dovetail.cli.demo_board import snapshot_of
-from dovetail.cli.demo_pace import Pace
-from dovetail.cli.demo_view import View
+from dovetail.cli.demo.board import snapshot_of
+from dovetail.cli.demo.pace import Pace
+from dovetail.cli.demo.view import View
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from tests.unit.cli.terminals import GIVEN_BACK, WHOLE_SCREEN, Terminal, terminal

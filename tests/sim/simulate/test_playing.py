@@ -10,10 +10,10 @@ import yaml
 from dovetail.api import names
 from dovetail.api.documents import InputError, read_documents
 from dovetail.ports import NODES, Unavailable
-from dovetail.sim.faults import Fault
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.views.report import Report
+from dovetail.sim.server.faults import Fault
+from dovetail.views.simulation.report import Report
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 POOL = """

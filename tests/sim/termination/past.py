@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from tests.unit.controllers.manifests import Manifest
 
 

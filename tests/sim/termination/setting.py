@@ -20,7 +20,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.all import Gates, all_controllers
+from dovetail.controllers.assembly import Gates, all_controllers
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
@@ -37,8 +37,8 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET, Raw, pod_ready
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.faults import Fault, Request
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.server.faults import Fault, Request
 from dovetail.values.timestamp import parse_time
 from tests.unit.controllers.manifests import Manifest, condition_of, node, node_claim, node_class
 from tests.unit.controllers.running import Program, run_controllers

@@ -10,7 +10,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Unavailable
 from dovetail.sim.actors.wire import SHUTDOWN
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.manifests import Manifest

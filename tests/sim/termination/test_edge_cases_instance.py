@@ -24,8 +24,8 @@ from dovetail.ports import (
     Unavailable,
 )
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.manifests import Manifest
 from tests.sim.termination.past import Past

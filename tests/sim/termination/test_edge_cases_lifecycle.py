@@ -19,8 +19,8 @@ from dovetail.ports import (
     Unavailable,
 )
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import parse_time
 from tests import manifests
 from tests.sim.termination.past import Past

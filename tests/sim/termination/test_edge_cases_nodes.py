@@ -9,8 +9,8 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, CloudError, Conflict
 from dovetail.sim.actors.wire import KUBELET, SHUTDOWN
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, annotation, attach, counted, is_deleting, play

@@ -10,7 +10,7 @@ from dovetail.api.names import Condition, EventReason
 from dovetail.ports import NODES, PDBS, PODS, Unavailable
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import EXIT_CODE, RUN_FOR, SHUTDOWN, uid_of
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.manifests import Manifest
 from tests.sim.termination.setting import (

@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.cli.cleaner import clean
-from dovetail.cli.cleanup import Report, lines_of
-from dovetail.controllers.all import Disrupting, Gates, all_controllers
-from dovetail.controllers.disruption import Disruption
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.cli.cleanup.cleaner import clean
+from dovetail.cli.commands.cleanup import Report, lines_of
+from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.logs import JsonLines
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -29,8 +29,8 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw
-from dovetail.sim.store import Change
-from dovetail.sim.virtual_loop import InlineCompute
+from dovetail.sim.loop.virtual_loop import InlineCompute
+from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 from dovetail.web.decisions import decisions
 from dovetail.web.stream import EVERYTHING

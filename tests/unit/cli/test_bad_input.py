@@ -390,7 +390,7 @@ def test_help_asks_for_little() -> None:
     ).stdout
     modules = set(shown.splitlines()[-1].split())
     assert "click" in modules
-    assert not modules & {"yaml", "rich", "dovetail.rules", "dovetail.views.explain"}
+    assert not modules & {"yaml", "rich", "dovetail.rules", "dovetail.views.explain.verdicts"}
 
 
 def test_hostile_annotations_on_many_pods_take_no_time(dovetail: Program) -> None:

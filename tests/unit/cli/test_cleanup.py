@@ -2,8 +2,8 @@
 
 import socket
 
-from dovetail.cli.cleaner import Cleaned, Fate
-from dovetail.cli.cleanup import Report, lines_of
+from dovetail.cli.cleanup.cleaner import Cleaned, Fate
+from dovetail.cli.commands.cleanup import Report, lines_of
 from tests.unit.cli.running import Program
 
 TAINT = "taint karpenter.sh/candidate:PreferNoSchedule"

@@ -10,13 +10,13 @@ import click
 import pytest
 import yaml
 
-from dovetail.cli.forecast_bars import LEGEND, Scale
-from dovetail.cli.forecast_text import forecast_lines
-from dovetail.cli.output import Times
+from dovetail.cli.common.output import Times
+from dovetail.cli.text.forecast import forecast_lines
+from dovetail.cli.text.forecast_bars import LEGEND, Scale
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import take_snapshot
-from dovetail.views.forecast import forecast
-from dovetail.views.forecast_data import Certainty, Event, Forecast, Kind, Span, Type
+from dovetail.views.forecast.assembly import forecast
+from dovetail.views.forecast.data import Certainty, Event, Forecast, Kind, Span, Type
 from tests.builders import claim, node, pod, pool
 from tests.unit.cli.running import Program
 

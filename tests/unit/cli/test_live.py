@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from dovetail.cli.live import LISTS, all_pages
+from dovetail.cli.common.live import LISTS, all_pages
 from dovetail.ports import NODES, Gone
 from dovetail.sim.actors.cluster import START
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.faults import Fault, Request
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.faults import Fault, Request
 
 COUNT = 1200  # three pages
 RAW = NODES.read_as(dict[str, Any])

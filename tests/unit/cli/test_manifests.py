@@ -9,8 +9,8 @@ import yaml
 
 from dovetail import __version__
 from dovetail.api.manifests.admission import CRON, DURATION
-from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import DurationError, parse_duration
+from dovetail.values.schedule.cron import CronError, parse_cron
 from tests.unit.cli.running import Program
 
 GOLDEN = Path(__file__).parents[2] / "golden"

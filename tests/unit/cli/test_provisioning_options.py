@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from dovetail.cli.composing import provisioning
+from dovetail.cli.run.assembly import provisioning
 from dovetail.runtime.compute import ThreadCompute
 from tests.unit.cli.test_run import told
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.cli.read_kinds import ALL_KINDS
+from dovetail.cli.common.read_kinds import ALL_KINDS
 from tests.unit.cli.running import Program
 from tests.unit.cli.test_cleanup import KUBECONFIG
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from dovetail.api import names
-from dovetail.cli.run_options import RunOptions, run_options
-from dovetail.cli.run_values import SpreadConstraint
-from dovetail.controllers.all import Gates
+from dovetail.cli.run.options import RunOptions, run_options
+from dovetail.cli.run.values import SpreadConstraint
+from dovetail.controllers.assembly import Gates
 from dovetail.observe.logs import LogFormat
 from dovetail.rules.budgets import Reading
 from tests.unit.cli.running import Program

@@ -13,18 +13,18 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from dovetail.cli.files import documents_of
-from dovetail.cli.forecast_bars import LEGEND
-from dovetail.cli.top_fitting import instant
-from dovetail.cli.top_keys import Reach, View, keys_in, press
-from dovetail.cli.top_rows import DAY, Order, causes_at, figures, free_at, matching, ordered
-from dovetail.cli.top_screen import Drawn, Scene, draw, printed
+from dovetail.cli.common.files import documents_of
+from dovetail.cli.text.forecast_bars import LEGEND
+from dovetail.cli.top.fitting import instant
+from dovetail.cli.top.keys import Reach, View, keys_in, press
+from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, matching, ordered
+from dovetail.cli.top.screen import Drawn, Scene, draw, printed
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
-from dovetail.views.dashboard import Board, Herd, Row, make_board
-from dovetail.views.dashboard_details import Details, make_details
-from dovetail.views.explain import explain
-from dovetail.views.forecast import Machine, forecast
+from dovetail.views.board.details import Details, make_details
+from dovetail.views.board.rows import Board, Herd, Row, make_board
+from dovetail.views.explain.verdicts import explain
+from dovetail.views.forecast.assembly import Machine, forecast
 from tests import builders
 from tests.browser.clusters import NOW, cluster
 from tests.unit.cli.running import Program
@@ -440,8 +440,8 @@ def test_a_signal_ends_it_cleanly(number: int, code: int) -> None:
 PUSHED = """
 import asyncio, signal
 from datetime import UTC
-from dovetail.cli.top_keys import View
-from dovetail.cli.top_live import Show
+from dovetail.cli.top.keys import View
+from dovetail.cli.top.live import Show
 from dovetail.model.snapshot import take_snapshot
 from dovetail.rules.budgets import Reading
 from dovetail.web.sources import PushedSource

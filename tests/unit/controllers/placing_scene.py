@@ -5,8 +5,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from dovetail.api import names, objects
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.placing_state import Places, PlacingState, Trigger
 from dovetail.ports import (
     KWOK_NODECLASSES,
     PODS,
@@ -19,8 +17,10 @@ from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.scheduling.problem import Node
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import Places, PlacingState, Trigger
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
 

@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from weakref import ref
 
-from dovetail.controllers.alike_pods import AlikePods
 from dovetail.model.records import PdbRecord, Recorder
 from dovetail.runtime.reflector import Kept, Snapshot
+from dovetail.state.protections import AlikePods
 from tests.builders import at, pdb, pod
 
 NOW = at("2026-03-01T00:00:00Z")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.controllers.cluster import Cache, Cluster, Index, InFlight
 from dovetail.model.records import PodRecord, Recorder
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Gone, Resource
 from dovetail.runtime.reflector import Change
-from dovetail.sim import eviction
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server import eviction
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.state.cluster import Cache, Cluster, Index, InFlight
 from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim

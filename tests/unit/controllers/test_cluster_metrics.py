@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.cluster_metrics import ClusterMetrics
+from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.controllers.consistency import Consistency
+from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES
 from dovetail.runtime.manager import Controller

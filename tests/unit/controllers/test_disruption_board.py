@@ -11,13 +11,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api.names import Reason
-from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.controllers.disruption_board import BoardMaker, Noted, Picture
+from dovetail.controllers.disruption.board import BoardMaker, Noted, Picture
+from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.observe.metrics import rendered
 from dovetail.planning.disruption.board import Candidate
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.problem import Options
-from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, simulate
 from tests import manifests
 from tests.metrics_text import exposition
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool

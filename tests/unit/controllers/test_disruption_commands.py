@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
-from dovetail.controllers.disruption_replacements import awaits
+from dovetail.controllers.disruption.replacements import awaits
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (

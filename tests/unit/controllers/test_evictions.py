@@ -11,8 +11,8 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Forbidden, Unavailable
 from dovetail.sim.actors.wire import NOT_READY, SHUTDOWN
-from dovetail.sim.faults import Fault
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.kinds import NAMESPACES
 from tests import manifests
 from tests.sim.termination.setting import FOR_EVER, Setting, counted, is_deleting, play
 

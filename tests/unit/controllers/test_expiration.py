@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.controllers.expiration import Expiration
+from dovetail.controllers.nodeclaim.expiration import Expiration
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Conflict, OutcomeUnknown, Unavailable
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import parse_time
 from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, counted, is_deleting, play

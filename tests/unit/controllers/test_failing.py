@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dovetail.controllers.keyed import Keyed
-from dovetail.controllers.passes import Passes
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.passes import Passes
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS
 from dovetail.runtime.failures import RESTARTS, Failures

@@ -6,14 +6,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.garbage import GarbageCollection
+from dovetail.controllers.nodeclaim.garbage import GarbageCollection
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, CloudError, Forbidden, Unavailable
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.server.faults import Fault
 from tests.sim.termination.setting import FOR_EVER, counted, is_deleting
 from tests.unit.controllers.manifests import (
     condition,

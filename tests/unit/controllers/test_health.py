@@ -9,15 +9,15 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.health import Health
+from dovetail.controllers.node.health import Health
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.health import RepairPolicy
+from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, KubeApi, Unavailable
 from dovetail.providers.kwok.provider import REPAIR_POLICIES, KwokProvider
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.hydration import ClaimHydration, NodeHydration
+from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
 from dovetail.ports import NODECLAIMS, NODES, Conflict, Resource, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import Manifest, launched, node, node_claim
 from tests.unit.controllers.running import Program, run_controllers
 

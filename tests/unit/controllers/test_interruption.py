@@ -9,8 +9,8 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Unavailable
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, annotation, counted, is_deleting, play

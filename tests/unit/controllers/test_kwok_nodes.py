@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim
-from dovetail.controllers.kwok_nodes import KwokNodes
+from dovetail.controllers.node.kwok_nodes import KwokNodes
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODECLAIMS,
@@ -20,7 +20,7 @@ from dovetail.ports import (
 from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import condition, node_class
 from tests.unit.controllers.running import Program, run_controllers
 from tests.unit.providers.claims import claim_manifest

@@ -2,12 +2,12 @@
 
 import pytest
 
-from dovetail.controllers.nodepool_readiness import NodePoolReadiness
-from dovetail.controllers.nodepool_validation import NodePoolValidation
+from dovetail.controllers.nodepool.readiness import NodePoolReadiness
+from dovetail.controllers.nodepool.validation import NodePoolValidation
 from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import condition, condition_of, node_class, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.nodepool_counter import NodePoolCounter
-from dovetail.controllers.nodepools import PoolMembers
+from dovetail.controllers.nodepool.base import PoolMembers
+from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.runtime.manager import Controller

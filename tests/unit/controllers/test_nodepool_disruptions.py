@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from dovetail.controllers.nodepool_disruptions import NodePoolDisruptions
-from dovetail.controllers.nodepools import PoolMembers
+from dovetail.controllers.nodepool.base import PoolMembers
+from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS
 from dovetail.runtime.manager import Controller

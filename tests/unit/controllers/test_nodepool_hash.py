@@ -3,11 +3,11 @@
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.nodepool_hash import NodePoolHash
+from dovetail.controllers.nodepool.hash import NodePoolHash
 from dovetail.ports import NODECLAIMS, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import condition, node_claim, node_pool, put_status
 from tests.unit.controllers.running import Program, run_controllers
 

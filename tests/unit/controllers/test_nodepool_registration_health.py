@@ -3,11 +3,11 @@
 import pytest
 
 from dovetail.api import objects
-from dovetail.controllers.nodepool_registration_health import RegistrationHealth
+from dovetail.controllers.nodepool.registration_health import RegistrationHealth
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import (
     condition,
     condition_of,

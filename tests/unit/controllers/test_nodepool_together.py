@@ -3,14 +3,14 @@
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.consistency import Consistency
-from dovetail.controllers.hydration import ClaimHydration, NodeHydration
-from dovetail.controllers.nodepool_counter import NodePoolCounter
-from dovetail.controllers.nodepool_hash import NodePoolHash
-from dovetail.controllers.nodepool_readiness import NodePoolReadiness
-from dovetail.controllers.nodepool_registration_health import RegistrationHealth
-from dovetail.controllers.nodepool_validation import NodePoolValidation
-from dovetail.controllers.nodepools import PoolMembers
+from dovetail.controllers.nodeclaim.consistency import Consistency
+from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
+from dovetail.controllers.nodepool.base import PoolMembers
+from dovetail.controllers.nodepool.counter import NodePoolCounter
+from dovetail.controllers.nodepool.hash import NodePoolHash
+from dovetail.controllers.nodepool.readiness import NodePoolReadiness
+from dovetail.controllers.nodepool.registration_health import RegistrationHealth
+from dovetail.controllers.nodepool.validation import NodePoolValidation
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODEPOOLS
 from dovetail.runtime.manager import Controller

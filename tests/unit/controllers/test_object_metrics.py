@@ -8,15 +8,15 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import NodePool
-from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.controllers.prices import Prices
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, CloudError, CloudProvider, InstanceType, Unavailable
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.wire import RUN_FOR, START_DELAY
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.manifests import Manifest
 from tests.metrics_text import exposition

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.protection import Protection
+from dovetail.controllers.pod.protection import Protection
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS
 from dovetail.sim.actors.cluster import SimCluster

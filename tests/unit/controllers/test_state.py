@@ -6,11 +6,11 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.state import State
+from dovetail.controllers.nodeclaim.state import State
 from dovetail.ports import NODECLAIMS, NODES, Conflict
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.cloud import Launch
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.termination.past import Past
 from tests.sim.termination.setting import GUARDED, Setting, play

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.api.names import Condition
-from dovetail.controllers.transitions import Transitions, transitions
+from dovetail.controllers.nodeclaim.transitions import Transitions, transitions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.sim.actors.cluster import SimCluster
 from tests import manifests

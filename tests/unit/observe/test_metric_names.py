@@ -3,8 +3,8 @@
 from typing import Any
 
 from dovetail.api.names import DO_NOT_DISRUPT
-from dovetail.controllers.cluster_metrics import ClusterMetrics
-from dovetail.controllers.prices import Prices
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS, CloudProvider
 from dovetail.runtime.manager import Controller

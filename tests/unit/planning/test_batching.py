@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.planning.batching import Batch
+from dovetail.planning.provisioning.batching import Batch
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 

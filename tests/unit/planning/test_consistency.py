@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api import objects
-from dovetail.planning.consistency import shape_flaws
+from dovetail.planning.nodeclaim.consistency import shape_flaws
 
 
 def flaws(requests: objects.Quantities, promised: objects.Quantities, found: objects.Quantities) -> list[str]:

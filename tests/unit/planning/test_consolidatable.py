@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.model.records import PodRecord
-from dovetail.planning.consolidatable import (
+from dovetail.planning.nodeclaim.consolidatable import (
     Consolidatable,
     consolidatable,
     is_pod_event,

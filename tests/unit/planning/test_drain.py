@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dovetail.api import names, objects
 from dovetail.model.records import PodRecord
-from dovetail.planning.drain import Action, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
+from dovetail.planning.node.drain import Action, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
 from dovetail.planning.timings import Timings
 from dovetail.rules.protection import protection
 from tests.builders import at, pod

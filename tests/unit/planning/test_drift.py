@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionReason
-from dovetail.planning.drift import Drift, drift_by_objects, drift_by_provider, is_offered, type_check_at
+from dovetail.planning.nodeclaim.drift import Drift, drift_by_objects, drift_by_provider, is_offered, type_check_at
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.requirements import Requirements, read_requirements
 from tests.builders import at

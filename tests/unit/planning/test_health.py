@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from dovetail.api import objects
-from dovetail.planning.health import Ailment, RepairPolicy, ailment, snake_case, too_many_unhealthy
+from dovetail.planning.node.health import Ailment, RepairPolicy, ailment, snake_case, too_many_unhealthy
 from tests.builders import at
 
 POLICIES = (

@@ -9,7 +9,7 @@ import pytest
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason
 from dovetail.planning.conditions import Conditions
-from dovetail.planning.lifecycle import (
+from dovetail.planning.nodeclaim.lifecycle import (
     GiveUp,
     is_new,
     is_ready,

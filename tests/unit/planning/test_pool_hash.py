@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.planning.pool_hash import migrated_annotations, pool_annotations, pool_hash
+from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
 from dovetail.values.duration import DurationError
 from tests.builders import conditions
 

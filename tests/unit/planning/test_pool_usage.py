@@ -1,7 +1,7 @@
 """How much there is of a NodePool (01 §5.1)."""
 
 from dovetail.api import names, objects
-from dovetail.planning.pool_usage import usage
+from dovetail.planning.nodepool.usage import usage
 
 NONE = {"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}
 

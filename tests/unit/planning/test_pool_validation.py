@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.planning.pool_validation import ignored_capacity_types, pool_flaws
+from dovetail.planning.nodepool.validation import ignored_capacity_types, pool_flaws
 
 
 def pool(

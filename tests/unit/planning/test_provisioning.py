@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names, objects
-from dovetail.planning.pool_hash import pool_hash
-from dovetail.planning.provisioning import (
+from dovetail.planning.nodepool.hash import pool_hash
+from dovetail.planning.provisioning.claims import (
     claim_body,
     claim_name,
     effective_zones,

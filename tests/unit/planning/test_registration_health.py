@@ -5,7 +5,7 @@ import pytest
 from dovetail.api import objects
 from dovetail.api.names import Condition
 from dovetail.planning.conditions import Conditions
-from dovetail.planning.registration_health import History, account, attempt, is_outdated, remembered
+from dovetail.planning.nodepool.registration_health import History, account, attempt, is_outdated, remembered
 from tests.builders import at
 
 NOW = at("2026-03-02T00:00:00Z")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dovetail.api.names import DISRUPTED_TAINT, Condition
 from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.static_capacity import Census, census, disruption_cost, growth, victims
+from dovetail.planning.nodepool.static_capacity import Census, census, disruption_cost, growth, victims
 from dovetail.rules.pdb import PdbIndex
 from tests.builders import at, claim, member, node, pdb, pod
 

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim, NodePool, Requirement
-from dovetail.planning.lifecycle import why_not_initialized
+from dovetail.planning.nodeclaim.lifecycle import why_not_initialized
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODECLAIMS,
@@ -28,7 +28,7 @@ from dovetail.ports import (
 from dovetail.providers.catalogue import allocatable
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import condition_status, deleting, node_of
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from dovetail.values.quantity import parse_quantity
 from dovetail.values.timestamp import format_time
 from tests import manifests

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import Node, NodeSpec, ObjectMeta
-from dovetail.controllers.kwok_nodes import KwokNodes, follow_interruptions
+from dovetail.controllers.node.kwok_nodes import KwokNodes, follow_interruptions
 from dovetail.ports import (
     NODES,
     CloudError,
@@ -27,7 +27,7 @@ from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import deleting
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.running import Program, run_controllers

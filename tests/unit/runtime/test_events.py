@@ -10,10 +10,10 @@ import pytest
 from dovetail.api.names import EventReason
 from dovetail.ports import EVENTS, AlreadyExists, ApiError, Conflict, Forbidden, NotFound, OutcomeUnknown, Unavailable
 from dovetail.runtime.events import WARNING, Event, EventRecorder, Regarding, cut, dedupe_key, event_body
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.faults import Fault
-from dovetail.sim.kinds import NAMESPACES
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.kinds import NAMESPACES
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")

@@ -13,9 +13,9 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import RESTARTS, SOUND_SECONDS, Failures
 from dovetail.runtime.manager import Context, Manager
 from dovetail.runtime.reflector import Added, Change, Reflector
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import VirtualClock, simulate
-from dovetail.sim.watching import Watch
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.watching import Watch
 from tests.builders import at
 from tests.unit.runtime.test_manager import Part, idle
 

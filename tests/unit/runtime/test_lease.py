@@ -37,11 +37,11 @@ from dovetail.runtime.lease import (
     wait_until_alone,
 )
 from dovetail.runtime.tasks import within
-from dovetail.sim.api_server import ApiServer, Client
-from dovetail.sim.faults import Fault
-from dovetail.sim.kinds import NAMESPACES
-from dovetail.sim.store import Change
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer, Client
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.kinds import NAMESPACES
+from dovetail.sim.server.store import Change
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")

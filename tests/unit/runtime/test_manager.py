@@ -11,9 +11,9 @@ from dovetail.runtime.events import Event, EventRecorder, Regarding
 from dovetail.runtime.lease import Election, FencedApi, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Context, Manager, NotStopped, PartFailed
 from dovetail.runtime.reflector import Reflector
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.faults import Fault
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.faults import Fault
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")

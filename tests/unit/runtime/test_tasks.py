@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.ports import NotFound
 from dovetail.runtime.tasks import root_cause, unless_idle, within
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")

@@ -13,7 +13,7 @@ from dovetail.ports import Conflict, TooManyRequests
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome, QueueClosed, QueueFull, Retry, WorkQueue, work
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.values.rate import Rate
 from tests.builders import at
 

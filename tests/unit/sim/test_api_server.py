@@ -29,9 +29,9 @@ from dovetail.ports import (
     NotFound,
     Resource,
 )
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.kinds import BINDINGS, NAMESPACES
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.kinds import BINDINGS, NAMESPACES
 
 START = datetime(2026, 3, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 NOW = "2026-03-01T12:00:00Z"
@@ -567,8 +567,8 @@ SCENARIO = """
 import asyncio
 from datetime import UTC, datetime
 from dovetail.ports import PODS, Conflict
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.loop.virtual_loop import simulate
 
 async def main(clock):
     server = ApiServer(clock, seed=3)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dovetail.ports import NODECLAIMS, NODES, PODS, Conflict, Invalid, NotFound, Propagation, Resource
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.sim.loop.virtual_loop import VirtualClock
+from dovetail.sim.server.api_server import ApiServer
 from dovetail.values.timestamp import format_time
 from tests.unit.sim.test_api_server import (
     CLAIM,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.ports import PDBS, PODS, Conflict, InternalError, NotFound, TooManyRequests
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.sim.loop.virtual_loop import VirtualClock
+from dovetail.sim.server.api_server import ApiServer
 from tests.unit.sim.test_api_server import NOW, RAW_PDBS, RAW_PODS, pod, run, running_pod
 
 WEB = {"app": "web"}

@@ -19,10 +19,10 @@ from dovetail.ports import (
     TooManyRequests,
     Unavailable,
 )
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.faults import Fault
-from dovetail.sim.store import Change
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.faults import Fault
+from dovetail.sim.server.store import Change
 from tests.unit.sim.test_api_server import CONFIGMAPS, START, pod, run
 
 

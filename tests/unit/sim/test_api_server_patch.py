@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Conflict, InternalError, Invalid, NotFound, PatchType
-from dovetail.sim.api_server import ApiServer, Client
-from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.sim.loop.virtual_loop import VirtualClock
+from dovetail.sim.server.api_server import ApiServer, Client
 from tests.unit.sim.test_api_server import (
     CLAIM,
     CONFIGMAPS,

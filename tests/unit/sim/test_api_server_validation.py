@@ -19,9 +19,9 @@ from dovetail.ports import (
     PatchType,
     Resource,
 )
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.cel import KNOWN_RULES, rule_texts
-from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.sim.loop.virtual_loop import VirtualClock
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.cel import KNOWN_RULES, rule_texts
 from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 from tests.unit.sim.test_api_server import NOW, RAW, RAW_NODES, pod, run
 

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from dovetail.ports import NODES, PODS, EventType, Gone, InternalError, Invalid, Unavailable
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.faults import Fault
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.faults import Fault
 from tests.unit.sim.test_api_server import CONFIGMAPS, NOW, RAW_PODS, START, pod, run
 
 BOOKMARK = EventType.BOOKMARK

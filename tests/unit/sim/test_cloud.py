@@ -22,8 +22,8 @@ from dovetail.ports import (
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import condition_status
-from dovetail.sim.cloud import Launch, SimCloud
-from dovetail.sim.faults import Fault
+from dovetail.sim.cloud.machines import Launch, SimCloud
+from dovetail.sim.server.faults import Fault
 from tests.unit.providers.claims import OTHER, SMALL, labels_of, requirement
 from tests.unit.providers.conformance import (
     ProviderConformance,

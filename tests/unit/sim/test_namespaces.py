@@ -8,9 +8,9 @@ from dovetail.ports import Conflict, Forbidden
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.cluster import run as run_cluster
 from dovetail.sim.actors.wire import DEPLOYMENTS, JOBS, PODS, REPLICASETS, STATEFULSETS, deleting
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.kinds import BINDINGS, NAMESPACES
-from dovetail.sim.virtual_loop import VirtualClock
+from dovetail.sim.loop.virtual_loop import VirtualClock
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.kinds import BINDINGS, NAMESPACES
 from tests import manifests
 from tests.unit.sim.test_api_server import CONFIGMAPS, pod, run
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from dovetail.sim.actors.cluster import START
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 
 
 def order_of_cancellation() -> list[int]:

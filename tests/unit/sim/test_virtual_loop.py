@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.virtual_loop import (
+from dovetail.sim.loop.virtual_loop import (
     Deadlock,
     InlineCompute,
     Livelock,

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from dovetail.values.almanac import LAST_DAY, Stretch, chosen, stretch_of
+from dovetail.values.schedule.almanac import LAST_DAY, Stretch, chosen, stretch_of
 
 EPOCH = date(1970, 1, 1).toordinal()
 FIRST_DAY = 1 - EPOCH

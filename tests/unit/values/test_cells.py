@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from dovetail.values.cells import WHOLE_DAY, Cells, first_minute, inverted, join, on, smear
+from dovetail.values.schedule.cells import WHOLE_DAY, Cells, first_minute, inverted, join, on, smear
 
 DAYS = 60
 

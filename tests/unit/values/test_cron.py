@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dovetail.values import limits
-from dovetail.values.cron import Cron, CronError, parse_cron
-from dovetail.values.zone import ZoneError, load_zone, offset_at, spell_at, spells, zone_names
+from dovetail.values.schedule.cron import Cron, CronError, parse_cron
+from dovetail.values.schedule.zone import ZoneError, load_zone, offset_at, spell_at, spells, zone_names
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from dovetail.values.almanac import stretch_of
-from dovetail.values.cron import parse_cron
-from dovetail.values.instants import (
+from dovetail.values.schedule.almanac import stretch_of
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.instants import (
     ALWAYS,
     HORIZON,
     NEVER,
@@ -18,8 +18,8 @@ from dovetail.values.instants import (
     recurring,
     since,
 )
-from dovetail.values.openings import openings
-from dovetail.values.zone import zone_names
+from dovetail.values.schedule.openings import openings
+from dovetail.values.schedule.zone import zone_names
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 TICK = timedelta(microseconds=1)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dovetail.values.cron import parse_cron
-from dovetail.values.window import Opening, Window
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.window import Opening, Window
 
 HOUR_NS = 3600 * 10**9
 NOW = datetime(2026, 5, 13, 12, 34, 56, tzinfo=UTC)  # a Wednesday

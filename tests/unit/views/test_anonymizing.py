@@ -10,9 +10,9 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.intake import take_in
-from dovetail.views.anonymizing import Anonymizer
-from dovetail.views.explain import explain
-from dovetail.views.recording import recorded
+from dovetail.views.explain.verdicts import explain
+from dovetail.views.record.anonymizing import Anonymizer
+from dovetail.views.record.recording import recorded
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 AT = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from dovetail.api.documents import read_documents
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot, take_snapshot
-from dovetail.views.explain import Explanation, explain
+from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
 from tests.builders import at, claim, node, pod, pool
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.problem import Problem, Severity
-from dovetail.values.cron import parse_cron
 from dovetail.values.duration import HOUR, MINUTE, parse_duration
-from dovetail.values.instants import all_of, any_of
-from dovetail.values.window import Window
+from dovetail.values.schedule.cron import parse_cron
+from dovetail.values.schedule.instants import all_of, any_of
+from dovetail.values.schedule.window import Window
 from dovetail.views.lint import lint
 from dovetail.views.lint.budgets import inverse_window
 from dovetail.views.lint.words import nearest_cron, nearest_do_not_disrupt, nearest_duration

@@ -10,7 +10,7 @@ from msgspec import inspect
 from dovetail.api import names
 from dovetail.api.documents import Document, InputError, read_documents
 from dovetail.api.recorded import LEFT_OUT, RECORDED
-from dovetail.views.recording import IMAGE, recorded
+from dovetail.views.record.recording import IMAGE, recorded
 
 PLANTED = "planted"
 NOISE = {PLANTED: {PLANTED: PLANTED}, "annotation": PLANTED, "env": [{"name": PLANTED, "value": PLANTED}]}

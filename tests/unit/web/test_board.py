@@ -8,10 +8,10 @@ import pytest
 
 from dovetail.model.refs import About, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.views.dashboard import Board, Decided, Row, make_board, make_details, next_change, redacted
-from dovetail.views.dashboard_blockers import workload_of
-from dovetail.views.explain import explain
-from dovetail.views.forecast import forecast
+from dovetail.views.board.blockers import workload_of
+from dovetail.views.board.rows import Board, Decided, Row, make_board, make_details, next_change, redacted
+from dovetail.views.explain.verdicts import explain
+from dovetail.views.forecast.assembly import forecast
 from tests import builders
 from tests.browser.clusters import NOW, WORKLOADS, cluster
 from tests.builders import at

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dovetail.cli.dashboard import command
+from dovetail.cli.commands.dashboard import command
 
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")
 

@@ -14,7 +14,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
-from dovetail.planning.provisioning import claim_name
+from dovetail.planning.provisioning.claims import claim_name
 
 # Longer than one for a thousand claims, which is far more than a command has.
 LONGEST_RECORD: Final = 128 * 1024

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.planning.health import RepairPolicy
+from dovetail.planning.node.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODES,

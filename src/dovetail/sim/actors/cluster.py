@@ -45,10 +45,10 @@ from dovetail.sim.actors.wire import (
     node_of,
     pod_ready,
 )
-from dovetail.sim.api_server import ApiServer
-from dovetail.sim.kinds import NAMESPACES, PRIORITY_CLASSES
-from dovetail.sim.store import Change
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.sim.server.api_server import ApiServer
+from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES
+from dovetail.sim.server.store import Change
 from dovetail.values.duration import SECOND, parse_duration
 
 R = TypeVar("R")

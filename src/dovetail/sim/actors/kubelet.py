@@ -42,7 +42,7 @@ from dovetail.sim.actors.wire import (
     uid_of,
     with_conditions,
 )
-from dovetail.sim.node_leases import RENEWAL
+from dovetail.sim.server.node_leases import RENEWAL
 from dovetail.values.timestamp import parse_time
 
 BY_NODE = "node"

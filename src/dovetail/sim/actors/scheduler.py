@@ -34,7 +34,7 @@ from dovetail.sim.actors.wire import (
     uid_of,
     with_conditions,
 )
-from dovetail.sim.kinds import BINDINGS
+from dovetail.sim.server.kinds import BINDINGS
 from dovetail.values.timestamp import parse_time
 
 NAME = "default-scheduler"

@@ -11,10 +11,10 @@ from dovetail.api.names import Condition, Effect
 from dovetail.sim.actors.wire import Raw, condition_status, deleting
 from dovetail.sim.checkers.records import Record, record_on
 from dovetail.sim.checkers.scene import Member, Scene, own_parts
-from dovetail.sim.store import Change
-from dovetail.values.cron import CronError, parse_cron
+from dovetail.sim.server.store import Change
 from dovetail.values.duration import DurationError, parse_budget_duration
-from dovetail.values.window import Window
+from dovetail.values.schedule.cron import CronError, parse_cron
+from dovetail.values.schedule.window import Window
 
 RULE: Final = "budgets"
 BY_REASON, UPSTREAM = "by-reason", "upstream"  # the two readings of R25

@@ -15,7 +15,6 @@ from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, EventType, InstanceType, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.api_server import Asked
 from dovetail.sim.checkers import (
     budgets,
     evicted,
@@ -28,7 +27,8 @@ from dovetail.sim.checkers import (
 )
 from dovetail.sim.checkers.records import Commands
 from dovetail.sim.checkers.scene import Scene, Violation, begins_to_go
-from dovetail.sim.store import Change
+from dovetail.sim.server.api_server import Asked
+from dovetail.sim.server.store import Change
 
 RULES: Final = (
     protected_pods.RULE,

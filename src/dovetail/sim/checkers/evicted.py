@@ -11,7 +11,7 @@ from dovetail.sim.actors.demand import toleration_matches
 from dovetail.sim.actors.wire import Raw, condition_of, deleting, finished
 from dovetail.sim.checkers.records import record_on
 from dovetail.sim.checkers.scene import Scene, provider_id
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 
 RULE: Final = "evicted"

@@ -14,9 +14,9 @@ from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
 from dovetail.sim.checkers.records import Record, record_on
 from dovetail.sim.checkers.scene import Member, Part, Scene, own_parts
-from dovetail.sim.faults import Request
-from dovetail.sim.store import Stored
-from dovetail.views.explain import ReasonView, VerdictView, explain
+from dovetail.sim.server.faults import Request
+from dovetail.sim.server.store import Stored
+from dovetail.views.explain.verdicts import ReasonView, VerdictView, explain
 
 RULE: Final = "explained"
 _DRAINING: Final = ("S4", "S5")

@@ -10,7 +10,7 @@ from dovetail.sim.actors.wire import Raw, condition_status, deleting
 from dovetail.sim.checkers.budgets import is_tainted
 from dovetail.sim.checkers.records import record_on
 from dovetail.sim.checkers.scene import Scene
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 
 RULE: Final = "marks"
 # Strays are looked for after five seconds, passes are made some seconds after a change, a minute at most, and taints

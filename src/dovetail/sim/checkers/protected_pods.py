@@ -10,11 +10,11 @@ from dovetail.api import names
 from dovetail.ports import EventType
 from dovetail.sim.actors.wire import Raw, annotations_of, created_at, deleting, finished, node_of
 from dovetail.sim.checkers.scene import Scene, begins_to_go
-from dovetail.sim.store import Change, Key
-from dovetail.values.cron import CronError, parse_cron
+from dovetail.sim.server.store import Change, Key
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND, DurationError, add, parse_duration, parse_simple
+from dovetail.values.schedule.cron import CronError, parse_cron
+from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import TimeError, format_time, parse_time
-from dovetail.values.window import Window
 
 RULE: Final = "protected-pods"
 _MAX_EXPRESSIONS: Final = 64

@@ -7,7 +7,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.sim.actors.wire import Raw, annotations_of, labels_of
 from dovetail.sim.checkers.scene import Scene, begins_to_go
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from dovetail.ports import NODECLAIMS, NODES, PODS, EventType
 from dovetail.sim.actors.wire import Raw, active, condition_status, controller_of, created_at, deleting, node_of
 from dovetail.sim.checkers.records import Commands, record_on
 from dovetail.sim.checkers.scene import Scene, begins_to_go
-from dovetail.sim.store import Change
+from dovetail.sim.server.store import Change
 
 RULE: Final = "rescheduled"
 # Those who keep a cluster running, beside the program and the server itself.

@@ -13,8 +13,8 @@ import msgspec
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, EventType, Resource
 from dovetail.sim.actors.wire import Raw, condition_status, deleting, labels_of, node_of
-from dovetail.sim.api_server import Asked
-from dovetail.sim.store import Change, Collection, Key, Store, Stored
+from dovetail.sim.server.api_server import Asked
+from dovetail.sim.server.store import Change, Collection, Key, Store, Stored
 
 _FOLLOWED: Final = frozenset(each.plural for each in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)

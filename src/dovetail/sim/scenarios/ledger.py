@@ -11,18 +11,18 @@ from typing import Any, Final, TypeVar
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.controllers.disruption import Disruption
-from dovetail.controllers.disruption_telling import one_line
+from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.records import read_record
 from dovetail.ports import NODECLAIMS, PODS, EventType, Propagation, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import active, condition_of, controller_of, key_of, node_of, phase_of
-from dovetail.sim.api_server import ApiServer, Client
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.store import Change
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.server.api_server import ApiServer, Client
+from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time, relative
-from dovetail.views.report import (
+from dovetail.views.simulation.report import (
     DISRUPTED,
     HOUR,
     Cost,

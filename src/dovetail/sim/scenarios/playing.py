@@ -20,10 +20,9 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.all import Disrupting, Gates, all_controllers
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disruption import Disruption
-from dovetail.controllers.provisioner import Provisioning
+from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
@@ -34,13 +33,14 @@ from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import SimCluster, kind_of
 from dovetail.sim.checkers.checkers import Checkers
-from dovetail.sim.cloud import Launch, SimCloud
+from dovetail.sim.cloud.machines import Launch, SimCloud
+from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, new_loop
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
 from dovetail.sim.scenarios.reading import FaultSpec, Happening, Scenario, error_in
 from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
 from dovetail.sim.scenarios.sound import sound
-from dovetail.sim.virtual_loop import InlineCompute, VirtualClock, new_loop
-from dovetail.views.report import Report, Violation
+from dovetail.state.cluster import Cluster
+from dovetail.views.simulation.report import Report, Violation
 
 # A healthy controller's heartbeat, and bookmarks of watches that never break, tell nobody anything here, and would cost
 # most of the time.

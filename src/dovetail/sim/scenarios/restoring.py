@@ -12,19 +12,19 @@ from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.names import Condition
 from dovetail.api.objects import NodePool
 from dovetail.model.problem import Problem, Severity
-from dovetail.planning.pool_hash import pool_hash
+from dovetail.planning.nodepool.hash import pool_hash
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, ApiError, InstanceType, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import annotations_of, condition_status, labels_of, status_of
-from dovetail.sim.cloud import SimCloud
-from dovetail.sim.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
 from dovetail.sim.scenarios.reading import Body, Placed, Scenario, assumption, node_class_resource
 from dovetail.sim.scenarios.shapes import fault_of
+from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
-from dovetail.views.explain_problems import NO_PODS
+from dovetail.views.explain.problems import NO_PODS
 
 _UP: Final = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
 _IMAGE: Final = "unknown"

@@ -9,11 +9,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.controllers.cluster import Cluster
-from dovetail.controllers.disruption_board import BoardMaker, Picture
-from dovetail.controllers.placing_refusals import Unplaceable
-from dovetail.controllers.placing_state import PlacingState
-from dovetail.controllers.prices import bought_as
+from dovetail.controllers.disruption.board import BoardMaker, Picture
+from dovetail.controllers.metrics.pool_costs import bought_as
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.timings import Timings
@@ -23,10 +20,13 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context, Manager
 from dovetail.scheduling.problem import Options, Origin, Pod
 from dovetail.sim.actors.cluster import SimCluster
-from dovetail.sim.cloud import SimCloud
+from dovetail.sim.cloud.machines import SimCloud
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.scenarios.reading import Scenario
 from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
-from dovetail.sim.virtual_loop import VirtualClock, simulate
+from dovetail.state.cluster import Cluster
+from dovetail.state.refusals import Unplaceable
+from dovetail.state.scheduling import PlacingState
 from dovetail.views.plan import Drained
 
 

@@ -17,10 +17,10 @@ from dovetail.rules.budgets import (
     limit_below,
     read_budgets,
 )
-from dovetail.values.cron import Cron, CronError, parse_cron
 from dovetail.values.duration import MINUTE, DurationError, parse_budget_duration, short_duration, shown
-from dovetail.values.instants import ALWAYS, all_of, complement
-from dovetail.values.window import Window
+from dovetail.values.schedule.cron import Cron, CronError, parse_cron
+from dovetail.values.schedule.instants import ALWAYS, all_of, complement
+from dovetail.values.schedule.window import Window
 from dovetail.views.lint.pods import RUN_TOGETHER
 from dovetail.views.lint.subject import Subject, replaced
 from dovetail.views.lint.words import closest, nearest_cron, nearest_duration

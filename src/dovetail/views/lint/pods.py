@@ -21,9 +21,9 @@ from dovetail.rules.protection import (
     read_do_not_disrupt,
     read_schedule,
 )
-from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import short_duration, shown
-from dovetail.values.instants import all_of, complement, with_time_left
+from dovetail.values.schedule.cron import CronError, parse_cron
+from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
 

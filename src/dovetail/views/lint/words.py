@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import lru_cache
 
-from dovetail.values.cron import CronError, parse_cron
 from dovetail.values.duration import HOUR, MAX, MINUTE, SECOND, DurationError, parse_duration, short_duration
-from dovetail.values.zone import zone_names
+from dovetail.values.schedule.cron import CronError, parse_cron
+from dovetail.values.schedule.zone import zone_names
 
 _MAX_TEXT = 80  # longer mistakes are nobody's typing error
 _WORD_UNITS = {

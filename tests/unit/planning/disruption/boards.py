@@ -13,7 +13,7 @@ from dovetail.rules.budgets import Allowance
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import BoundPod, Kind, MachineType, Node, Options, Origin, Pod, Pool
 from dovetail.scheduling.resources import Resources, total
-from dovetail.values.instants import ALWAYS
+from dovetail.values.schedule.instants import ALWAYS
 from tests.unit.scheduling import problems
 
 AT: Final = datetime(2026, 3, 6, 12, tzinfo=UTC)

@@ -32,7 +32,7 @@ from dovetail.sim.actors.wire import (
     status_of,
     uid_of,
 )
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES
 from tests import manifests
 
 Scenario = Callable[[SimCluster], Coroutine[Any, Any, None]]

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES
 from tests import manifests
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from dovetail.ports import LEASES, EventType
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
-from dovetail.sim.kinds import NAMESPACES
+from dovetail.sim.server.kinds import NAMESPACES
 from tests import manifests
 
 SPACE = "kube-node-lease"

@@ -10,7 +10,7 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.fit import FITS
 from dovetail.sim.actors.placement import Answers, Cluster, Supposition, answer, place
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 
 LOW, HIGH = 10, 1000

@@ -8,7 +8,7 @@ from dovetail.ports import ApiError, OutcomeUnknown, Unavailable
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.watch import Store
 from dovetail.sim.actors.wire import Raw
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 
 

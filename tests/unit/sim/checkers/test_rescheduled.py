@@ -5,7 +5,7 @@ from typing import Any
 
 from dovetail.ports import NODES, PODS, Unavailable
 from dovetail.sim.checkers.checkers import Checkers
-from dovetail.sim.faults import Fault
+from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.unit.sim.checkers.planting import DISRUPTED, Ground, checked
 

@@ -11,9 +11,9 @@ from dovetail.model.intake import take_in
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.explain import Explanation, explain
-from dovetail.views.forecast import forecast, machines_of
-from dovetail.views.forecast_data import Event, Forecast, Kind, Machine, NodeForecast, Type
+from dovetail.views.explain.verdicts import Explanation, explain
+from dovetail.views.forecast.assembly import forecast, machines_of
+from dovetail.views.forecast.data import Event, Forecast, Kind, Machine, NodeForecast, Type
 from dovetail.views.turns import MAX_TURNS
 from tests.builders import at, budget, claim, node, pdb, pod, pool
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 from dovetail.model.snapshot import take_snapshot
-from dovetail.views.forecast import forecast
-from dovetail.views.forecast_data import Forecast
+from dovetail.views.forecast.assembly import forecast
+from dovetail.views.forecast.data import Forecast
 from tests.builders import claim, node, pod, pool
 
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

@@ -1,0 +1,1 @@
+"""How `dovetail cleanup` removes what we put on objects."""

@@ -1,0 +1,174 @@
+"""`dovetail dashboard`: the web page on files or a live cluster."""
+
+import asyncio
+import shlex
+import signal
+import sys
+import webbrowser
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from dovetail.cli.common.failing import fail
+from dovetail.cli.common.files import one_line_errors
+from dovetail.cli.common.handles import allow_all_handles
+from dovetail.cli.common.options import BUDGET_READING, FILES, Common, Instant, Source
+from dovetail.cli.common.output import without_cycle_search, working
+from dovetail.cli.common.sources import Read, read_cluster
+from dovetail.rules.budgets import Reading
+from dovetail.values.foreign_text import plain
+from dovetail.values.timestamp import format_time
+from dovetail.views.forecast.assembly import machines_of
+
+if TYPE_CHECKING:
+    from dovetail.web.sources import Source as Shown
+
+PORT: Final = 8642
+
+
+class _Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command was told."""
+
+    paths: tuple[str, ...]
+    at: datetime | None
+    kubeconfig: str | None
+    context: str | None
+    address: str
+    port: int
+    open: bool
+    in_cluster_auth: bool
+    reading: Reading
+
+    @property
+    def asking(self) -> str:
+        """With these options other commands see the same."""
+        given = [("kubeconfig", self.kubeconfig), ("context", self.context)]
+        asking = [f"-f {shlex.quote(path)}" for path in self.paths]
+        asking += [f"--{name} {shlex.quote(value)}" for name, value in given if value]
+        return " ".join([*asking, *([] if self.at is None else [f"--at {format_time(self.at)}"])])
+
+
+@click.command("dashboard")
+@FILES
+@click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="Without -f: where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
+)
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one.")
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where to serve; another than a loopback one needs --in-cluster-auth.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; 0 takes a free one."
+)
+@click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
+@click.option(
+    "--in-cluster-auth", is_flag=True, help="Ask readers for a bearer token, and show each what they may list."
+)
+@BUDGET_READING
+def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
+    """Serve a page that shows when each node is free, who blocks it, and what budgets allow, from now on.
+
+    \b
+      dovetail dashboard --open                        # the cluster of your kubeconfig
+      dovetail dashboard -f cluster.yaml --open        # a dump
+
+    It only reads: get, list and watch are all it needs. Ends with Ctrl-C.
+    """
+    options = _Options(open=open_, reading=Reading(budget_reading), **given)
+    if options.paths and (options.kubeconfig or options.context or options.in_cluster_auth):
+        fail("give either -f for files, or options for a live cluster, not both")
+    if options.at is not None and not options.paths:
+        fail("--at is for files: time cannot stand still in a live cluster")
+    from dovetail.web.readers import is_loopback  # noqa: PLC0415  (aiohttp takes long to import, `--help` should not)
+
+    if not options.in_cluster_auth and not is_loopback(options.address):
+        fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")
+    read = _read_files(options) if options.paths else None
+    allow_all_handles()
+    try:
+        asyncio.run(_serve(options, read))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _read_files(options: _Options) -> Read:
+    common = Common(
+        paths=options.paths,
+        output="table",
+        at=options.at or datetime.now(UTC),
+        end=None,
+        zone=UTC,
+        namespace=None,
+        quiet=False,
+        verbose=False,
+    )
+    with one_line_errors(), working("reading …"), without_cycle_search():
+        return read_cluster(common)
+
+
+async def _serve(options: _Options, read: Read | None) -> None:
+    from dovetail.cli.common.following import followed  # noqa: PLC0415  (see above)
+    from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
+    from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess  # noqa: PLC0415
+    from dovetail.web.app import board_served  # noqa: PLC0415
+
+    from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  isort: skip
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        access = None
+        source: Shown
+        if read is not None:
+            source = _file_source(options, read)
+        else:
+            place = Source(options.paths, options.kubeconfig, options.context)
+            source = await stack.enter_async_context(followed(place, options.asking))
+            if options.in_cluster_auth:
+                reviews = connect(
+                    kubeconfig=options.kubeconfig,
+                    context=options.context,
+                    patience=NO_PATIENCE,
+                    connections=REVIEWS_AT_ONCE,
+                )
+                try:
+                    access = ReviewedAccess(await stack.enter_async_context(reviews), SystemClock())
+                except KubeConfigError as error:
+                    fail(str(error))
+        serving = board_served(
+            source, address=options.address, port=options.port, access=access, reading=options.reading
+        )
+        try:
+            port = await stack.enter_async_context(serving)
+        except OSError as error:
+            fail(f"cannot serve on {options.address}:{options.port}: {error.strerror}; give --port 0 for a free one")
+        url = f"http://{f'[{options.address}]' if ':' in options.address else options.address}:{port}/"
+        click.echo(f"{plain(source.title)}: {url}  (Ctrl-C ends it)")
+        if options.open:
+            webbrowser.open(url)
+        await stop.wait()
+
+
+def _file_source(options: _Options, read: Read) -> "Shown":
+    from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  (see above)
+    from dovetail.web.sources import FileSource  # noqa: PLC0415
+
+    return FileSource(
+        read.snapshot,
+        SystemClock(),
+        title=", ".join(options.paths),
+        asking=options.asking,
+        at=options.at,
+        machines=machines_of(read.documents),
+        problems=read.problems,
+    )

@@ -1,0 +1,112 @@
+"""`dovetail lint`: what is wrong or surprising in manifests, before they are applied."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import click
+import msgspec
+
+from dovetail.api.documents import Document
+from dovetail.cli.common.failing import fail
+from dovetail.cli.common.files import documents_of, one_line_errors
+from dovetail.cli.common.options import Common, common_options
+from dovetail.cli.common.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
+from dovetail.model.problem import Problem, Severity
+from dovetail.values.foreign_text import plain
+from dovetail.views.lint import lint
+from dovetail.views.lint.openings import openings
+from dovetail.views.lint.subject import subject_of
+
+
+class Findings(msgspec.Struct, frozen=True, rename="camel"):
+    """What `-o json` prints."""
+
+    problems: tuple[Problem, ...]
+    read: dict[str, int]
+    """How many objects of each kind."""
+    left_out: int
+    """Objects of other namespaces."""
+
+
+@click.command("lint")
+@click.argument("arguments", nargs=-1, metavar="[PATH]...")
+@common_options(
+    ahead="Say also when each schedule's windows open within this span.",
+    namespace="Only objects of this namespace, and those that belong to none.  [default: all]",
+    quiet="Only errors and warnings: leave out what is merely worth knowing, and the count.",
+    verbose="Say also which objects were read.",
+    live=False,
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
+@without_cycle_search()
+def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None:
+    """Find what is wrong or surprising in manifests before they are applied.
+
+    Looks at the annotations of pods and pod templates, at NodePools and their budgets, at NodeClaims, Nodes and
+    PodDisruptionBudgets. Each finding says what to write instead. Exits with 1 if there is an error.
+
+    \b
+      dovetail lint deploy/
+      helm template . | dovetail lint -
+    """
+    everything = [*arguments, *common.paths]
+    if not everything:
+        fail("no input: name files or directories, or - for standard input")
+    reading = _Reading(documents_of(everything), common)
+    with one_line_errors(), working("reading and checking …"):
+        problems = lint(reading, common.at) + reading.ahead
+    if common.quiet:
+        problems = [problem for problem in problems if problem.severity is not Severity.INFO]
+    counts = Counter(problem.severity for problem in problems)
+    if common.output == "table":
+        lines = problem_lines(problems, Times(common.at, common.zone))
+        if not common.quiet:
+            lines += [*([""] if problems else []), *_summary(counts, reading, verbose=common.verbose)]
+        if lines:
+            print_lines(lines)
+    else:
+        print_data(Findings(tuple(problems), dict(reading.read), reading.left_out), common.output)
+    sys.exit(1 if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]) else 0)
+
+
+class _Reading(Iterable[Document]):
+    """The documents to check, and what is learnt of them on the way."""
+
+    def __init__(self, documents: Iterable[Document], common: Common) -> None:
+        self._documents = documents
+        self._common = common
+        self.read: Counter[str] = Counter()
+        self.left_out = 0
+        self.ahead: list[Problem] = []
+
+    def __iter__(self) -> Iterator[Document]:
+        namespace, at, end = self._common.namespace, self._common.at, self._common.end
+        for document in self._documents:
+            if namespace is not None and subject_of(0, document).namespace not in {"", namespace}:
+                self.left_out += 1
+                continue
+            self.read[document.kind] += 1
+            if end is not None:
+                self.ahead += openings(document, at, end)
+            yield document
+
+
+def _summary(counts: Counter[Severity], reading: _Reading, *, verbose: bool) -> list[str]:
+    found = ", ".join(_counted(counts[severity], severity) for severity in Severity if counts[severity])
+    lines = [found or "nothing found"]
+    if verbose:
+        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in reading.read.most_common())
+        lines.append(f"read {_objects(reading.read.total())}" + (f": {kinds}" if kinds else ""))
+    if reading.left_out:
+        lines.append(f"left out {_objects(reading.left_out)} of other namespaces")
+    return lines
+
+
+def _counted(count: int, severity: Severity) -> str:
+    plural = "" if count == 1 or severity is Severity.INFO else "s"
+    return f"{count} {severity.value}{plural}"
+
+
+def _objects(count: int) -> str:
+    return f"{count} object{'' if count == 1 else 's'}"

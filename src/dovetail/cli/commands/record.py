@@ -1,0 +1,162 @@
+"""`dovetail record`: a dump of what the other commands read, and of nothing else."""
+
+import gzip
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from typing import Any, BinaryIO, Final, cast
+
+import click
+import msgspec
+
+from dovetail.api.documents import Document
+from dovetail.cli.common.files import one_line_errors, private_file
+from dovetail.cli.common.options import FILES, LIVE, Source, now
+from dovetail.cli.common.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
+from dovetail.cli.common.read_kinds import ALL_KINDS
+from dovetail.cli.common.sources import cluster_documents
+from dovetail.model.problem import Problem
+from dovetail.values.foreign_text import plain
+from dovetail.views.record.anonymizing import Anonymizer
+from dovetail.views.record.recording import recorded
+
+_NAMESPACED: Final = frozenset(kind.resource.kind for kind in ALL_KINDS if kind.resource.namespaced)
+
+
+@click.command("record")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write to this file: YAML if its name ends in .yaml or .yml, else JSON; packed if it ends in .gz. "
+    "[default: JSON to standard output]",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Only objects of this namespace, and those that belong to none. May be given several times.  [default: all]",
+)
+@click.option("--anonymize", is_flag=True, help="Replace names, and labels' values, by meaningless ones throughout.")
+@FILES
+@LIVE[0]
+@LIVE[1]
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what could not be read.")
+@without_cycle_search()
+def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool, quiet: bool, **given: Any) -> None:
+    """Write a dump of the live cluster that explain, forecast, plan and simulate take.
+
+    Left out is everything that they do not read: Secrets and ConfigMaps, environment variables, images, commands and
+    arguments, managed fields, and all annotations but those of Karpenter and of scheduling. With -f an existing dump is
+    cleaned in the same way.
+
+    \b
+      dovetail record -o cluster.json.gz
+      dovetail explain -f cluster.json.gz
+    """
+    source = Source(**given, namespace=namespaces[0] if len(namespaces) == 1 else None)
+    source.check()
+    problems: list[Problem] = []
+    recording = _Recording(frozenset(namespaces))
+    with one_line_errors(), working("recording …"), _opened(output) as file:
+        documents = cluster_documents(source, ALL_KINDS, problems)
+        write = _write_yaml if _name(output).endswith((".yaml", ".yml")) else _write_json
+        objects = recording.objects(documents)
+        write(file, map(Anonymizer().anonymized, objects) if anonymize else objects)
+    lines = problem_lines(problems, Times(now(), UTC))
+    if not quiet:
+        lines += recording.summary(output)
+    if lines:
+        click.echo("\n".join(lines), err=True)
+
+
+class _Recording:
+    """What is taken of the documents, and what is not."""
+
+    def __init__(self, namespaces: frozenset[str]) -> None:
+        self._namespaces = namespaces
+        self._taken: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
+        self._elsewhere = 0
+
+    def objects(self, documents: Iterable[Document]) -> Iterator[dict[str, Any]]:
+        for document in documents:
+            kept = recorded(document)
+            if kept is None:
+                self._unread[f"{document.api_version} {document.kind}"] += 1
+            elif self._namespaces and not self._is_wanted(kept):
+                self._elsewhere += 1
+            else:
+                self._taken[document.kind] += 1
+                yield kept
+
+    def _is_wanted(self, kept: dict[str, Any]) -> bool:
+        meta = kept["metadata"]
+        if kept["kind"] == "Namespace":
+            return meta.get("name") in self._namespaces
+        return kept["kind"] not in _NAMESPACED or meta.get("namespace", "default") in self._namespaces
+
+    def summary(self, output: str | None) -> list[str]:
+        lines = [f"recorded {_counted(self._taken)}" + (f" in {plain(output)}" if output else "")]
+        if self._elsewhere:
+            lines.append(f"left out {self._elsewhere} of other namespaces")
+        if self._unread:
+            lines.append(f"left out {_counted(self._unread)}, which nothing reads")
+        return lines
+
+
+def _counted(kinds: Counter[str]) -> str:
+    total = kinds.total()
+    listed = ", ".join(f"{count} {plain(kind)}" for kind, count in kinds.most_common())
+    return f"{total} object{'' if total == 1 else 's'}" + (f" ({listed})" if listed else "")
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+_Write = Callable[[BinaryIO, Iterable[dict[str, Any]]], None]
+
+
+def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
+    """A List with an object a line, so that dumps can be compared, and one that is cut off still read."""
+    before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # only when there is something to say
+    for each in objects:
+        file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
+        before = b""
+    file.write(before + b"\n]}\n")
+
+
+def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
+    """Its kind last, as kubectl does, so that one that is cut off is known as such."""
+    before = b"apiVersion: v1\nitems:\n"
+    for each in objects:
+        file.write(before + yaml_text([each]).encode())
+        before = b""
+    file.write(before + b"kind: List\n")
+
+
+def _name(output: str | None) -> str:
+    return (output or "").lower().removesuffix(".gz")
+
+
+@contextmanager
+def _opened(output: str | None) -> Iterator[BinaryIO]:
+    """The file to write, or standard output."""
+    if output in (None, "-"):
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    with private_file(output) as file, _packed(file, output) as packed:
+        yield packed
+
+
+@contextmanager
+def _packed(file: BinaryIO, output: str) -> Iterator[BinaryIO]:
+    if not output.lower().endswith(".gz"):
+        yield file
+        return
+    with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:  # the same cluster, the same bytes
+        yield cast(BinaryIO, packed)

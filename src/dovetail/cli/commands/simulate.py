@@ -1,0 +1,222 @@
+"""`dovetail simulate`: what happens over the next hours or days to this scenario or dump."""
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from dovetail.api.documents import Document, InputError, plain_value
+from dovetail.cli.common.failing import fail
+from dovetail.cli.common.files import one_line_errors, private_file
+from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
+from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.output import Times, print_data, print_lines, working
+from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
+from dovetail.cli.common.salvage import salvaged_documents
+from dovetail.cli.common.sources import Read, cluster_documents, understood
+from dovetail.cli.text.simulate import comparison_lines, report_lines
+from dovetail.controllers.assembly import Disrupting
+from dovetail.model.problem import Problem
+from dovetail.ports import InstanceType
+from dovetail.rules.budgets import Reading
+from dovetail.sim.scenarios.playing import Play
+from dovetail.sim.scenarios.reading import Scenario, read_scenario
+from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
+from dovetail.views.simulation.page import comparison_page, report_page
+from dovetail.views.simulation.report import Report, compared
+
+_STEPS: Final = 200  # of the progress bar
+_LABEL: Final = 60
+
+
+class Progress(Protocol):
+    """Told how much of the whole is done."""
+
+    def __call__(self, share: float) -> None: ...
+
+
+@click.command("simulate")
+@click.argument("arguments", nargs=-1, metavar="[PATH]...")
+@common_options(
+    ahead="How long to simulate.  [default: what the Scenario says, or 7d]",
+    namespace="Of a live cluster, only what is in this namespace, if rights do not reach further.",
+    quiet="Only the figures.",
+    verbose="Show the whole time line, and everything that was assumed.",
+)
+@click.option("--seed", type=int, help="Names, UIDs and choices of machines are drawn from it.")
+@click.option(
+    "--from-cluster", is_flag=True, help="Start from the live cluster; files may hold a Scenario with events."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KIND/NAME.FIELD=VALUE",
+    help="Begin with another value, in YAML: nodepool/default.spec.disruption.budgets='[{nodes: \"1\"}]'.",
+)
+@click.option("--compare", is_flag=True, help="Play twice, without and with what --set says, and show both.")
+@click.option(
+    "--compare-set",
+    "others",
+    multiple=True,
+    metavar="KIND/NAME.FIELD=VALUE",
+    help="The settings of the second run; then --set holds for the first.",
+)
+@click.option("--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write one web page.")
+@INSTANCE_TYPES
+@BUDGET_READING
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    arguments: tuple[str, ...],
+    common: Common,
+    seed: int | None,
+    from_cluster: bool,
+    settings: tuple[str, ...],
+    compare: bool,
+    others: tuple[str, ...],
+    page: str | None,
+    instance_types: str | None,
+    budget_reading: str,
+) -> None:
+    """Play what happens over the next hours or days: to manifests with a Scenario, or to a dump of a cluster.
+
+    All controllers run in a simulated cluster, in virtual time. Nothing outside is read or written.
+
+    \b
+      dovetail simulate examples/scenarios/week.yaml
+      kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml | dovetail simulate - --for 3d
+      dovetail simulate week.yaml --set nodepool/default.spec.disruption.budgets='[{nodes: "1"}]' --compare
+    """
+    be_silent()
+    paths = (*arguments, *common.paths)
+    if not paths and not from_cluster:
+        fail("no input: name files or directories, - for standard input, or --from-cluster")
+    if (common.kubeconfig or common.context) and not from_cluster:
+        fail("--kubeconfig and --context go with --from-cluster")
+    given = context.get_parameter_source("at") is ParameterSource.COMMANDLINE
+    with one_line_errors(), working("reading …"):
+        read = _read(common, paths, from_cluster=from_cluster)
+        scenario = read_scenario(
+            read.documents,
+            now=common.at,
+            start=common.at if given else None,
+            span=None if common.end is None else common.end - common.at,
+            seed=seed,
+        )
+        scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
+        catalogue = catalogue_in(instance_types)
+        runs = _runs(scenario, settings, others, compare=compare)
+    disrupting = Disrupting(reading=Reading(budget_reading))
+    with one_line_errors(), progress_bar("simulating") as tell:
+        reports = [
+            played(run, catalogue, disrupting, lambda share, number=number: tell((number + share) / len(runs)))
+            for number, (_, run) in enumerate(runs)
+        ]
+    _show([label for label, _ in runs], reports, common, page)
+
+
+def be_silent() -> None:
+    """What controllers log is for operators of a real cluster."""
+    log = logging.getLogger("dovetail")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
+
+
+def _read(common: Common, paths: Sequence[str], *, from_cluster: bool) -> Read:
+    problems: list[Problem] = []
+    live: list[Document] = []
+    if from_cluster:
+        kinds = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS)
+        live = list(cluster_documents(common.source._replace(paths=()), kinds, problems))
+    written = list(salvaged_documents(paths, problems))
+    _refuse_half_manifests(written, problems)
+    return understood([*live, *written], problems)
+
+
+def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Problem]) -> None:
+    """Half a dump is played as far as it goes. What people write has a mistake there, which they can correct."""
+    for problem in problems:
+        if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
+            raise InputError(problem.file, str(problem.message))
+
+
+def _is_dumped(document: Document) -> bool:
+    """Nobody writes when something was created."""
+    meta = plain_value(document).get("metadata")
+    return isinstance(meta, dict) and "creationTimestamp" in meta
+
+
+def _runs(
+    scenario: Scenario, settings: Sequence[str], others: Sequence[str], *, compare: bool
+) -> list[tuple[str, Scenario]]:
+    """What is to be played, each under its name."""
+    if compare and not settings and not others:
+        fail("--compare needs --set, for what is to be different")
+    try:
+        first, second = [read_setting(text) for text in settings], [read_setting(text) for text in others]
+        if others:
+            return [(_label(first), with_settings(scenario, first)), (_label(second), with_settings(scenario, second))]
+        if compare:
+            return [("as it is", scenario), (_label(first), with_settings(scenario, first))]
+        return [("", with_settings(scenario, first))]
+    except SettingError as error:
+        fail(f"--set {error}")
+
+
+def _label(settings: Sequence[Setting]) -> str:
+    text = ", ".join(setting.text for setting in settings) or "as it is"
+    return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
+
+
+def played(
+    scenario: Scenario, catalogue: Sequence[InstanceType] | None, disrupting: Disrupting, tell: Progress
+) -> Report:
+    """The whole of it. Raises InputError."""
+    with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
+        for number in range(1, _STEPS + 1):
+            play.advance(scenario.start + scenario.span * number / _STEPS)
+            tell(number / _STEPS)
+        return play.report()
+
+
+def _ignored(share: float) -> None:
+    del share
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Progress]:
+    """On a terminal; elsewhere nothing is shown."""
+    if not sys.stderr.isatty():
+        yield _ignored
+        return
+    from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
+    from rich.progress import Progress as Bar  # noqa: PLC0415
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _show(labels: Sequence[str], reports: Sequence[Report], common: Common, page: str | None) -> None:
+    times = Times(reports[0].end, common.zone)
+    comparison = compared(reports[0], reports[1], (labels[0], labels[1])) if len(reports) > 1 else None
+    if page is not None:
+        made = report_page(reports[0], common.zone) if comparison is None else comparison_page(comparison, common.zone)
+        try:
+            with private_file(page) as file:
+                file.write(made.encode())
+        except OSError as error:
+            fail(f"--report {page}: {error.strerror}")
+    if common.output != "table":
+        print_data(reports[0] if comparison is None else comparison, common.output)
+    elif comparison is not None:
+        print_lines(comparison_lines(comparison, times, verbose=common.verbose))
+    else:
+        print_lines(report_lines(reports[0], times, verbose=common.verbose, quiet=common.quiet))

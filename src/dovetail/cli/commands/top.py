@@ -1,0 +1,144 @@
+"""`dovetail top`: the dashboard's content in the terminal, live on a cluster or files; in a pipe, printed once."""
+
+import asyncio
+import os
+import shlex
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.core import ParameterSource
+
+from dovetail.cli.common.failing import fail
+from dovetail.cli.common.files import one_line_errors
+from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.output import print_data, without_cycle_search, working
+from dovetail.cli.common.sources import Read, read_cluster
+from dovetail.rules.budgets import Reading
+from dovetail.values.timestamp import format_time
+from dovetail.views.forecast.assembly import forecast, machines_of
+
+if TYPE_CHECKING:
+    from dovetail.cli.top.keys import View
+    from dovetail.web.sources import FileSource
+
+DAYS: Final = 7  # as far as the board looks ahead
+
+
+@click.command("top")
+@common_options(
+    ahead="How far the bars reach, at most 7d.  [default: 24h]",
+    namespace="Only nodes that pods of this namespace block, now or later: the filter ns:NAMESPACE.",
+    verbose="With details: on a terminal of the selected node, printed of every node.",
+)
+@click.option("--once", is_flag=True, help="Print it once and end, as is done where the output is no terminal.")
+@click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
+@BUDGET_READING
+def command(*, common: Common, once: bool, filter_: str, budget_reading: str) -> None:
+    """Show in the terminal when each node is free, who blocks it, and what budgets allow, from now on.
+
+    \b
+      dovetail top                                     # the cluster of your kubeconfig
+      dovetail top -f cluster.yaml --at 2026-03-06T16:20:00Z
+
+    It only reads: get, list and watch are all it needs. With --at, time stands still. -o json and -o yaml print once
+    what `forecast` prints.
+
+    Keys: arrows or j and k move, Enter shows every rule about the node, / filters, s sorts, g groups, 1 and 7 choose a
+    day or a week, q ends.
+    """
+    from dovetail.cli.top.keys import View  # noqa: PLC0415  (what draws takes long to import, `--help` should not)
+
+    frozen = click.get_current_context().get_parameter_source("at") is not ParameterSource.DEFAULT
+    ahead = View().ahead if common.end is None else int((common.end - common.at).total_seconds())
+    if ahead > DAYS * View().ahead:
+        fail(f"--for: the board looks at most {DAYS}d ahead; `dovetail forecast` looks further")
+    words = [f'ns:"{common.namespace}"'] if common.namespace else []
+    view = View(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
+    reading = Reading(budget_reading)
+    if common.output != "table":
+        _print_data(common, ahead, reading)
+    elif once or not _has_screen():
+        asyncio.run(_print(_file_source(common, frozen=True), common, view, reading))
+    elif frozen and not common.paths:
+        fail("--at is for files or --once: time cannot stand still in a live cluster")
+    else:
+        source = _file_source(common, frozen=frozen) if common.paths else None
+        try:
+            asyncio.run(_show(source, common, view, reading))
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+def _has_screen() -> bool:
+    """Whether there is somebody to press keys, and something to draw on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _read(common: Common) -> Read:
+    with one_line_errors(), working("reading …"), without_cycle_search():
+        return read_cluster(common)
+
+
+def _print_data(common: Common, ahead: int, reading: Reading) -> None:
+    read = _read(common)
+    end = common.at + timedelta(seconds=ahead)
+    machines = machines_of(read.documents)
+    found = forecast(read.snapshot, common.at, end, reading=reading, machines=machines, problems=read.problems)
+    print_data(found, common.output)
+
+
+def _file_source(common: Common, *, frozen: bool) -> "FileSource":
+    from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  (see above)
+    from dovetail.web.sources import FileSource  # noqa: PLC0415
+
+    read = _read(common)
+    return FileSource(
+        read.snapshot,
+        SystemClock(),
+        title=", ".join(common.paths) or common.context or "live cluster",
+        asking=_asking(common, frozen=frozen),
+        at=common.at if frozen else None,
+        machines=machines_of(read.documents),
+        problems=read.problems,
+    )
+
+
+def _asking(common: Common, *, frozen: bool) -> str:
+    """The options with which other commands read the same."""
+    given = [("-f", path) for path in common.paths]
+    given += [("--kubeconfig", common.kubeconfig or ""), ("--context", common.context or "")]
+    given += [("--at", format_time(common.at))] if frozen else []
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
+
+
+async def _print(source: "FileSource", common: Common, view: "View", reading: Reading) -> None:
+    from rich.console import Console  # noqa: PLC0415  (see above)
+    from rich.text import Text  # noqa: PLC0415
+
+    from dovetail.cli.top.screen import Scene, printed  # noqa: PLC0415
+    from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
+    from dovetail.web.stream import EVERYTHING, Stream  # noqa: PLC0415
+
+    stream = Stream(source, ThreadCompute(), reading=reading)
+    await stream.refresh()
+    scene = Scene(title=source.title, now=common.at, zone=common.zone, board=stream.board)
+    asked = stream.board.rows if view.details else ()
+    details = {row.key: await stream.details(row.key, EVERYTHING) for row in asked}
+    console = Console()
+    lines = printed(scene, view, console.width, details)
+    console.print(Text("\n").join(lines), soft_wrap=True)
+
+
+async def _show(source: "FileSource | None", common: Common, view: "View", reading: Reading) -> None:
+    from dovetail.cli.commands.simulate import be_silent  # noqa: PLC0415
+    from dovetail.cli.common.following import followed  # noqa: PLC0415  (see above)
+    from dovetail.cli.top.live import Show  # noqa: PLC0415
+
+    be_silent()
+    if source is not None:
+        await Show(source, view, zone=common.zone, reading=reading).run()
+        return
+    async with followed(common.source, _asking(common, frozen=False)) as live:
+        await Show(live, view, zone=common.zone, reading=reading).run()

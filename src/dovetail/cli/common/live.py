@@ -1,0 +1,108 @@
+"""What does a live cluster hold? Lists, page by page; nothing is ever written."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, TypeVar
+
+import msgspec
+
+from dovetail.api.documents import Document
+from dovetail.cli.common.failing import fail
+from dovetail.cli.common.options import Source
+from dovetail.cli.common.read_kinds import RULE_KINDS, ReadKind
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
+from dovetail.ports import ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
+
+T = TypeVar("T")
+
+UNAUTHORIZED: Final = 401
+LISTS: Final = 5  # of one kind: what takes too long to page through must be begun anew
+
+
+def live_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Problem]) -> Iterator[Document]:
+    """The objects of these kinds, one kind after the other; what could not be read is put to the problems.
+
+    Ends the program with exit code 2 if no cluster is configured, with 3 if it cannot be reached or shows nothing.
+    """
+    # Here, because the client takes a second to import, and files do not need it.
+    from dovetail.kube import KubeConfigError, connect  # noqa: PLC0415
+
+    try:
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+            connection = connect(kubeconfig=source.kubeconfig, context=source.context)
+            api = runner.run(stack.enter_async_context(connection))
+            try:
+                for kind in kinds:
+                    found = runner.run(_read(api, kind, source.namespace))
+                    problems += found.problems
+                    if len(problems) == len(kinds) and not found.objects:
+                        fail(f"this user may read nothing of the cluster: {problems[0].message}", code=3)
+                    resource = kind.resource
+                    for number, raw in enumerate(found.objects):
+                        yield Document("", 1, number, None, resource.api_version, resource.kind, raw)
+            finally:
+                runner.run(stack.aclose())
+    except KubeConfigError as error:
+        fail(str(error) if source.kubeconfig or source.context else f"{error}; give -f FILE to read a dump instead")
+    except ApiError as error:
+        words = "does not know these credentials" if error.code == UNAUTHORIZED else "cannot be reached"
+        fail(f"the cluster {words}: {error}", code=3)
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """Of one kind."""
+
+    objects: Sequence[msgspec.Raw] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _Found:
+    """Who may not read all namespaces may perhaps read the one that was asked for. Raises ApiError."""
+    resource = kind.resource
+    try:
+        return _Found(await all_pages(api, resource, None))
+    except NotFound:
+        return _Found()  # a cluster without the kind has none of it; `missing_parts` says what follows
+    except Forbidden as error:
+        if error.code == UNAUTHORIZED:
+            raise
+        words = str(error)
+    if not resource.namespaced or namespace is None:
+        return _Found(problems=(_not_permitted(kind, words),))
+    try:
+        found = await all_pages(api, resource, namespace)
+    except Forbidden:
+        return _Found(problems=(_not_permitted(kind, words),))
+    return _Found(found, (_not_permitted(kind, words, f", but for those of namespace {namespace}"),))
+
+
+async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None) -> list[T]:
+    """The whole list; one that grows too old between two pages is begun anew. Raises ApiError."""
+    found: list[T] = []
+    continue_, lists = "", 1
+    while True:
+        try:
+            page = await api.list(resource, namespace=namespace, continue_=continue_)
+        except Gone:
+            if lists == LISTS:
+                raise
+            found, continue_, lists = [], "", lists + 1
+            continue
+        found += page.items
+        continue_ = page.continue_
+        if not continue_:
+            return found
+
+
+def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Problem:
+    return Problem(
+        severity=Severity.ERROR if kind in RULE_KINDS else Severity.WARNING,
+        rule="NotPermitted",
+        object=Ref(kind.resource.kind),
+        field="kind",
+        message=f"{kind.resource.plural} could not be read{but_for}: {words}; so {kind.without}",
+        remedy=f"let this user get and list them, by a ClusterRole with the rule {kind.right}",
+    )

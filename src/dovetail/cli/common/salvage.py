@@ -1,0 +1,159 @@
+"""What can still be read of a dump that went wrong?
+
+Dumps are cut off when a disk fills or a connection breaks, and hold kubectl's complaints where somebody redirected
+those too. What is whole is read; what is missing becomes a problem, and is never passed over in silence.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dovetail.api.documents import Document, InputError, read_documents
+from dovetail.cli.common.files import CutOff, files_of, label_of, read_file
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
+
+TRIES: Final = 3  # items dropped from the end of a YAML list until the rest can be read
+SHOWN: Final = 5  # of kubectl's messages
+
+_MESSAGE: Final = re.compile(
+    rb"^(?:error: |Error from server|Unable to connect to the server: |The connection to the server |Warning: "
+    rb"|No resources found|[EWIF]\d{4} \d\d:\d\d:\d\d\.).*$",
+    re.MULTILINE,
+)
+_INITIALS: Final = b"eEUTWNIF"  # no line of an object begins so, and to look for these takes a tenth of the time
+_SUSPECT: Final = re.compile(rb"\n(?=[" + _INITIALS + rb"])")
+_ITEMS: Final = re.compile(r'"items"\s*:\s*\[')
+_BETWEEN: Final = re.compile(r"[\s,]*")
+_DOCUMENT: Final = re.compile(rb"^---", re.MULTILINE)
+_HAS_KIND: Final = re.compile(rb"^kind:", re.MULTILINE)
+
+
+def salvaged_documents(paths: Sequence[str], problems: list[Problem]) -> Iterator[Document]:
+    """The documents of all files, as far as they are whole. Raises InputError where nothing can be read."""
+    for path in paths:
+        for file in files_of(path):
+            yield from _salvaged(file, problems)
+
+
+def _salvaged(file: str, problems: list[Problem]) -> Iterator[Document]:
+    name, cut = label_of(file), None
+    try:
+        data = read_file(file)
+    except CutOff as error:
+        data, cut = error.data, error
+    data, messages = _without_messages(data)
+    if messages:
+        problems.append(_kubectl_said(messages, name))
+    found = 0
+    try:
+        for document in read_documents(data, name):
+            found += 1
+            yield document
+    except InputError as error:
+        rest = () if found else _whole_items(data, name)
+        if not rest and not (found and _is_at_the_end(error, data)):
+            raise
+        problems.append(_cut_off(error, found + len(rest), name))
+        yield from rest
+    else:
+        if cut is not None:
+            problems.append(_cut_off(cut, found, name))
+
+
+# -- what was cut off --------------------------------------------------------------------------------------------------
+
+
+def _whole_items(data: bytes, name: str) -> Sequence[Document]:
+    """The items that are whole of a List that is not; none if that is not what is wrong with the text."""
+    for text in _mended_json(data) if data.lstrip()[:1] in (b"{", b"[") else _mended_yaml(data):
+        try:
+            return list(read_documents(text, name))
+        except InputError:
+            continue
+    return ()
+
+
+def _is_at_the_end(error: InputError, data: bytes) -> bool:
+    """Whether it is the last document that cannot be read, and not one in the middle, which would be a mistake."""
+    if data.lstrip()[:1] in (b"{", b"["):
+        return "ends too early" in error.message
+    lines = data.split(b"\n")
+    return not any(line.startswith(b"---") for line in lines[error.line or 0 :])
+
+
+def _mended_json(data: bytes) -> Iterator[bytes]:
+    text = data.decode(errors="replace")
+    begin = _ITEMS.search(text)
+    if begin is None:
+        return
+    decoder, end = json.JSONDecoder(), begin.end()
+    while (at := _end(_BETWEEN, text, end)) < len(text):
+        try:
+            _, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+    else:
+        at = len(text)
+    if text[at : at + 1] == "]":
+        return  # all items are whole: something else is wrong
+    kind = "" if '"kind"' in text[: begin.start()] else ', "kind": "List"'
+    yield f"{text[:end]}]{kind}}}".encode()
+
+
+def _mended_yaml(data: bytes) -> Iterator[bytes]:
+    """Without its last items, of which the last one at least is not whole; kubectl names the kind only after them."""
+    if _DOCUMENT.search(data, 4) or _HAS_KIND.search(data):
+        return
+    items = re.search(rb"^items:[ ]*\n( *)- ", data, re.MULTILINE)
+    if items is None:
+        return
+    starts = [found.start() for found in re.finditer(rb"^" + items[1] + rb"- ", data, re.MULTILINE)]
+    for start in reversed(starts[-TRIES:]):
+        yield data[:start] + b"kind: List\n"
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return found.end() if found else at
+
+
+def _cut_off(error: InputError, count: int, name: str) -> Problem:
+    at = f"line {error.line}: " if (error.line or 1) > 1 else ""  # the first one tells nothing about the end
+    words = at + " ".join(filter(None, (error.field, error.message)))
+    return Problem(
+        severity=Severity.ERROR,
+        rule="CutOff",
+        object=Ref("List"),
+        field="items",
+        message=f"the text cannot be read to its end ({words}): {count} "
+        f"{'object' if count == 1 else 'objects'} before that are taken, and all that follows is missing",
+        remedy="make the dump anew",
+        file=name,
+    )
+
+
+# -- what kubectl said -------------------------------------------------------------------------------------------------
+
+
+def _without_messages(data: bytes) -> tuple[bytes, list[str]]:
+    """The lines stay, but empty, so that line numbers are right."""
+    if data[:1] not in _INITIALS and not _SUSPECT.search(data):
+        return data, []
+    messages = [found[0].decode(errors="replace").strip() for found in _MESSAGE.finditer(data)]
+    return (_MESSAGE.sub(b"", data), messages) if messages else (data, [])
+
+
+def _kubectl_said(messages: Sequence[str], name: str) -> Problem:
+    shown = [message[:300] for message in dict.fromkeys(messages)]
+    more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
+    return Problem(
+        severity=Severity.WARNING,
+        rule="MessageInDump",
+        object=Ref("List"),
+        field="items",
+        message=f"the dump holds messages of kubectl, so that objects may be missing: {'; '.join(shown[:SHOWN])}{more}",
+        remedy="make the dump anew, with the kinds that the cluster has and this user may list",
+        file=name,
+    )

@@ -1,0 +1,60 @@
+"""Which cluster is this about: that of the files given, or a live one?"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from dovetail.api.documents import Document
+from dovetail.cli.common.live import live_documents
+from dovetail.cli.common.options import Common, Source
+from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
+from dovetail.cli.common.salvage import salvaged_documents
+from dovetail.model.intake import take_in
+from dovetail.model.problem import Problem
+from dovetail.model.snapshot import Snapshot
+from dovetail.views.missing import missing_parts
+
+_KNOWN: Final = frozenset((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
+# Rules that are told in other words where a cluster is set up anew from the documents.
+_TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "OldApiVersion", "NoNodePools"))
+_OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
+
+
+class Read(NamedTuple):
+    """A cluster as it was read."""
+
+    snapshot: Snapshot
+    problems: list[Problem]
+    """What was odd, and what is missing."""
+    documents: list[Document]
+    """All objects, for those who need more than the snapshot."""
+
+    @property
+    def problems_beside_scenario(self) -> list[Problem]:
+        """What `read_scenario` and those who play it do not say of the same documents."""
+        return [problem for problem in self.problems if problem.rule not in _TOLD_BY_SCENARIOS]
+
+
+def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
+    """The cluster of the files, or without files the live one. Raises InputError; ends the program if there is none.
+
+    A live cluster is asked for what the rules read, and for `also` (PLACING_KINDS, WORKLOAD_KINDS); of files all
+    documents are taken.
+    """
+    problems: list[Problem] = []
+    return understood(list(cluster_documents(common.source, (*RULE_KINDS, *also), problems)), problems)
+
+
+def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
+    """The cluster that these documents are; `problems` are those of reading them. Raises InputError."""
+    snapshot, odd = take_in(document for document in documents if _is_for_rules(document))
+    return Read(snapshot, [*problems, *odd, *missing_parts(snapshot)], documents)
+
+
+def cluster_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Problem]) -> Iterator[Document]:
+    """All documents of the files, or without files the objects of these kinds in the live cluster."""
+    return salvaged_documents(source.paths, problems) if source.paths else live_documents(source, kinds, problems)
+
+
+def _is_for_rules(document: Document) -> bool:
+    """What other commands read is not counted as unread by this one."""
+    return document.kind in _OF_RULES or (document.api_version, document.kind) not in _KNOWN

@@ -1,0 +1,1 @@
+"""The screen and the dashboard of `dovetail demo`."""

@@ -1,0 +1,1 @@
+"""How `dovetail run` is put together."""

@@ -1,0 +1,241 @@
+"""What can `dovetail run` be told (04 §5)? Upstream's options, by flag or environment, and a few of ours.
+
+A flag beats the environment variable of the same name. A value that cannot be understood ends the program at once.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final
+
+import click
+import msgspec
+
+from dovetail.api import names
+from dovetail.cli.run.values import (
+    Converted,
+    SchedulerConfig,
+    boolean,
+    paths,
+    positive_seconds,
+    read_gates,
+    read_instance_types,
+    read_scheduler_config,
+)
+from dovetail.controllers.assembly import Gates
+from dovetail.observe.logs import LEVELS, LogFormat
+from dovetail.ports import InstanceType
+from dovetail.rules.budgets import Reading
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `dovetail run` was told."""
+
+    kubeconfig: str | None
+    context: str | None
+    dry_run: bool
+    budget_reading: Reading
+    metrics_port: int
+    health_probe_port: int
+    metrics_bind_address: str
+    dashboard_port: int
+    dashboard_address: str
+    kube_client_qps: float
+    kube_client_burst: int
+    leader_election_name: str
+    leader_election_namespace: str
+    disable_leader_election: bool
+    disable_cluster_state_observability: bool
+    log_level: str
+    log_format: LogFormat
+    log_output_paths: tuple[str, ...]
+    log_error_output_paths: tuple[str, ...]
+    enable_profiling: bool
+    gates: Gates
+    unsupported_gates: tuple[str, ...]
+    instance_types: tuple[InstanceType, ...] | None
+    batch_max_seconds: float
+    batch_idle_seconds: float
+    preference_policy: str
+    min_values_policy: str
+    scheduler_config: SchedulerConfig
+
+
+_PORT: Final = click.IntRange(0, 65535)
+_BOOLEAN: Final = Converted("true|false", boolean)
+_SECONDS: Final = Converted("duration", positive_seconds)
+_PATHS: Final = Converted("paths", paths)
+_NO_EFFECT: Final = "Accepted for compatibility; has no effect here."
+_GATES: Final = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true"
+
+
+def _option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None = None) -> Callable[[Any], Any]:
+    """`--some-flag`, or SOME_FLAG in the environment. A boolean may be given without a value."""
+    without_value = {"is_flag": False, "flag_value": "true", "metavar": "[true|false]"}
+    more: dict[str, Any] = without_value if type_ is _BOOLEAN else {}
+    return click.option(
+        f"--{flag}",
+        *([name] if name else []),
+        type=type_,
+        default=default,
+        show_default=default != "",
+        envvar=flag.upper().replace("-", "_"),
+        show_envvar=True,
+        help=help_,
+        **more,
+    )
+
+
+_CONNECTION: Final = [
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
+    ),
+    click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one."),
+    _option(
+        "kube-client-qps",
+        click.FloatRange(0, min_open=True),
+        200.0,
+        "Requests a second to the API server, in the long run.",
+    ),
+    _option("kube-client-burst", click.IntRange(1), 300, "Requests to the API server at once."),
+]
+
+_LEADING: Final = [
+    click.option("--dry-run", is_flag=True, help="Decide and report, but write nothing and take no Lease."),
+    _option(
+        "leader-election-name",
+        str,
+        names.LEADER_ELECTION_LEASE,
+        "Name of the Lease. Karpenter's own by default, so that the two never act at once.",
+    ),
+    _option(
+        "leader-election-namespace",
+        str,
+        "",
+        "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
+    ),
+    _option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only ever with one replica."),
+]
+
+_OBSERVING: Final = [
+    _option("metrics-port", _PORT, 8080, "Where /metrics and /debug/decisions are served; 0 is any free port."),
+    _option("health-probe-port", _PORT, 8081, "Where /healthz and /readyz are served; 0 is any free port."),
+    _option(
+        "metrics-bind-address",
+        str,
+        "",
+        "The address on which both are served. By default all addresses in a pod, and 127.0.0.1 elsewhere. "
+        "In a pod, and on an address that others can reach, /debug/* asks for a token.",
+    ),
+    _option("dashboard-port", _PORT, 0, "Where the dashboard is served; 0: nowhere."),
+    _option(
+        "dashboard-address",
+        str,
+        "127.0.0.1",
+        "The address on which it is served. In a pod, and on an address that others can reach, it asks for a token.",
+    ),
+    _option(
+        "disable-cluster-state-observability",
+        _BOOLEAN,
+        "false",
+        "Leave out the metrics of each single Node and NodePool.",
+    ),
+    _option(
+        "enable-profiling",
+        _BOOLEAN,
+        "false",
+        "Serve /debug/pprof/profile?seconds=10 and /debug/pprof/tasks beside /debug/decisions.",
+    ),
+    _option("log-level", click.Choice(list(LEVELS)), "info", "How much is logged."),
+    _option(
+        "log-format",
+        click.Choice([form.value for form in LogFormat]),
+        LogFormat.JSON.value,
+        "A JSON object a line, or text for people.",
+    ),
+    _option("log-output-paths", _PATHS, "stdout", "Where to log: stdout, stderr or files, separated by commas."),
+    _option("log-error-output-paths", _PATHS, "stderr", "Where to say that logging fails."),
+]
+
+_DECIDING: Final = [
+    _option(
+        "budget-reading",
+        click.Choice([reading.value for reading in Reading]),
+        Reading.SEED.value,
+        "Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
+    ),
+    _option(
+        "feature-gates",
+        Converted("gates", read_gates),
+        "",
+        f"Gate=true or Gate=false, separated by commas; gates not named keep their default. Defaults: {_GATES}.",
+    ),
+    _option(
+        "instance-types-file-path",
+        Converted("file", read_instance_types),
+        "",
+        "A JSON file of instance types, instead of those that are built in.",
+        name="instance_types",
+    ),
+    _option(
+        "batch-max-duration",
+        _SECONDS,
+        "10s",
+        "How long pending pods are collected at most before nodes are planned for them.",
+        name="batch_max_seconds",
+    ),
+    _option(
+        "batch-idle-duration",
+        _SECONDS,
+        "1s",
+        "How long no more pods must come for that to end sooner.",
+        name="batch_idle_seconds",
+    ),
+    _option(
+        "preference-policy",
+        click.Choice(["Respect", "Ignore"]),
+        "Respect",
+        "Whether pods' preferences count when nodes are planned.",
+    ),
+    _option(
+        "min-values-policy",
+        click.Choice(["Strict", "BestEffort"]),
+        "Strict",
+        "Whether the minValues of requirements must hold.",
+    ),
+    _option(
+        "scheduler-config",
+        Converted("config", read_scheduler_config),
+        "",
+        "YAML or JSON with podTopologySpread.defaultConstraints, as the cluster's scheduler has them.",
+    ),
+]
+
+_IGNORED: Final = {
+    "ignore_dra_requests": _option("ignore-dra-requests", _BOOLEAN, "true", _NO_EFFECT),
+    "karpenter_service": _option("karpenter-service", str, "", _NO_EFFECT),
+    "disable_controller_warmup": _option(
+        "disable-controller-warmup", _BOOLEAN, "true", f"{_NO_EFFECT} Every replica keeps its caches warm."
+    ),
+    "memory_limit": _option("memory-limit", int, -1, _NO_EFFECT),
+    "cpu_requests": _option("cpu-requests", int, 1000, _NO_EFFECT),
+}
+
+
+def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
+    """Give a command all of these options, as one value."""
+
+    @wraps(function)
+    def command(**given: Any) -> None:
+        gates, unsupported = given.pop("feature_gates")
+        for name in _IGNORED:
+            del given[name]
+        given["budget_reading"] = Reading(given["budget_reading"])
+        given["log_format"] = LogFormat(given["log_format"])
+        function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
+
+    decorated: Any = command
+    for option in reversed([*_CONNECTION, *_LEADING, *_OBSERVING, *_DECIDING, *_IGNORED.values()]):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

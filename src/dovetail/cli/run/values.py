@@ -1,0 +1,115 @@
+"""How are the values of `dovetail run`'s options read? What is wrong with one is raised as ValueError, for people."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import click
+import msgspec
+import yaml
+
+from dovetail.api.documents import InputError
+from dovetail.api.refusals import explain_refusal
+from dovetail.cli.common.files import read_file
+from dovetail.controllers.assembly import Gates
+from dovetail.ports import InstanceType
+from dovetail.providers.catalogue import read_catalogue
+from dovetail.values.duration import SECOND, parse_duration, shown
+
+_GATES: Final = {
+    "NodeRepair": "node_repair",
+    "StaticCapacity": "static_capacity",
+    "SpotToSpotConsolidation": "spot_to_spot_consolidation",
+}
+UNSUPPORTED_GATES: Final = ("NodeOverlay", "CapacityBuffer")
+# Karpenter's charts name it; it is about offerings, which are taken as the provider has them.
+_ALWAYS_ON: Final = "ReservedCapacity"
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A topology spread constraint for pods that have none."""
+
+    max_skew: int
+    topology_key: str
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+
+
+class PodTopologySpread(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    default_constraints: tuple[SpreadConstraint, ...] = ()
+
+
+class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The part of the scheduler's configuration that a simulation of it must know."""
+
+    pod_topology_spread: PodTopologySpread = PodTopologySpread()
+
+
+class Converted(click.ParamType[Any]):
+    """A value that a function of ours reads; what it refuses with ValueError is said as it is."""
+
+    def __init__(self, name: str, read: Callable[[str], Any]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._read(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def positive_seconds(text: str) -> float:
+    span_ns = parse_duration(text)
+    if span_ns <= 0:
+        raise ValueError(f"{shown(text)} is not a positive duration")
+    return span_ns / SECOND
+
+
+def boolean(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"{shown(text)} is neither true nor false")
+    return text == "true"
+
+
+def paths(text: str) -> tuple[str, ...]:
+    paths = tuple(path.strip() for path in text.split(","))
+    if not all(paths):
+        raise ValueError(f"{shown(text)} holds an empty path")
+    return paths
+
+
+def read_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
+    """The gates, and those that are asked for in vain: out of scope (R39), or unknown."""
+    asked: dict[str, bool] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not equals or not name or value not in ("true", "false"):
+            raise ValueError(f"{shown(part)} is not of the form Gate=true or Gate=false")
+        asked[name] = value == "true"
+    known = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
+    strange = {name: value for name, value in asked.items() if name not in _GATES and name != _ALWAYS_ON}
+    return Gates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
+
+
+def read_scheduler_config(text: str) -> SchedulerConfig:
+    """YAML or JSON, nothing unknown in it."""
+    if not text.strip():
+        return SchedulerConfig()
+    try:
+        return msgspec.convert(yaml.load(text, Loader=yaml.CSafeLoader), SchedulerConfig)
+    except yaml.YAMLError as error:
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
+    except msgspec.ValidationError as error:
+        field, words = explain_refusal(error)
+        raise ValueError(f"{field or 'the configuration'}: {words}") from None
+
+
+def read_instance_types(path: str) -> tuple[InstanceType, ...] | None:
+    """The catalogue in the file; None for the built-in one."""
+    if not path:
+        return None
+    try:
+        return read_catalogue(read_file(path), path)
+    except InputError as error:
+        raise ValueError(str(error)) from None

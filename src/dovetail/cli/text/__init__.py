@@ -1,0 +1,1 @@
+"""The commands' answers as lines of text."""

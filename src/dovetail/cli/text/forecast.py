@@ -1,0 +1,206 @@
+"""What `dovetail forecast` tells people: a bar a node, herds, events, budgets and problems, as lines."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import click
+
+from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.text.forecast_bars import LEGEND, Scale
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.values.foreign_text import plain
+from dovetail.views.forecast.data import (
+    BudgetSpan,
+    Certainty,
+    Event,
+    Forecast,
+    Herd,
+    Kind,
+    NodeForecast,
+    PoolForecast,
+    Type,
+)
+
+# Of each, as long as nobody asks for all.
+_MOST_NODES = 25
+_MOST_EVENTS = 20
+_MOST_HERDS = 10
+_MOST_CHANGES = 4
+_WIDEST = 24
+_GAP = 3  # columns, in tables
+_NARROWEST_BAR = 24
+_WIDEST_BAR = 96
+# What the bars show, and what comes in crowds, is for those who ask.
+_BY_THE_WAY = frozenset({Type.FREE, Type.BLOCKED, Type.WINDOW_OPENS, Type.WINDOW_CLOSES})
+_RANKS = (Type.FORCED, Type.EXPIRES, Type.DEADLINE, Type.GRACEFULLY_EXPIRES, Type.DISRUPTS)
+
+
+def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
+    """The whole forecast. Verbose leaves out nothing, quiet shows only nodes to which something happens."""
+    text = _Text(forecast, times, width=width, verbose=verbose, quiet=quiet)
+    sections = {
+        "Herds": text.herds(forecast.herds),
+        "Nodes": text.nodes(forecast.nodes),
+        "Events": text.events(forecast.nodes),
+        "Budgets": text.pools(forecast.nodepools),
+        "Problems": [] if quiet else problem_lines(forecast.problems, times),
+    }
+    lines = text.heading()
+    for title, body in sections.items():
+        if body:
+            lines += ["", click.style(title, bold=True, underline=True), *body]
+    return lines
+
+
+class _Text:
+    def __init__(self, forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> None:
+        self.forecast = forecast
+        self.times = times
+        self.width = width
+        self.verbose = verbose
+        self.quiet = quiet
+
+    def heading(self) -> list[str]:
+        forecast, times = self.forecast, self.times
+        lines = [f"From {times.stamp(forecast.at)} to {times.stamp(forecast.end)}, if {forecast.assumption}"]
+        if not (forecast.nodes or forecast.nodepools):
+            return [*lines, "There is no Node, NodeClaim or NodePool, so there is nothing to foretell."]
+        if forecast.exact_until >= forecast.end:
+            return [*lines, "Nothing is moved by then, so all of it is exact."]
+        if forecast.exact_until > forecast.at:
+            lines.append(f"Up to {times.full(forecast.exact_until)} all of it is exact, for nothing is moved before.")
+        return [*lines, "What is marked ~ assumes that nothing else moves pods or takes nodes before."]
+
+    # -- herds ---------------------------------------------------------------------------------------------------------
+
+    def herds(self, herds: Sequence[Herd]) -> list[str]:
+        """Expirations before what merely may happen."""
+        ranked = sorted(herds, key=lambda herd: (herd.type not in _RANKS[:4], herd.start))
+        shown = ranked if self.verbose else ranked[:_MOST_HERDS]
+        lines = [self.times.localised(plain(herd.message)) + f" ({self.times.distance(herd.start)})" for herd in shown]
+        return [*lines, *_left_out(len(herds) - len(shown), "herds")]
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def nodes(self, nodes: Sequence[NodeForecast]) -> list[str]:
+        ranked = sorted((node for node in nodes if not self.quiet or _happens(node)), key=_interest)
+        shown = ranked if self.verbose else ranked[:_MOST_NODES]
+        if not shown:
+            return ["Nothing happens to any node."] if nodes else []
+        cells = [[_cut(node.name), _cut(node.nodepool or "-"), self._next(node)] for node in shown]
+        used = sum(max(map(len, column)) + _GAP for column in zip(["NODE", "POOL", "NEXT"], *cells, strict=True))
+        width = max(_NARROWEST_BAR, min(_WIDEST_BAR, self.width - used))
+        scale = Scale(self.forecast.at, self.forecast.end, width, self.times.zone)
+        rows = [["NODE", "POOL", scale.labels(), "NEXT"]]
+        rows += [
+            [name, pool, scale.bar(node.spans, node.events), following]
+            for node, (name, pool, following) in zip(shown, cells, strict=True)
+        ]
+        lines = [*table(rows), LEGEND]
+        return [*lines, *_left_out(len(nodes) - len(shown), "nodes")]
+
+    def _next(self, node: NodeForecast) -> str:
+        """The one thing to know of the node."""
+        for type_ in _RANKS[:3]:
+            for event in node.events:
+                if event.type is type_:
+                    word = {Type.FORCED: "forced", Type.EXPIRES: "expires", Type.DEADLINE: "gone"}[type_]
+                    return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self._clock(event.at)}"
+        if node.state in IN_DISRUPTION:
+            return "leaving" if node.deadline is None else f"by {self._clock(node.deadline)}"
+        if node.free_at is None:
+            return "never free"
+        if node.free_at == self.forecast.at:
+            return "free"
+        return f"free {self._clock(node.free_at)}"
+
+    def _clock(self, at: datetime) -> str:
+        """As short as it can be: the hour within a day, else the date too."""
+        local = at.astimezone(self.times.zone)
+        near = at - self.forecast.at < timedelta(hours=24)
+        return f"{local:%H:%M}" if near else f"{local:%m-%d %H:%M}"
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def events(self, nodes: Sequence[NodeForecast]) -> list[str]:
+        """In the order of time; what a herd tells already, once."""
+        crowded = {(herd.type, name) for herd in self.forecast.herds for name in herd.nodes}
+        told = sorted(
+            (
+                (event, node)
+                for node in nodes
+                for event in node.events
+                if self.verbose or (_is_told(event, node) and (event.type, node.name) not in crowded)
+            ),
+            key=lambda pair: (pair[0].at, pair[1].name),
+        )
+        shown = told if self.verbose else told[:_MOST_EVENTS]
+        lines = [self._event(event, node) for event, node in shown]
+        return [*lines, *_left_out(len(told) - len(shown), "events")]
+
+    def _event(self, event: Event, node: NodeForecast) -> str:
+        mark = " " if event.certainty is Certainty.EXACT else "~"
+        object_ = plain(str(event.object))
+        where = object_ if not event.object.namespace else f"{object_} on {plain(node.name)}"
+        return f"{mark} {self.times.full(event.at)}  {where}: {self.times.localised(event.message)}"
+
+    # -- budgets -------------------------------------------------------------------------------------------------------
+
+    def pools(self, pools: Sequence[PoolForecast]) -> list[str]:
+        """Reasons of which the same holds throughout share a line."""
+        lines = []
+        for pool in pools:
+            alike: dict[str, list[str]] = defaultdict(list)
+            for reason in pool.reasons:
+                told = "forceful, asks no budget" if reason.forceful else self._budget(reason.spans)
+                alike[told].append(reason.reason)
+            name = click.style(plain(pool.name), bold=True)
+            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[told])}: {told}" for told in alike]
+        return lines
+
+    def _budget(self, spans: Sequence[BudgetSpan]) -> str:
+        told = [f"{_left(spans[0])} now"]
+        told += [f"{_left(span)} from {self._stamp(span.start)}" for span in spans[1:]]
+        most = len(told) if self.verbose else _MOST_CHANGES
+        more = [f"and {len(told) - most} more changes"] if len(told) > most else []
+        return "; ".join([*told[:most], *more])
+
+    def _stamp(self, at: datetime) -> str:
+        return self.times.full(at) if self.verbose else self._clock(at)
+
+
+def _left(span: BudgetSpan) -> str:
+    return click.style(f"{span.allowed} of {span.limit}", fg="green" if span.allowed else "red")
+
+
+def _is_told(event: Event, node: NodeForecast) -> bool:
+    """That a node's pods are evicted when it expires goes without saying; of a drain under way it does not."""
+    return event.type not in _BY_THE_WAY and (event.type is not Type.POD_EVICTED or node.state in IN_DISRUPTION)
+
+
+def _happens(node: NodeForecast) -> bool:
+    aside = (Type.WINDOW_OPENS, Type.WINDOW_CLOSES)
+    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in aside for event in node.events)
+
+
+def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
+    """Who is forced out or expires first; then whoever changes; then who is never free, and last who always is."""
+    ranked = [(_RANKS.index(event.type), event.at) for event in node.events if event.type in _RANKS]
+    if ranked:
+        rank, at = min(ranked)
+        return rank, at, node.name
+    if node.state in IN_DISRUPTION:
+        return len(_RANKS), node.spans[0].start, node.name
+    if len(node.spans) > 1:
+        return len(_RANKS) + 1, node.spans[1].start, node.name
+    return len(_RANKS) + 2 + (node.spans[0].kind is Kind.FREE), node.spans[0].start, node.name
+
+
+def _left_out(count: int, what: str) -> list[str]:
+    return [f"… and {count} more {what}; -v shows all"] if count > 0 else []
+
+
+def _cut(name: str) -> str:
+    name = plain(name)
+    return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 1]}…"

@@ -1,0 +1,105 @@
+"""How does a span of time look in a row of characters, and where do its hours stand?"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from itertools import groupby, pairwise
+
+import click
+
+from dovetail.views.forecast.data import Event, Kind, Span, Type
+
+CELLS = {Kind.FREE: "·", Kind.BLOCKED: "█", Kind.DRAINING: "▒", Kind.GONE: " "}
+_COLOURS = {Kind.FREE: "green", Kind.BLOCKED: "red", Kind.DRAINING: "yellow", Kind.GONE: None}
+# Where several fall into one cell, the first of these is shown.
+MARKS = {
+    Type.FORCED: "F",
+    Type.DEADLINE: "F",
+    Type.EXPIRES: "E",
+    Type.GRACEFULLY_EXPIRES: "G",
+    Type.DISRUPTS: "D",
+}
+LEGEND = "· free  █ blocked  ▒ draining  E expires  G gracefully  D may be taken  F forced"
+_QUARTER = timedelta(minutes=15)
+_DAY = timedelta(days=1)
+_STEPS = (1, 2, 3, 6, 12)  # hours
+_DAYS = (1, 2, 7, 14, 28, 91, 182, 365)
+_BETWEEN = 2  # columns between two labels, at least
+
+
+class Scale:
+    """Cells of equal length from one instant to another."""
+
+    def __init__(self, at: datetime, end: datetime, width: int, zone: tzinfo) -> None:
+        self.at = at
+        self.end = end
+        self.width = width
+        self._zone = zone
+
+    def cell(self, at: datetime) -> int:
+        """Where the instant falls."""
+        return min(self.width - 1, int((at - self.at) / (self.end - self.at) * self.width))
+
+    def bar(self, spans: Sequence[Span], events: Sequence[Event]) -> str:
+        """What the node is, cell by cell: in the middle of each; and what happens to it."""
+        length = (self.end - self.at) / self.width
+        starts = [span.start for span in spans]
+        middles = (self.at + length * (cell + 0.5) for cell in range(self.width))
+        kinds = [spans[max(0, bisect_right(starts, middle) - 1)].kind for middle in middles]
+        cells: list[Kind | Type] = list(kinds)
+        for type_ in reversed(MARKS):
+            for event in events:
+                if event.type is type_:
+                    cells[self.cell(event.at)] = type_
+        return "".join(_drawn(what, len(list(run))) for what, run in groupby(cells))
+
+    def labels(self) -> str:
+        """Hours of the day, or days, in the zone; each begins where its instant is."""
+        row = [" "] * self.width
+        for cell, label in self._ticks():
+            if cell + len(label) <= self.width:
+                row[cell : cell + len(label)] = label
+        return "".join(row).rstrip()
+
+    def _ticks(self) -> list[tuple[int, str]]:
+        """Of the finest division whose labels do not touch."""
+        found: list[tuple[int, str]] = []
+        for ticks in self._divisions():
+            found = [(self.cell(at), label) for at, label in ticks]
+            gaps = (right - left - len(label) for (left, label), (right, _) in pairwise(found))
+            if all(gap >= _BETWEEN for gap in gaps):
+                return found
+        return found[:1]
+
+    def _divisions(self) -> Iterator[list[tuple[datetime, str]]]:
+        if self.end - self.at <= 14 * _DAY:
+            for hours in _STEPS:
+                yield [(at, f"{at.astimezone(self._zone):%H:%M}") for at in self._hours(hours)]
+        midnights = list(self._midnights())
+        for days in _DAYS:
+            yield [(at, f"{at.astimezone(self._zone):%m-%d}") for at in midnights[::days]]
+
+    def _hours(self, step: int) -> Iterator[datetime]:
+        """The full hours of the zone, of which some are half hours elsewhere; a skipped one is left out."""
+        at = self.at - (self.at - datetime.min.replace(tzinfo=UTC)) % _QUARTER
+        while at < self.end:
+            local = at.astimezone(self._zone)
+            if at >= self.at and local.minute == 0 and local.hour % step == 0:
+                yield at
+            at += _QUARTER
+
+    def _midnights(self) -> Iterator[datetime]:
+        day = self.at.astimezone(self._zone).date()
+        while True:
+            midnight = datetime.combine(day, time(), self._zone).astimezone(UTC)
+            if midnight >= self.end:
+                return
+            if midnight >= self.at:
+                yield midnight
+            day += _DAY
+
+
+def _drawn(what: Kind | Type, length: int) -> str:
+    if isinstance(what, Type):
+        return click.style(MARKS[what] * length, bold=True)
+    return click.style(CELLS[what] * length, fg=_COLOURS[what])

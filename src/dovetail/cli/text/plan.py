@@ -1,0 +1,127 @@
+"""What `dovetail plan` tells people, as lines."""
+
+from collections.abc import Sequence
+
+import click
+
+from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.values.foreign_text import plain
+from dovetail.views.plan import CommandView, Fate, MoveView, NewNodeView, NodeFate, PlanView, RemovalView
+
+_COLOURS = {Fate.GOES: "yellow", Fate.WAITS: "cyan", Fate.STAYS: "green"}
+_PODS_NAMED = 8
+
+
+def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
+    """Quiet leaves out what stays and the problems; verbose names every pod."""
+    text = _Text(times, verbose=verbose)
+    lines = [f"At {times.stamp(plan.at)}{text.summary(plan)}"]
+    for removal in plan.removals:
+        lines += ["", *text.removal(removal)]
+    for command in plan.commands:
+        lines += ["", *text.command(command)]
+    others = [node for node in plan.nodes if node.fate is not Fate.GOES and not (quiet and node.fate is Fate.STAYS)]
+    sections = {
+        "Other nodes": text.nodes(others),
+        "Problems": [] if quiet else problem_lines(plan.problems, times),
+    }
+    for title, body in sections.items():
+        if body:
+            lines += ["", click.style(title, bold=True, underline=True), *body]
+    return lines
+
+
+class _Text:
+    def __init__(self, times: Times, *, verbose: bool) -> None:
+        self._times = times
+        self._verbose = verbose
+
+    def summary(self, plan: PlanView) -> str:
+        if plan.removals:
+            return ""
+        if not plan.commands:
+            return " nothing would be disrupted"
+        nodes = sum(len(command.nodes) for command in plan.commands)
+        saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
+        saving = f", saving {_price(saved)}" if saved else ""
+        number = len(plan.commands)
+        return f" {number} {'command' if number == 1 else 'commands'} would begin, for {_nodes(nodes)}{saving}"
+
+    def command(self, command: CommandView) -> list[str]:
+        new = len(command.replacements)
+        what = f"{_nodes(len(command.nodes))} {'for ' + str(new) + ' new' if new else 'without replacement'}"
+        saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
+        title = click.style(f"{command.reason}: {what}{saved}", bold=True)
+        later = command.confirmed_after_seconds
+        note = "" if later is None else f", begins in {later:g} s if it is still right"
+        lines = [f"{title} ({command.method}, {command.id}{note})"]
+        rows = [["NODE", "POOL", "TYPE", "PRICE", "PODS"]]
+        for node in command.nodes:
+            type_ = " ".join(filter(None, (node.instance_type, node.capacity_type, node.zone)))
+            price = "unknown" if node.price_per_hour is None else _price(node.price_per_hour)
+            rows.append([plain(node.name), plain(node.nodepool), plain(type_), price, str(node.pods)])
+        lines += table(rows, "  ")
+        lines += [f"  new {_new_node(each, number)}" for number, each in enumerate(command.replacements, 1)]
+        lines += self._moves(command.pods)
+        lines += [
+            f"  budget of {plain(use.nodepool)}: takes {use.takes} of {use.allowed} that are left of {use.limit}"
+            for use in command.budgets
+        ]
+        return lines
+
+    def _moves(self, pods: Sequence[MoveView]) -> list[str]:
+        shown = pods if self._verbose else pods[:_PODS_NAMED]
+        lines = [f"  {plain(move.pod)}: {plain(move.source)} → {_target(move)}" for move in shown]
+        if len(shown) < len(pods):
+            lines.append(f"  … and {len(pods) - len(shown)} pods more (-v shows all)")
+        return lines
+
+    def removal(self, removal: RemovalView) -> list[str]:
+        homeless = sum(move.to is None for move in removal.pods)
+        number = f"{len(removal.pods)} {'pod' if len(removal.pods) == 1 else 'pods'}"
+        verdict = f"{homeless} of its {number} would have no place" if homeless else f"its {number} would have a place"
+        title = click.style(f"If {plain(removal.node)} were drained: {verdict}", bold=True)
+        lines = [click.style(title, fg="green" if removal.possible else "red")]
+        lines += [f"  new {_new_node(each, index)}" for index, each in enumerate(removal.new_nodes, 1)]
+        if removal.cost_change_per_hour is not None:
+            change = removal.cost_change_per_hour
+            lines.append(
+                f"  costs {_price(abs(change))} {'more' if change > 0 else 'less'}" if change else "  costs the same"
+            )
+        lines += self._moves(sorted(removal.pods, key=lambda move: move.to is not None))
+        if removal.blockers:
+            lines.append("  the drain would wait for:")
+            lines += [f"    {self._times.localised(plain(blocker))}" for blocker in removal.blockers]
+        return lines
+
+    def nodes(self, nodes: Sequence[NodeFate]) -> list[str]:
+        if not nodes:
+            return []
+        rows = [["NODE", "POOL", "", "WHY"]]
+        for node in sorted(nodes, key=lambda each: (each.fate is Fate.STAYS, each.nodepool, each.name)):
+            fate = click.style(node.fate.value, fg=_COLOURS[node.fate])
+            first, *more = (self._times.localised(plain(why)) for why in node.why)
+            rows.append([plain(node.name), plain(node.nodepool or "-"), fate, first])
+            rows += [["", "", "", why] for why in more]
+        return table(rows)
+
+
+def _new_node(node: NewNodeView, number: int) -> str:
+    more = node.types - 1
+    dearer = f" or one of {more} other {'type' if more == 1 else 'types'}" if more > 0 else ""
+    type_ = node.instance_types[0] if node.instance_types else "from the template"
+    return f"{number}: {plain(node.nodepool)}, {plain(type_)}{dearer}, from {_price(node.price_per_hour)}"
+
+
+def _target(move: MoveView) -> str:
+    if move.to is None:
+        return click.style(f"nowhere: {plain(move.why)}", fg="red") if move.why else "wherever the scheduler puts it"
+    return plain(move.to)
+
+
+def _nodes(number: int) -> str:
+    return f"{number} {'node' if number == 1 else 'nodes'}"
+
+
+def _price(dollars: float) -> str:
+    return f"${dollars:.4f}/h"

@@ -1,0 +1,170 @@
+"""How a simulated run looks in a terminal: what happened in figures, when, and what mattered most."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import click
+
+from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.model.problem import Problem, Severity
+from dovetail.values.duration import MICROSECOND, short_duration
+from dovetail.values.foreign_text import plain
+from dovetail.views.simulation.report import Comparison, Report, by_hour_of_day, most_important
+
+_SHOWN = 20
+_BARS = " ▁▂▃▄▅▆▇█"
+_COLOURS = {
+    "violation": "red",
+    "forced": "red",
+    "lost": "red",
+    "failed": "red",
+    "fault": "magenta",
+    "scenario": "magenta",
+    "disrupted": "yellow",
+    "rolled-back": "yellow",
+    "launched": "green",
+    "ready": "green",
+}
+
+
+def report_lines(report: Report, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
+    """Everything for people; `verbose` shows the whole time line, `quiet` only figures."""
+    lines = [_heading(report, times), "", *_figures(report), "", *_histogram(report, times)]
+    lines += _violations(report, times)
+    if not quiet:
+        entries = report.timeline if verbose else most_important(report.timeline, _SHOWN)
+        left = len(report.timeline) - len(entries)
+        title = "What happened" + (f" (the most important of {len(report.timeline)}; -v shows all)" if left else "")
+        lines += ["", click.style(title, bold=True)]
+        lines += table(
+            [
+                ("AT", "WHAT", "OBJECT", ""),
+                *(
+                    (
+                        times.stamp(entry.at),
+                        click.style(entry.type, fg=_COLOURS.get(entry.type)),
+                        plain(entry.object),
+                        times.localised(plain(entry.message)),
+                    )
+                    for entry in entries
+                ),
+            ]
+        )
+        problems = [one for one in report.problems if verbose or one.severity is not Severity.INFO]
+        hidden = len(report.problems) - len(problems)
+        if report.problems:
+            lines += ["", _problem_title(report.problems), *problem_lines(problems, times)]
+            if hidden:
+                lines.append(f"{hidden} more that are only worth knowing; -v shows them")
+    return lines
+
+
+def _heading(report: Report, times: Times) -> str:
+    span = span_text(report.end - report.start)
+    return (
+        click.style(f"Simulated {span}", bold=True)
+        + f" from {times.stamp(report.start)} to {times.stamp(report.end)}, seed {report.seed}"
+    )
+
+
+def span_text(span: timedelta) -> str:
+    """`7d`, `36h`, `1d12h`."""
+    days, rest = divmod(span, timedelta(days=1))
+    tail = short_duration(rest // timedelta(microseconds=1) * MICROSECOND) if rest else ""
+    return f"{days}d{tail}" if days else tail or "0s"
+
+
+def _figures(report: Report) -> list[str]:
+    nodes, pods, cost = report.nodes, report.pods, report.cost
+    gone = ", ".join(f"{plain(reason)} {count}" for reason, count in nodes.terminated.items())
+    rows = [
+        (
+            "Nodes",
+            f"{nodes.at_start} → {nodes.at_end}, launched {nodes.launched}, terminated "
+            f"{sum(nodes.terminated.values())}{f' ({gone})' if gone else ''}",
+        ),
+        (
+            "Pods",
+            f"evicted {pods.evicted}, forced {_bad(pods.forced)}, lost {_bad(pods.lost)}, preempted "
+            f"{pods.preempted}, pending at the end {pods.pending}",
+        ),
+        ("Cost", f"{cost.total:.2f} in all, by the hour {cost.per_hour_start:.3f} → {cost.per_hour_end:.3f}"),
+    ]
+    return [f"{click.style(f'{name:<7}', bold=True)}{text}" for name, text in rows]
+
+
+def _bad(count: int) -> str:
+    return click.style(str(count), fg="red") if count else "0"
+
+
+def bars(counts: Sequence[int], *, most: int = 0) -> str:
+    """One character a number."""
+    top = max([most, *counts], default=0)
+    return "".join(_BARS[0 if not count else max(1, round(count / top * 8))] for count in counts)
+
+
+def _histogram(report: Report, times: Times) -> list[str]:
+    counts = by_hour_of_day(report, times.zone)
+    zone = plain(str(times.zone))
+    return [
+        click.style("Disruptions by hour of the day", bold=True) + f" ({zone})",
+        f"  {bars(counts)}  {sum(counts)} in all, at most {max(counts)} in one of the 24 hours",
+        "  0     6     12    18   ",
+    ]
+
+
+def _violations(report: Report, times: Times) -> list[str]:
+    if not report.violations:
+        return ["", click.style("Violations", bold=True) + "  none"]
+    rows = [
+        (times.stamp(each.at), plain(each.rule), plain(each.object), times.localised(plain(each.message)))
+        for each in report.violations
+    ]
+    title = click.style(f"Violations: {len(rows)}", fg="red", bold=True)
+    return ["", title, *table([("AT", "RULE", "OBJECT", ""), *rows])]
+
+
+def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> list[str]:
+    """Two runs side by side; rows that are alike only if asked for."""
+    first, second = comparison.reports
+    rows = [("", *map(plain, comparison.labels), "CHANGE")]
+    rows += [
+        (row.what, _number(row.first), _number(row.second), _change(row.first, row.second))
+        for row in comparison.differences
+        if verbose or row.first != row.second or row.what in ("cost in all", "violations")
+    ]
+    counts = [by_hour_of_day(report, times.zone) for report in (first, second)]
+    most = max(max(each) for each in counts)
+    width = max(len(click.unstyle(label)) for label in comparison.labels)
+    lines = [_heading(first, times), "", *table(rows), ""]
+    lines.append(click.style("Disruptions by hour of the day", bold=True) + f" ({plain(str(times.zone))})")
+    lines += [
+        f"  {plain(label):<{width}}  {bars(each, most=most)}  at most {max(each)}"
+        for label, each in zip(comparison.labels, counts, strict=True)
+    ]
+    lines.append(f"  {'':<{width}}  0     6     12    18")
+    for label, report in zip(comparison.labels, (first, second), strict=True):
+        if report.violations:
+            lines += [f"{plain(label)}:", *_violations(report, times)]
+    problems = [one for one in second.problems if verbose or one.severity is not Severity.INFO]
+    if problems:
+        lines += ["", _problem_title(problems), *problem_lines(problems, times)]
+    return lines
+
+
+def _problem_title(problems: Sequence[Problem]) -> str:
+    """What is worth knowing was assumed; what is worse is missing, or odd."""
+    mild = all(problem.severity is Severity.INFO for problem in problems)
+    return click.style("Assumed" if mild else "Missing or assumed", bold=True)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.3f}"
+
+
+def _change(first: float, second: float) -> str:
+    if first == second:
+        return "="
+    sign = "+" if second > first else "−"
+    share = f" ({(second - first) / first:+.0%})" if first else ""
+    return f"{sign}{_number(abs(second - first))}{share}"

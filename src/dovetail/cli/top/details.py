@@ -1,0 +1,96 @@
+"""What is told of the one node that is looked at: every verdict, its pods, what comes, what was, what to type."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Final
+
+import click
+
+from dovetail.cli.common.output import Times
+from dovetail.cli.text.explain import explanation_lines
+from dovetail.model.refs import Ref
+from dovetail.rules.states import IN_DISRUPTION, MEANING, State
+from dovetail.values.foreign_text import plain
+from dovetail.views.board.details import Details
+from dovetail.views.board.rows import Event, Row
+from dovetail.views.explain.verdicts import Explanation
+from dovetail.views.forecast.data import Type
+
+_EVENTS: Final = {
+    Type.EXPIRES: "expires",
+    Type.GRACEFULLY_EXPIRES: "expires gracefully",
+    Type.DISRUPTS: "may be taken",
+    Type.POD_EVICTED: "evicted",
+    Type.POD_DELETED: "deleted by force",
+    Type.DEADLINE: "its drain ends by force",
+    Type.FORCED: "removed by force",
+}
+
+
+def details_lines(details: Details, row: Row, times: Times) -> list[str]:
+    """All there is to know, the most important first."""
+    sections = {
+        "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
+        "Rules": _verdicts(details, times),
+        "History": [
+            f"{times.full(step.at)}  {plain(str(step.what))}  {times.localised(plain(step.message))}".rstrip()
+            for step in details.history
+        ],
+        "Commands": [plain(command) for command in details.commands],
+    }
+    lines = list(_facts(details, row, times))
+    for title, body in sections.items():
+        if body:
+            lines += ["", click.style(title, bold=True, underline=True), *body]
+    return lines
+
+
+def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
+    node = details.node
+    machine = " ".join(plain(text) for text in (row.type, row.capacity, row.zone) if text)
+    claim = f"NodeClaim {plain(row.claim)}" if row.claim else "no NodeClaim"
+    pool = f"NodePool {plain(row.pool)}" if row.pool else "no NodePool"
+    yield click.style(plain(row.name), bold=True) + f"  {claim}, {pool}" + (f", {machine}" if machine else "")
+    ready = ", NotReady" if node.ready is False else ""
+    yield f"{node.state} {MEANING[State(node.state)]}{ready}, {node.pods} pods"
+    if node.state not in IN_DISRUPTION:
+        free = "never, if nothing but time changes" if node.free_at is None else times.full(node.free_at)
+        yield f"free:     {'now' if node.free_at is not None and node.free_at <= times.now else free}"
+    instants = {
+        "expires:  ": node.expires_at,
+        "gracefully: ": node.gracefully_expires_at,
+        "forced by: ": node.deadline,
+    }
+    for word, at in instants.items():
+        if at is not None:
+            yield f"{word}{times.full(at)}"
+    if row.stuck is not None:
+        reason, since = row.stuck
+        since_when = "" if since is None else f" since {times.full(datetime.fromtimestamp(since, UTC))}"
+        yield click.style(f"stuck:    {reason}{since_when}, and cannot go", fg="red")
+    if details.left_alone:
+        yield f"left alone: {times.localised(plain(str(details.left_alone)))}"
+
+
+def _alike(event: Event) -> tuple[int, str, bool, Ref | None]:
+    """Evictions at one time are told together: that a drain begins with them goes without saying."""
+    at, type_, ref, certain = event
+    return at, type_, certain, None if type_ == Type.POD_EVICTED else ref
+
+
+def _happens(events: list[Event], times: Times) -> str:
+    at, type_, ref, certain = events[0]
+    when = "now" if at == 0 else times.full(datetime.fromtimestamp(at, UTC))
+    whose = f"{plain(str(ref))}: " if ref.kind == "Pod" and ref.name else ""
+    more = f", and {len(events) - 1} more" if len(events) > 1 else ""
+    return f"{' ' if certain else '~'} {when}  {whose}{_EVENTS[Type(type_)]}{more}"
+
+
+def _verdicts(details: Details, times: Times) -> list[str]:
+    """As `explain -v` tells them, without the table above them, which is told already."""
+    explanation = Explanation(
+        at=details.at, pods=details.pods, nodes=(details.node,), nodepools=(), problems=details.problems
+    )
+    lines = explanation_lines(explanation, times, verbose=True, quiet=False)
+    return lines[lines.index(click.style(plain(details.node.name), bold=True)) + 1 :]

@@ -1,0 +1,129 @@
+"""What is looked at, and what does a key change about it?"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from dovetail.cli.top.rows import DAY, Order
+
+_ESCAPED: Final = re.compile(r"\x1b[\[O]([0-9;]*)([A-Za-z~])|(.)", re.DOTALL)
+_NAMES: Final = {
+    "A": "up",
+    "B": "down",
+    "H": "home",
+    "F": "end",
+    "1~": "home",
+    "4~": "end",
+    "5~": "page-up",
+    "6~": "page-down",
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "escape",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\x15": "clear",
+}
+_ALIKE: Final = {"k": "up", "j": "down", " ": "page-down", "b": "page-up", "G": "end"}
+_STEPS: Final = {"up": -1, "down": 1, "home": -(2**31), "end": 2**31}
+_LONGEST_FILTER: Final = 200
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody looks at."""
+
+    ahead: int = DAY
+    """How many seconds the bars reach."""
+    order: Order = Order.PRESSING
+    grouped: bool = True
+    filter: str = ""
+    typed: str | None = None
+    """The filter that is being typed; None: none is."""
+    selected: str = ""
+    """The key of a row; if it is not shown, the first that is."""
+    details: bool = False
+    scrolled: int = 0
+    """By how many lines, in the details."""
+    ended: bool = False
+
+    @property
+    def filter_now(self) -> str:
+        return self.filter if self.typed is None else self.typed
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """What keys can reach on the screen as it was drawn."""
+
+    rows: Sequence[str] = ()
+    """Keys of the rows, in order."""
+    page: int = 1
+    """How many lines a page has."""
+    deepest: int = 0
+    """By how many lines the details can be scrolled."""
+
+
+def keys_in(text: str) -> Iterator[str]:
+    """The keys that were pressed, by name; those without a name here are left out."""
+    for found in _ESCAPED.finditer(text):
+        arguments, letter, character = found.groups()
+        if character is None:
+            name = _NAMES.get(f"{arguments}~" if letter == "~" else letter)
+        else:
+            name = _NAMES.get(character, character if character.isprintable() else None)
+        if name is not None:
+            yield name
+
+
+def press(view: View, key: str, reach: Reach) -> View:
+    """What is looked at after this key."""
+    change = msgspec.structs.replace
+    if view.typed is not None:
+        return _typed(view, view.typed, key)
+    key = _ALIKE.get(key, key)
+    match key:
+        case "q":
+            return change(view, ended=True)
+        case "page-up" | "page-down" if view.details:
+            lines = reach.page if key == "page-down" else -reach.page
+            return change(view, scrolled=max(0, min(reach.deepest, view.scrolled + lines)))
+        case "page-up" | "page-down":
+            return _moved(view, reach.page if key == "page-down" else -reach.page, reach.rows)
+        case "up" | "down" | "home" | "end":
+            return _moved(view, _STEPS[key], reach.rows)
+        case "enter":
+            return change(view, details=not view.details and bool(reach.rows), scrolled=0)
+        case "escape":
+            return change(view, details=False, scrolled=0) if view.details else change(view, filter="")
+        case "/":
+            return change(view, typed=view.filter)
+        case "s":
+            orders = list(Order)
+            return change(view, order=orders[(orders.index(view.order) + 1) % len(orders)])
+        case "g":
+            return change(view, grouped=not view.grouped)
+        case "1" | "7":
+            return change(view, ahead=int(key) * DAY)
+    return view
+
+
+def _moved(view: View, by: int, rows: Sequence[str]) -> View:
+    if not rows:
+        return view
+    index = rows.index(view.selected) if view.selected in rows else 0
+    selected = rows[max(0, min(len(rows) - 1, index + by))]
+    return msgspec.structs.replace(view, selected=selected, scrolled=0 if selected != view.selected else view.scrolled)
+
+
+def _typed(view: View, typed: str, key: str) -> View:
+    change = msgspec.structs.replace
+    match key:
+        case "enter":
+            return change(view, filter=typed.strip(), typed=None)
+        case "escape":
+            return change(view, typed=None)
+        case "backspace":
+            return change(view, typed=typed[:-1])
+        case "clear":
+            return change(view, typed="")
+    return change(view, typed=(typed + key)[:_LONGEST_FILTER]) if len(key) == 1 else view

@@ -1,0 +1,137 @@
+"""How does a node look in a line: state, when free, who blocks, a bar of what is to come?"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import Final
+
+from rich.text import Text
+
+from dovetail.cli.text.forecast_bars import Scale
+from dovetail.cli.top.fitting import clock, fit, instant, longest
+from dovetail.cli.top.keys import View
+from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
+from dovetail.model.refs import Ref
+from dovetail.rules.states import MEANING, State
+from dovetail.rules.verdict import Rule
+from dovetail.values.foreign_text import plain
+from dovetail.values.timestamp import relative
+from dovetail.views.board.rows import Row
+from dovetail.views.forecast import data as ahead
+from dovetail.views.forecast.data import Kind, Type
+
+WIDE: Final = 110  # columns: room for what comes next
+WIDEST: Final = 140  # and for what the states are called
+_NARROWEST_BAR: Final = 8
+_NEXT: Final = 20  # `~expires 03-11 13:20`
+_STYLES: Final = {Kind.FREE: "green", Kind.BLOCKED: "red", Kind.DRAINING: "yellow", Kind.GONE: "dim"}
+_WORDS: Final = {
+    Type.FORCED: "forced",
+    Type.DEADLINE: "forced",
+    Type.EXPIRES: "expires",
+    Type.GRACEFULLY_EXPIRES: "expires",
+    Type.DISRUPTS: "may go",
+}
+_SHORT: Final[dict[str, str]] = {
+    Rule.DISRUPTION_SCHEDULE: "window",
+    Rule.DISRUPTION_BLOCK_SCHEDULE: "block window",
+    Rule.POD_DISRUPTION_BUDGET: "PDB",
+}
+
+
+class NodeTable:
+    """Columns are as wide for one row as for another, whichever of them are seen."""
+
+    def __init__(self, rows: Sequence[Row], view: View, now: datetime, zone: tzinfo, width: int) -> None:
+        self._now = now
+        self._seconds = int(now.timestamp())
+        self._zone = zone
+        self._width = width
+        self._wide = width >= WIDE
+        self._widest = width >= WIDEST
+        self._gap = "  " if self._wide else " "
+        self._pooled = not view.grouped
+        self._columns = {"NODE": min(longest("NODE", (row.name for row in rows)), max(12, width // 5))}
+        if self._pooled:
+            self._columns["POOL"] = min(longest("POOL", (row.pool for row in rows)), max(6, width // 10))
+        self._columns |= {
+            "ST": longest("ST", map(self._state, rows)),
+            "PODS": 4,
+            "FREE": 7,
+            "BLOCKED BY": min(longest("BLOCKED BY", map(self._blocked_by, rows)), max(12, width // 5 + 4)),
+        }
+        rest = width - 2 - sum(self._columns.values()) - len(self._gap) * len(self._columns)
+        rest -= _NEXT + len(self._gap) if self._wide else 0
+        end = now + timedelta(seconds=view.ahead)
+        self._scale = Scale(now, end, rest, zone) if rest >= _NARROWEST_BAR else None
+
+    def heading(self) -> Text:
+        cells = [fit(name, width) for name, width in self._columns.items()]
+        if self._scale is not None:
+            cells.append(fit(self._scale.labels(), self._scale.width))
+        return Text("  " + self._gap.join([*cells, *(["NEXT"] if self._wide else [])]), style="bold")
+
+    def line(self, row: Row, *, selected: bool) -> Text:
+        told = {
+            "NODE": row.name,
+            "POOL": row.pool,
+            "ST": self._state(row),
+            "PODS": f"{row.pods:>4}",
+            "FREE": self._free(row),
+            "BLOCKED BY": self._blocked_by(row),
+        }
+        line = Text.assemble("▸" if selected else " ", (" " if row.stuck is None else "!", "bold red"))
+        for column, width in self._columns.items():
+            style = _STYLES[kind_at(row, self._seconds)] if column == "FREE" else ""
+            line.append(fit(told[column], width), style=style).append(self._gap)
+        if self._scale is not None:
+            line.append_text(self._bar(row, self._scale)).append(self._gap)
+        if self._wide:
+            line.append(self._next(row))
+        if selected:
+            line.append(" " * max(0, self._width - line.cell_len))
+            line.stylize("reverse")
+        else:
+            line.rstrip()
+        return line
+
+    def _state(self, row: Row) -> str:
+        return f"{row.state} {MEANING[State(row.state)]}" if self._widest else row.state
+
+    def _free(self, row: Row) -> str:
+        if is_leaving(row):
+            return "leaving"
+        at = free_at(row, self._seconds)
+        if at is None:
+            return "never"
+        return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")
+
+    def _blocked_by(self, row: Row) -> str:
+        """`PDB data/postgres +2`; `rules for Empty`: free, but not for the reason that it has."""
+        causes = causes_at(row, self._seconds)
+        if not causes:
+            return "" if row.stuck is None or is_leaving(row) else f"rules for {row.stuck[0]}"
+        rule, ref, workload, _ = causes[0]
+        who = f" {workload or ref.path}" if ref.kind == "Pod" else ""
+        more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
+        return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
+
+    def _next(self, row: Row) -> str:
+        """When it ends, or may; `~`: only if nothing but time changes."""
+        for types in ((*FORCEFUL, *EXPIRING), (Type.DISRUPTS,)):
+            at = comes(row, types, self._seconds)
+            if at is not None:
+                events = [event for event in row.events if event[1] in types and (event[0] or self._seconds) == at]
+                word = _WORDS[Type(events[0][1])]
+                when = "now" if at == self._seconds else clock(instant(at), self._now, self._zone)
+                return f"{'' if events[0][3] else '~'}{word} {when}"
+        return ""
+
+    def _bar(self, row: Row, scale: Scale) -> Text:
+        spans = [ahead.Span(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
+        coming = [(event[0] or self._seconds, event[1]) for event in row.events]
+        events = [
+            ahead.Event(max(instant(at), scale.at), Type(type_), Ref("Node", "", row.name), "", ahead.Certainty.ASSUMED)
+            for at, type_ in coming
+            if self._seconds <= at and instant(at) < scale.end
+        ]
+        return Text.from_ansi(scale.bar(spans, events))

@@ -1,0 +1,196 @@
+"""Which rows of the board are shown, in which order, and what do they come to? The filter is the dashboard's."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.views.board.blockers import Cause
+from dovetail.views.board.rows import Row, Span
+from dovetail.views.forecast.data import Kind, Type
+
+DAY: Final = 24 * 60 * 60
+KINDS: Final = tuple(Kind)
+FORCEFUL: Final = (Type.FORCED, Type.DEADLINE)
+EXPIRING: Final = (Type.EXPIRES, Type.GRACEFULLY_EXPIRES)
+_LAST: Final = 2**62
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may hold blanks
+
+
+class Order(StrEnum):
+    """By what rows are sorted."""
+
+    PRESSING = "pressing"
+    FREE = "free"
+    EXPIRY = "expiry"
+    PODS = "pods"
+    NAME = "name"
+
+
+# -- one row -----------------------------------------------------------------------------------------------------------
+
+
+def span_at(row: Row, now: int) -> Span:
+    """The span that holds now."""
+    return next((span for span in reversed(row.spans) if span[0] <= now), row.spans[0])
+
+
+def kind_at(row: Row, now: int) -> Kind:
+    return KINDS[span_at(row, now)[1]]
+
+
+def causes_at(row: Row, now: int) -> list[Cause]:
+    """Who blocks it now, or whom its drain waits for; who does so longest comes first."""
+    later = [span for span in row.spans if span[0] > now]
+    ends = {
+        row.causes[index]: next((span[0] for span in later if index not in span[2:]), _LAST)
+        for index in span_at(row, now)[2:]
+    }
+    return sorted(ends, key=lambda cause: (-ends[cause], cause))
+
+
+def is_leaving(row: Row) -> bool:
+    return row.state in IN_DISRUPTION
+
+
+def free_at(row: Row, now: int) -> int | None:
+    """None: never."""
+    if kind_at(row, now) is Kind.FREE:
+        return now
+    return next((span[0] for span in row.spans if span[0] > now and KINDS[span[1]] is Kind.FREE), row.free or None)
+
+
+def is_never_free(row: Row) -> bool:
+    return row.free is None and not is_leaving(row)
+
+
+def becomes_free(row: Row, now: int) -> bool:
+    """Within a day, and is not yet."""
+    return kind_at(row, now) is not Kind.FREE and any(
+        now < span[0] <= now + DAY and KINDS[span[1]] is Kind.FREE for span in row.spans
+    )
+
+
+def comes(row: Row, types: Sequence[Type], now: int, ahead: int = _LAST) -> int | None:
+    """When one of these first happens to the node within so many seconds."""
+    instants = (at or now for at, type_, _, _ in row.events if type_ in types)
+    return min((at for at in instants if now <= at <= now + ahead), default=None)
+
+
+# -- which -------------------------------------------------------------------------------------------------------------
+
+_IS: Final[dict[str, Callable[[Row, int], bool]]] = {
+    "free": lambda row, now: kind_at(row, now) is Kind.FREE,
+    "blocked": lambda row, now: kind_at(row, now) is Kind.BLOCKED,
+    "draining": lambda row, now: kind_at(row, now) is Kind.DRAINING or is_leaving(row),
+    "stuck": lambda row, _: row.stuck is not None,
+    "never": lambda row, _: is_never_free(row),
+    "wanted": lambda row, _: bool(row.wanted),
+    "free-soon": becomes_free,
+    "expiring": lambda row, now: comes(row, EXPIRING, now, DAY) is not None,
+    "forced": lambda row, now: comes(row, FORCEFUL, now, DAY) is not None,
+}
+_FIELDS: Final[dict[str, Callable[[Row, str, int], bool]]] = {
+    "pool": lambda row, value, _: row.pool.lower() == value,
+    "state": lambda row, value, _: row.state.lower() == value,
+    "zone": lambda row, value, _: value in row.zone.lower(),
+    "type": lambda row, value, _: value in row.type.lower(),
+    "reason": lambda row, value, _: value in map(str.lower, row.wanted),
+    "rule": lambda row, value, now: any(rule == value for rule, *_ in causes_at(row, now)),
+    "ns": lambda row, value, _: any(ref.namespace.lower() == value for _, ref, *_ in row.causes),
+    "by": lambda row, value, now: any(workload.lower() == value for _, _, workload, _ in causes_at(row, now)),
+    "is": lambda row, value, now: value in _IS and _IS[value](row, now),
+}
+
+
+def matching(rows: Iterable[Row], filter_: str, now: int) -> list[Row]:
+    """Rows of which every word of the filter holds: `is:stuck`, `pool:general`, or a part of any name."""
+    words = [word.replace('"', "") for word in _WORD.findall(filter_.lower())]
+    return [row for row in rows if all(_holds(row, word, now) for word in words)]
+
+
+def _holds(row: Row, word: str, now: int) -> bool:
+    field, _, value = word.partition(":")
+    if field in _FIELDS and value:
+        return _FIELDS[field](row, value, now)
+    names = (row.name, row.pool, row.claim, row.state, row.type, row.capacity, row.zone, *row.wanted)
+    return any(word in text.lower() for text in (*names, *(str(part) for cause in row.causes for part in cause[:3])))
+
+
+# -- in which order ----------------------------------------------------------------------------------------------------
+
+
+def ordered(rows: Iterable[Row], order: Order, now: int) -> list[Row]:
+    return sorted(rows, key=lambda row: (_rank(row, order, now), row.name, row.key))
+
+
+def _rank(row: Row, order: Order, now: int) -> tuple[int, int]:
+    match order:
+        case Order.PRESSING:
+            return _pressing(row, now)
+        case Order.FREE:
+            return int(is_leaving(row)), free_at(row, now) or _LAST
+        case Order.EXPIRY:
+            return 0, min(filter(None, (row.expires, row.graceful)), default=_LAST)
+        case Order.PODS:
+            return 0, -row.pods
+        case Order.NAME:
+            return 0, 0
+
+
+def _pressing(row: Row, now: int) -> tuple[int, int]:
+    """A drain that ends by force comes first; then what should go and cannot, what expires or is forced out later, what
+    is on its way out, what only people can free, what is blocked, and last what is free."""
+    ends = comes(row, (*FORCEFUL, *EXPIRING), now)
+    if ends is not None and is_leaving(row):
+        return 0, ends
+    if row.stuck is not None:
+        return 1, row.stuck[1] or _LAST
+    if ends is not None:
+        return 2, ends
+    if is_leaving(row):
+        return 3, row.deadline or _LAST
+    free = free_at(row, now)
+    return (4, 0) if free is None else (5, free) if free > now else (6, 0)
+
+
+def grouped(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """By pool, that of the first row first; those without a pool come last."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.pool, []).append(row)
+    return sorted(groups.items(), key=lambda group: not group[0])
+
+
+# -- what they come to -------------------------------------------------------------------------------------------------
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """Free now, should go and cannot, free only if somebody acts; and what the next 24 hours bring."""
+
+    free: int
+    stuck: int
+    never: int
+    become_free: int
+    expire: int
+    forced: int
+    pods_forced: int
+
+
+def figures(rows: Sequence[Row], now: int) -> Figures:
+    return Figures(
+        free=sum(kind_at(row, now) is Kind.FREE for row in rows),
+        stuck=sum(row.stuck is not None for row in rows),
+        never=sum(map(is_never_free, rows)),
+        become_free=sum(becomes_free(row, now) for row in rows),
+        expire=sum(comes(row, EXPIRING, now, DAY) is not None for row in rows),
+        forced=sum(comes(row, FORCEFUL, now, DAY) is not None for row in rows),
+        pods_forced=sum(
+            type_ == Type.POD_DELETED and now <= (at or now) <= now + DAY
+            for row in rows
+            for at, type_, _, _ in row.events
+        ),
+    )

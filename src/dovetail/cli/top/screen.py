@@ -1,0 +1,215 @@
+"""What does the screen of `dovetail top` look like? A function of the board, of what is looked at, and of the size."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, tzinfo
+from typing import Final
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from dovetail.cli.common.output import Times
+from dovetail.cli.text.forecast_bars import LEGEND
+from dovetail.cli.top.details import details_lines
+from dovetail.cli.top.fitting import count, cut
+from dovetail.cli.top.keys import Reach, View
+from dovetail.cli.top.nodes import NodeTable
+from dovetail.cli.top.pools import pool_lines
+from dovetail.cli.top.rows import figures, grouped, matching, ordered
+from dovetail.rules.states import MEANING, State
+from dovetail.values.foreign_text import plain
+from dovetail.views.board.details import Details
+from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, Row
+
+TALL: Final = 36  # lines: room for pools and details together
+ROOMY: Final = 90  # columns: room for how many pods are forced
+_NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), problems=())
+_FOLDING: Final = Console(width=80, color_system=None)
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What there is to see."""
+
+    title: str
+    now: datetime
+    zone: tzinfo = UTC
+    stands_still: bool = False
+    board: Board | None = None
+    """None: it is not made yet."""
+    details: Details | None = None
+    """Of the selected node, as far as they are there."""
+
+
+class Drawn(msgspec.Struct, frozen=True, eq=False):
+    """A screen: as many lines as it is high, none wider than it is; and what keys can reach on it."""
+
+    lines: list[Text]
+    reach: Reach
+    selected: str
+    """The key of the row; empty: there is none."""
+
+
+def draw(scene: Scene, view: View, width: int, height: int) -> Drawn:
+    """The screen."""
+    picture = _Picture(scene, view, width)
+    body, reach = picture.body(height - 1)
+    lines = [*body[: height - 1], *(Text() for _ in range(height - 1 - len(body))), picture.keys_line()]
+    for line in lines:
+        line.truncate(max(0, width), overflow="crop")
+    selected = picture.selected
+    return Drawn(lines, reach, "" if selected is None else selected.key)
+
+
+def printed(scene: Scene, view: View, width: int, details: Mapping[str, Details] | None = None) -> list[Text]:
+    """The same for paper: as long as it must be, with the details that are given for rows, by their keys."""
+    picture = _Picture(scene, view, width)
+    pools = picture.pools(most=len(picture.board.pools))
+    lines = [*picture.head(), Text(), *pools, *([Text()] if pools else []), *picture.table(picture.entries())]
+    lines += [Text(LEGEND)] if picture.rows else []
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    for row in picture.rows:
+        if details and row.key in details:
+            lines += [Text(), *map(Text.from_ansi, details_lines(details[row.key], row, picture.times))]
+    return lines
+
+
+class _Picture:
+    def __init__(self, scene: Scene, view: View, width: int) -> None:
+        self.scene = scene
+        self.view = view
+        self.width = width
+        self.now = int(scene.now.timestamp())
+        self.times = Times(scene.now, scene.zone)
+        self.board = scene.board or _NOTHING
+        found = ordered(matching(self.board.rows, view.filter_now, self.now), view.order, self.now)
+        self.groups = grouped(found) if view.grouped else [("", found)]
+        self.rows = [row for _, members in self.groups for row in members]
+        first = self.rows[0] if self.rows else None
+        self.selected = next((row for row in self.rows if row.key == view.selected), first)
+
+    def body(self, height: int) -> tuple[list[Text], Reach]:
+        """All but the last line, and what can be reached from there."""
+        lines = self.head()
+        if not self.view.details or height >= TALL:
+            pools = self.pools(most=max(2, (height - len(lines)) // 4))
+            lines += [*pools, *([Text()] if pools else [])]
+        room = max(2, height - len(lines))
+        keys = [row.key for row in self.rows]
+        if self.selected is None or not self.view.details:
+            return [*lines, *self._window(room)], Reach(keys, max(1, room - 2))
+        window = self._window(max(4, room // 3))
+        details = self._details(self.selected)
+        page = max(1, room - len(window) - 1)
+        deepest = max(0, len(details) - page)
+        scrolled = min(self.view.scrolled, deepest)
+        lines += [*window, self._divider(deepest - scrolled), *details[scrolled : scrolled + page]]
+        return lines, Reach(keys, max(1, page - 1), deepest)
+
+    # -- above ---------------------------------------------------------------------------------------------------------
+
+    def head(self) -> list[Text]:
+        scene = self.scene
+        clock = f"{scene.now.astimezone(scene.zone):%a %Y-%m-%d %H:%M:%S %Z}"
+        if scene.stands_still:
+            clock += ", time stands still"
+        title = cut(scene.title, max(8, self.width - len(clock) - 16))
+        lines = [Text.assemble(("dovetail top", "bold cyan"), f"  {title}  ", (clock, "bold"))]
+        if scene.board is None:
+            return [*lines, Text("looking ahead …", style="dim")]
+        return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
+
+    def _states(self) -> Text:
+        counts = Counter(row.state for row in self.board.rows)
+        told = ", ".join(f"{counts[state]} {MEANING[state]}" for state in State if counts[state])
+        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if told else ''}{told}")
+        if self.view.filter_now:
+            line.append(f"   {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
+        return line
+
+    def _figures(self) -> Text:
+        found = figures(self.board.rows, self.now)
+        pods = f" ({count(found.pods_forced, 'pod')})" if found.pods_forced and self.width >= ROOMY else ""
+        return Text.assemble(
+            (f"{found.free} free", "green"),
+            ", ",
+            (f"{found.stuck} stuck", "red" if found.stuck else ""),
+            f", {found.never} never free.  Next 24h: ",
+            (f"{found.forced} forced{pods}", "red" if found.forced else ""),
+            f", {found.expire} expire, {found.become_free} become free",
+        )
+
+    def _herds(self) -> list[Text]:
+        """The next one within the span."""
+        end = self.now + self.view.ahead
+        herds = [herd for herd in self.board.herds if herd.end >= self.now and herd.start <= end]
+        return [Text(self.times.localised(plain(herd.message)), style="yellow") for herd in herds[:1]]
+
+    def _problems(self) -> list[Text]:
+        """How many, and the gravest of them."""
+        problems = self.board.problems
+        if not problems:
+            return []
+        first = min(problems, key=lambda problem: ("error", "warning", "info").index(problem.severity))
+        told = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
+        message = self.times.localised(plain(str(first.message)))
+        style = "red" if first.severity == "error" else "yellow"
+        return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
+
+    def pools(self, *, most: int) -> list[Text]:
+        return pool_lines(self.board.pools, self.scene.now, self.scene.zone, width=self.width, most=most)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def entries(self) -> Iterator[Row | Text]:
+        """Rows, and a heading before each group."""
+        sizes = Counter(row.pool for row in self.board.rows)
+        for pool, members in self.groups:
+            if self.view.grouped:
+                of = "" if len(members) == sizes[pool] else f" of {sizes[pool]}"
+                size = f"  {len(members)}{of} node{'' if sizes[pool] == 1 else 's'}"
+                yield Text.assemble((plain(pool) if pool else "no pool", "bold"), (size, "dim"))
+            yield from members
+
+    def table(self, entries: Iterable[Row | Text], selected: Row | None = None) -> Iterator[Text]:
+        if not self.rows:
+            if self.scene.board is not None:
+                yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
+            return
+        table = NodeTable(self.rows, self.view, self.scene.now, self.scene.zone, self.width)
+        yield table.heading()
+        for entry in entries:
+            yield entry if isinstance(entry, Text) else table.line(entry, selected=entry is selected)
+
+    def _window(self, room: int) -> list[Text]:
+        """As many lines of the table as there is room for, around the selected row."""
+        entries = list(self.entries())
+        place = next((number for number, entry in enumerate(entries) if entry is self.selected), 0)
+        first = max(0, min(place - room // 2, len(entries) - (room - 1)))
+        return list(self.table(entries[first : first + room - 1], self.selected))
+
+    # -- below ---------------------------------------------------------------------------------------------------------
+
+    def _details(self, row: Row) -> list[Text]:
+        details = self.scene.details
+        if details is None or details.key != row.key:
+            return [Text("asking every rule …", style="dim")]
+        lines: list[Text] = []
+        for told in details_lines(details, row, self.times):
+            lines += Text.from_ansi(told).wrap(_FOLDING, max(1, self.width)) if told else [Text()]
+        return lines
+
+    def _divider(self, more: int) -> Text:
+        told = f" {count(more, 'more line')}: space " if more else ""
+        return Text("─" * max(0, self.width - len(told) - 2) + told + "──", style="dim")
+
+    def keys_line(self) -> Text:
+        view = self.view
+        if view.typed is not None:
+            return Text.assemble(("/", "bold"), plain(view.typed), ("▏", "blink"), ("  ⏎ keep  esc drop", "dim"))
+        sort = f"/ filter  s sort: {view.order}"
+        if view.details:
+            return Text(f"↑↓ move  ⏎ close  space/b scroll  {sort}  q quit", style="dim")
+        group = "g ungroup" if view.grouped else "g group"
+        return Text(f"↑↓ move  ⏎ details  {sort}  {group}  1/7 days  q quit", style="dim")

@@ -1,0 +1,169 @@
+"""All controllers that act on a cluster, made so that they know of each other what they need."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.disruption.board import BoardMaker
+from dovetail.controllers.disruption.candidate_marks import CandidateMarks
+from dovetail.controllers.disruption.commands import DisruptionCommands
+from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.recheck import Recheck
+from dovetail.controllers.disruption.reporter import DisruptionTelling
+from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
+from dovetail.controllers.node.health import Health
+from dovetail.controllers.node.interruption import Interruptions
+from dovetail.controllers.node.kwok_nodes import KwokNodes, follow_interruptions
+from dovetail.controllers.node.termination import Termination
+from dovetail.controllers.nodeclaim.consistency import Consistency
+from dovetail.controllers.nodeclaim.consolidatable import PodEvents
+from dovetail.controllers.nodeclaim.drift import Drifting
+from dovetail.controllers.nodeclaim.expiration import Expiration
+from dovetail.controllers.nodeclaim.garbage import GarbageCollection
+from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
+from dovetail.controllers.nodeclaim.lifecycle import Lifecycle
+from dovetail.controllers.nodeclaim.state import State
+from dovetail.controllers.nodeclaim.transitions import Transitions
+from dovetail.controllers.nodepool.base import PoolMembers
+from dovetail.controllers.nodepool.counter import NodePoolCounter
+from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
+from dovetail.controllers.nodepool.hash import NodePoolHash
+from dovetail.controllers.nodepool.readiness import NodePoolReadiness
+from dovetail.controllers.nodepool.registration_health import RegistrationHealth
+from dovetail.controllers.nodepool.static_capacity import StaticCapacity
+from dovetail.controllers.nodepool.validation import NodePoolValidation
+from dovetail.controllers.pod.evictions import Evictions
+from dovetail.controllers.pod.protection import Protection
+from dovetail.controllers.provisioning.claim_creation import ClaimCreation
+from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
+from dovetail.observe.disruption_metrics import DisruptionMetrics
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudProvider
+from dovetail.providers.kwok.provider import KwokProvider
+from dovetail.rules.budgets import Reading
+from dovetail.runtime.manager import Controller
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import PlacingState
+
+
+class Gates(msgspec.Struct, frozen=True, kw_only=True):
+    """Features that can be turned off or on (R39)."""
+
+    node_repair: bool = True
+    static_capacity: bool = True
+    spot_to_spot_consolidation: bool = False
+
+
+class Disrupting(msgspec.Struct, frozen=True, kw_only=True):
+    """How nodes are chosen to go, as far as users say."""
+
+    reading: Reading = Reading.SEED
+
+
+def all_controllers(
+    cluster: Cluster,
+    provider: CloudProvider,
+    metrics: Metrics,
+    timings: Timings,
+    gates: Gates,
+    *,
+    provisioning: Provisioning | None = None,
+    disrupting: Disrupting | None = None,
+) -> list[Controller]:
+    """To be made before the caches run: they subscribe to them.
+
+    `provisioning` None: pods that wait get no nodes. `disrupting` None, or without it: no node goes gracefully.
+    """
+    health = RegistrationHealth(cluster)
+    creation = ClaimCreation(cluster, metrics)
+    evictions = Evictions(cluster, metrics, timings)
+    members = PoolMembers(cluster)
+    judging = (PodEvents(cluster, timings), Drifting(cluster, provider, timings))
+    controllers: list[Controller] = [
+        Lifecycle(cluster, provider, health, metrics, timings),
+        evictions,
+        Termination(cluster, provider, evictions, metrics, timings),
+        Expiration(cluster, metrics),
+        Interruptions(cluster, provider, metrics),
+        GarbageCollection(cluster, provider, metrics, timings),
+        ClaimHydration(cluster),
+        NodeHydration(cluster),
+        Consistency(cluster, timings),
+        *judging,
+        State(cluster),
+        Transitions(cluster),
+        Protection(cluster, metrics),
+        health,
+        NodePoolCounter(cluster, timings, members),
+        NodePoolDisruptions(
+            cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED, members=members
+        ),
+        NodePoolHash(cluster),
+        NodePoolReadiness(cluster),
+        NodePoolValidation(cluster),
+    ]
+    if provisioning is not None:
+        state = PlacingState(cluster, provider, timings)
+        controllers.append(
+            Provisioner(cluster, state, creation, provisioning=provisioning, metrics=metrics, timings=timings)
+        )
+        if disrupting is not None:
+            controllers += _disrupting(
+                cluster,
+                state,
+                creation,
+                metrics,
+                timings,
+                judging=judging,
+                members=members,
+                gates=gates,
+                provisioning=provisioning,
+                disrupting=disrupting,
+            )
+    if gates.static_capacity:
+        controllers.append(StaticCapacity(cluster, creation, timings))
+    if gates.node_repair:
+        controllers.append(Health(cluster, provider, metrics, timings))
+    if isinstance(provider, KwokProvider):  # there, nobody else makes the Nodes
+        controllers.append(KwokNodes(cluster))
+        follow_interruptions(cluster, provider)
+    for controller in controllers:
+        if isinstance(controller, Keyed):
+            controller.measure(metrics)
+    return controllers
+
+
+def _disrupting(
+    cluster: Cluster,
+    state: PlacingState,
+    creation: ClaimCreation,
+    metrics: Metrics,
+    timings: Timings,
+    *,
+    judging: Sequence[Keyed[str]],
+    members: PoolMembers,
+    gates: Gates,
+    provisioning: Provisioning,
+    disrupting: Disrupting,
+) -> list[Controller]:
+    """Those that choose nodes and have them go."""
+    counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
+    recheck = Recheck(cluster, disrupting.reading, members)
+    commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
+    disruption = Disruption(
+        cluster,
+        state,
+        BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading),
+        commands,
+        judging=judging,
+        marks=marks,
+        telling=DisruptionTelling(cluster, counts),
+        compute=provisioning.compute,
+        rules=Rules(spot_to_spot=gates.spot_to_spot_consolidation),
+        timings=timings,
+    )
+    leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))
+    return [commands, *leftovers, marks, disruption]

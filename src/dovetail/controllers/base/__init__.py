@@ -1,0 +1,1 @@
+"""What all controllers share: work queues by key, passes, and how objects are written."""

@@ -1,0 +1,208 @@
+"""How are NodeClaims and Nodes written, which several controllers write?
+
+Every write has a precondition, and is remembered until the watch shows it.
+"""
+
+import logging
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.model.records import PodRecord, claim_record
+from dovetail.model.snapshot import ClusterNode
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import Conditions
+from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType, Resource
+from dovetail.rules.deadlines import node_deadline
+from dovetail.rules.states import MEANING, state_of
+from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
+from dovetail.scheduling.problem import Pod
+from dovetail.state.cluster import Cache, Cluster
+from dovetail.values.duration import DurationError, parse_simple
+from dovetail.values.timestamp import format_time
+
+log = logging.getLogger(__name__)
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def about_claim(claim: objects.NodeClaim) -> Regarding:
+    return Regarding(names.API_VERSION, names.NODECLAIM_KIND, claim.metadata.name, claim.metadata.uid)
+
+
+def about_node(node: objects.Node) -> Regarding:
+    return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
+
+
+def about_pod(pod: PodRecord | Pod) -> Regarding:
+    return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
+
+
+def about_pool(pool: objects.NodePool) -> Regarding:
+    return Regarding(names.API_VERSION, names.NODEPOOL_KIND, pool.metadata.name, pool.metadata.uid)
+
+
+def _publish(
+    type_: str,
+    recorder: EventRecorder,
+    about: Regarding,
+    reason: EventReason,
+    note: str,
+    *dedupe: str,
+    dedupe_seconds: float = DEDUPE_SECONDS,
+) -> None:
+    """The same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
+    values = dedupe or (about.uid,)
+    event = Event(regarding=about, reason=reason, note=note, type=type_, dedupe=values, dedupe_seconds=dedupe_seconds)
+    recorder.publish(event)
+
+
+warn = partial(_publish, WARNING)
+tell = partial(_publish, NORMAL)
+
+
+def tell_disrupted(
+    recorder: EventRecorder, cluster: Cluster, claim: objects.NodeClaim, reason: Reason, why: str
+) -> None:
+    """On the claim and its Nodes, that and why they go."""
+    for about in (about_claim(claim), *map(about_node, cluster.nodes_of(claim))):
+        note = f"Disrupting {about.kind}: {reason}, {why}"
+        tell(recorder, about, EventReason.DISRUPTION_TERMINATING, note, about.uid, reason)
+
+
+# -- NodeClaims --------------------------------------------------------------------------------------------------------
+
+
+async def write_status(
+    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, conditions: Conditions, **fields: Any
+) -> objects.NodeClaim:
+    """The claim with these conditions, and its state S1–S6 by them (R21); nothing is sent if nothing changes."""
+    show_state(cluster.member(claim), conditions)
+    if not conditions.changed and not fields:
+        return claim
+    body = {
+        "metadata": {"resourceVersion": claim.metadata.resource_version},
+        "status": {**fields, "conditions": conditions.body()},
+    }
+    written = await api.patch(NODECLAIMS, claim.metadata.name, body, subresource="status")
+    cluster.claims.wrote(written)
+    return written
+
+
+def show_state(member: ClusterNode, conditions: Conditions) -> None:
+    """Set the condition by which people see the state that the new conditions make."""
+    assert member.claim is not None
+    by_type = {entry.type: entry for entry in conditions.entries()}
+    state = state_of(ClusterNode(claim=msgspec.structs.replace(member.claim, conditions=by_type), node=member.node))
+    conditions.set(Condition.DISRUPTION_STATE, reason=state, message=MEANING[state])
+
+
+async def write_metadata(
+    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, metadata: dict[str, Any]
+) -> objects.NodeClaim:
+    """The claim with this metadata merged in, if it is still as we know it."""
+    body = {"metadata": {"resourceVersion": claim.metadata.resource_version, **metadata}}
+    written = await api.patch(NODECLAIMS, claim.metadata.name, body)
+    cluster.claims.wrote(written)
+    return written
+
+
+async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, deadline: datetime) -> None:
+    """Record a deadline on a claim that is being deleted, unless an earlier one stands.
+
+    Not before it is deleted: the deadline of a deletion that then fails would force the next one (03 §10.10).
+    """
+    known = node_deadline(claim_record(claim))
+    if known is None or deadline < known:
+        text = format_time(deadline.replace(microsecond=0))
+        await write_metadata(api, cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
+
+
+async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
+    """Begin its end. One that is gone is fine."""
+    await _delete(api, NODECLAIMS, cluster.claims, claim.metadata)
+
+
+async def disrupt(
+    api: KubeApi,
+    cluster: Cluster,
+    metrics: Metrics,
+    claim: objects.NodeClaim,
+    *,
+    reason: str,
+    why: str,
+    consolidation_policy: str = "",
+) -> None:
+    """Delete the claim for a reason of ours, and count it (04 §3.1, §3.5); `reason` is in the metrics' words."""
+    nodes = cluster.nodes_of(claim)
+    pods = [pod for node in nodes for pod in cluster.pods_on[node.metadata.name] if pod.reschedulable]
+    await delete_claim(api, cluster, claim)
+    labels = {
+        "reason": reason,
+        "nodepool": claim.metadata.labels.get(names.NODEPOOL_LABEL, ""),
+        "capacity_type": claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, ""),
+        "consolidation_policy": consolidation_policy,
+        "termination_mode": termination_mode(claim),
+    }
+    metrics.nodeclaims_disrupted.labels(**labels).inc()
+    metrics.pods_disruption_initiated.labels(**labels).inc(len(pods))
+    log.info(
+        "deleting nodeclaim: %s",
+        why,
+        extra={"NodeClaim": claim.metadata.name, "reason": reason, "pod-count": len(pods)},
+    )
+
+
+def termination_mode(claim: objects.NodeClaim) -> str:
+    """By the claim's grace period, not by what happens then (04 §8.9)."""
+    text = claim.spec.termination_grace_period
+    try:
+        return "graceful" if text is None else "eventual" if parse_simple(text) > 0 else "forceful"
+    except DurationError:
+        return "graceful"
+
+
+# -- Nodes -------------------------------------------------------------------------------------------------------------
+
+
+async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
+    """The node with this merged in, if it is still as we know it."""
+    metadata = {"resourceVersion": node.metadata.resource_version, **body.get("metadata", {})}
+    written = await api.patch(NODES, node.metadata.name, {**body, "metadata": metadata})
+    cluster.nodes.wrote(written)
+    return written
+
+
+async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
+    """Begin its end. One that is gone is fine."""
+    await _delete(api, NODES, cluster.nodes, node.metadata)
+
+
+async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> bool:
+    """Take our finalizer off; False if the Node was gone before. Finalizers are a set to a strategic patch, so others'
+    cannot be lost, and no lock is needed but the UID."""
+    body = {
+        "metadata": {
+            "uid": node.metadata.uid,
+            "$deleteFromPrimitiveList/finalizers": [names.TERMINATION_FINALIZER],
+        }
+    }
+    try:
+        written = await api.patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC)
+    except NotFound:
+        return False
+    cluster.nodes.wrote(written)
+    return True
+
+
+async def _delete(api: KubeApi, resource: Resource[Any], cache: Cache[Any, Any], meta: objects.ObjectMeta) -> None:
+    try:
+        await api.delete(resource, meta.name, uid=meta.uid)
+    except NotFound:
+        return
+    cache.doomed(meta.name, meta.uid)

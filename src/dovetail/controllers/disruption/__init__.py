@@ -1,0 +1,1 @@
+"""Decides which nodes go, and carries that out."""

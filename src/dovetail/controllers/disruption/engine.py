@@ -1,0 +1,258 @@
+"""Decides which nodes go for a graceful reason, and has it done (02 §2).
+
+Nothing is polled: a pass is made when something has changed that a decision reads, or when time alone changes what a
+rule or a budget says. What was decided is kept for people, and of every node that is left alone, why.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.names import Reason
+from dovetail.api.objects import NodePool
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.passes import Passes
+from dovetail.controllers.disruption.board import BoardMaker, Picture
+from dovetail.controllers.disruption.candidate_marks import CandidateMarks
+from dovetail.controllers.disruption.commands import DisruptionCommands
+from dovetail.controllers.disruption.reporter import DisruptionTelling
+from dovetail.controllers.disruption.undone_moves import UndoneMoves
+from dovetail.model.records import PodRecord
+from dovetail.model.refs import Sentence
+from dovetail.planning.disruption.commands import Command, side_by_side
+from dovetail.planning.disruption.consolidation import GoOn
+from dovetail.planning.disruption.methods import Decision, decide_pass
+from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.validation import Rejected, Validated, validated
+from dovetail.planning.provisioning.batching import Batch
+from dovetail.planning.timings import Timings
+from dovetail.ports import Compute
+from dovetail.runtime.manager import Context
+from dovetail.runtime.reflector import Added, Change, Synced, Updated
+from dovetail.state.cluster import Cluster
+from dovetail.state.scheduling import PlacingState
+
+log = logging.getLogger(__name__)
+
+KEPT: Final = 200  # decisions, for people
+_CHANGED: Final = "changed"
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision of the past; `rejected`: why it was not carried out after all."""
+
+    command: Command
+    rejected: Rejected | None = None
+
+
+class _Waiting(NamedTuple):
+    """Commands of one pass; they may have to give up places to nobody but those that waited before them."""
+
+    due: datetime
+    commands: tuple[Command, ...]
+
+
+class Disruption(Passes):
+    """See the module."""
+
+    name = "disruption"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: PlacingState,
+        maker: BoardMaker,
+        commands: DisruptionCommands,
+        *,
+        judging: Sequence[Keyed[str]],  # the writers of reasons
+        marks: CandidateMarks,
+        telling: DisruptionTelling,
+        compute: Compute,
+        rules: Rules,
+        timings: Timings,
+    ) -> None:
+        super().__init__()
+        self._state = state
+        self._maker = maker
+        self._commands = commands
+        self._judging = judging
+        self._judging_until: datetime | None = None
+        self._marks = marks
+        self._telling = telling
+        self._compute = compute
+        self._rules = rules
+        self._timings = timings
+        self.history: deque[Past] = deque(maxlen=KEPT)
+        self.left_alone: dict[str, Sentence] = {}  # by node: why it stays, of those that have a reason to go
+        self._batch = Batch(
+            idle=timedelta(seconds=timings.disruption_idle_seconds),
+            longest=timedelta(seconds=timings.disruption_longest_seconds),
+        )
+        self._undone = UndoneMoves()
+        self._waiting: deque[_Waiting] = deque()  # to be validated, in the order in which that is due
+        self._wake_at: datetime | None = None
+        self._looked_at = datetime.min.replace(tzinfo=UTC)
+        self._besides = timedelta(seconds=timings.disruption_besides_seconds)
+        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs):
+            cache.subscribe(self._changed)
+        cluster.pools.subscribe(self._pool_changed)
+        cluster.pods.subscribe(self._note_pod)
+
+    def _note_pod(self, change: Change[PodRecord]) -> None:
+        if self.context is not None and isinstance(change, Added | Updated):
+            self._undone.saw(change.new.value, self.context.clock.now())
+
+    def _pool_changed(self, change: Change[NodePool]) -> None:
+        """What we count into its status after each change is no reason to look again."""
+        if not (isinstance(change, Updated) and _decisive(change.old.value) == _decisive(change.new.value)):
+            self._changed(change)
+
+    def _changed(self, change: Change[Any]) -> None:
+        if self.context is not None and not isinstance(change, Synced):
+            self._batch.add(_CHANGED, self.context.clock.now())
+            self.wake()
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def begin(self, context: Context) -> None:
+        """After a pass that failed, too: what it has left half done is not used again."""
+        self._maker.forget()
+        self._waiting.clear()
+        self._batch.add(_CHANGED, context.clock.now())
+
+    def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
+        """What waits to be validated does not keep others waiting; but each look costs one at that, too."""
+        look_at = min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
+        if not self._waiting:
+            return look_at
+        first, again = self._waiting[0].due, self._looked_at + self._besides
+        return first if look_at is None else min(first, max(look_at, again))
+
+    async def make_pass(self, context: Context, now: datetime) -> None:
+        if self._put_off(now):
+            self._batch.close()
+            self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+            return
+        await self._state.refresh()
+        await self._maker.settle()
+        if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
+            self._batch.close()
+            self._wake_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+            self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)
+            return
+        self._batch.close()
+        taken = self._commands.held().__contains__
+        picture = self._with_held_back(await self._maker.pictured(self._compute, taken), now)
+        self._wake_at = picture.wake_at
+        if picture.places.left_out:  # that the provider has an answer again nobody tells
+            self._look_again(now, self._timings.instance_types_seconds)
+        if self._waiting and self._waiting[0].due <= now:
+            await self._validate(context, picture, self._waiting.popleft().commands)
+            self._batch.add(_CHANGED, now)  # whatever came of it, look again
+        else:
+            await self._pass(context, picture)
+
+    def _put_off(self, now: datetime) -> bool:
+        """While reasons are still being written, the nodes that could go together are not all known yet.
+
+        Not for longer than the longest pause, and what waits to be validated is not put off.
+        """
+        if not any(each.busy for each in self._judging):
+            self._judging_until = None
+            return False
+        longest = timedelta(seconds=self._timings.disruption_longest_seconds)
+        self._judging_until = self._judging_until or now + longest
+        validating = bool(self._waiting) and self._waiting[0].due <= now
+        return now < self._judging_until and not validating
+
+    def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
+        """Pools whose last replacements did not come up wait a while (R23), and until these are gone (R52).
+
+        Their nodes stay candidates (R22).
+        """
+        held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
+        failed = {each.metadata.labels.get(names.NODEPOOL_LABEL, "") for each in self._commands.failed_replacements()}
+        undone = self._undone.at(now)
+        ends = [*held.values(), *undone.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
+        return msgspec.structs.replace(
+            picture, held=frozenset(failed.union(held)), undone=undone, wake_at=min(ends, default=None)
+        )
+
+    # -- one pass ------------------------------------------------------------------------------------------------------
+
+    async def _pass(self, context: Context, picture: Picture) -> None:
+        clock, stopping = context.clock, context.stopping
+        self._looked_at = picture.at
+        began_at = clock.monotonic()
+        ends_at = began_at + self._timings.disruption_pass_seconds
+
+        def go_on() -> bool:
+            return clock.monotonic() < ends_at and not stopping.is_set()
+
+        waiting = tuple(command for each in self._waiting for command in each.commands)
+        decision, self.left_alone = await self._compute.run(self._decided, picture, waiting, go_on)
+        if stopping.is_set():
+            return
+        self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
+        self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
+        if not decision.commands:
+            if not decision.complete:
+                self._look_again(clock.now(), self._timings.disruption_longest_seconds)
+            return
+        if decision.validated_first:
+            due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
+            self._waiting.append(_Waiting(due, decision.commands))
+            return
+        await self._start(context, picture, decision.commands)
+
+    def _decided(
+        self, picture: Picture, waiting: tuple[Command, ...], go_on: GoOn
+    ) -> tuple[Decision, dict[str, Sentence]]:
+        """Besides what waits to be validated; and of all nodes that stay, why."""
+        board = self._maker.board(picture)
+        for command in waiting:
+            board = validated(command, board, self._rules).board
+        decision = decide_pass(board.with_open_ones(), self._rules, go_on=go_on)
+        return decision, {each.node: each.sentence for each in picture.left} | dict(decision.refused)
+
+    def _look_again(self, now: datetime, seconds: float) -> None:
+        """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""
+        again = now + timedelta(seconds=seconds)
+        self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
+
+    async def _validate(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
+        looked = await self._compute.run(self._validated, picture, commands)
+        for command, each in zip(commands, looked, strict=True):
+            if each.rejected is not None:
+                self.history.append(Past(command=command, rejected=each.rejected))
+                self._telling.rejected(context, command, each.rejected)
+        started = (each.started for each in looked if each.started is not None)
+        await self._start(context, picture, side_by_side(started, looked[-1].board))
+
+    def _validated(self, picture: Picture, commands: tuple[Command, ...]) -> list[Validated]:
+        """Each besides those before it."""
+        board, looked = self._maker.board(picture), list[Validated]()
+        for command in commands:
+            looked.append(validated(command, board, self._rules))
+            board = looked[-1].board
+        return looked
+
+    async def _start(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
+        pools = {name: read.pool for name, read in picture.read_pools.items()}
+        for command in commands:
+            if await self._commands.start(context, command, pools):
+                self._undone.moved(command, context.clock.now())
+                self.history.append(Past(command=command))
+                self._telling.started(context, command)
+        if any(command.reason is not Reason.EMPTY for command in commands):
+            self._batch.add(_CHANGED, context.clock.now())
+
+
+def _decisive(pool: NodePool) -> tuple[Any, ...]:
+    meta = pool.metadata
+    return meta.generation, meta.deletion_timestamp, meta.annotations, pool.spec, pool.status.conditions

@@ -1,0 +1,96 @@
+"""What do the budgets of our NodePools allow now, given the nodes that use them up (R25–R30)?"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import Reason
+from dovetail.controllers.disruption.standing import Standing
+from dovetail.model.records import PoolRecord, pool_record
+from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.budgets import (
+    Allowance,
+    BudgetRule,
+    Consumer,
+    PoolCounts,
+    Reading,
+    allowances,
+    counts_of,
+    read_budgets,
+)
+from dovetail.rules.states import State
+from dovetail.state.cluster import Cluster
+
+
+class ReadPool(msgspec.Struct, frozen=True, eq=False):
+    """A pool of ours, its budgets read."""
+
+    pool: objects.NodePool
+    record: PoolRecord
+    budgets: tuple[BudgetRule, ...]
+
+
+class Spending(msgspec.Struct, frozen=True, eq=False):
+    """What a pool's budgets allow for each reason, and which nodes use them up."""
+
+    counts: PoolCounts
+    allowances: Mapping[Reason, Allowance]
+
+
+class PoolBudgets:
+    """Reads a pool once, as long as it does not change."""
+
+    def __init__(self, cluster: Cluster, reading: Reading = Reading.SEED) -> None:
+        self._cluster = cluster
+        self._reading = reading
+        self._known: dict[str, ReadPool] = {}
+
+    def pools(self) -> Mapping[str, ReadPool]:
+        """All of ours by name."""
+        found: dict[str, ReadPool] = {}
+        for pool in self._cluster.pools.values():
+            if self._cluster.manages(pool.spec.template.spec.node_class_ref):
+                known = self._known.get(pool.metadata.name)
+                if known is None or known.pool is not pool:
+                    record = pool_record(pool)
+                    if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
+                        known = ReadPool(pool, known.record, known.budgets)
+                    else:
+                        known = ReadPool(pool, record, read_budgets(record.budgets))
+                found[pool.metadata.name] = known
+        self._known = found
+        return found
+
+    def spending(
+        self,
+        pools: Mapping[str, ReadPool],
+        nodes: Iterable[Standing],
+        now: datetime,
+        taken: Callable[[str], bool] = lambda _: False,
+    ) -> dict[str, Spending]:
+        """Of each of these pools, on any thread. `taken`: claims of commands that do not show yet."""
+        standing = defaultdict(list)
+        for one in nodes:
+            standing[one.member.pool].append((one.member, one.state))
+        found = {}
+        for name, pool in pools.items():
+            counts = count_with(counts_of(standing[name]), standing[name], taken)
+            allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._reading)
+            found[name] = Spending(counts, allowed)
+        return found
+
+
+def count_with(
+    counts: PoolCounts, members: Iterable[tuple[ClusterNode, State]], taken: Callable[[str], bool]
+) -> PoolCounts:
+    """The counts with those claims that commands have taken and that do not show it yet."""
+    counted = {consumer.node for consumer in counts.consumers}
+    more = tuple(
+        Consumer(node=member.name, state=State.DISRUPTING, unhealthy=False)
+        for member, _ in members
+        if member.claim is not None and member.name not in counted and taken(member.claim.name)
+    )
+    return msgspec.structs.replace(counts, consumers=(*counts.consumers, *more)) if more else counts

@@ -1,0 +1,147 @@
+"""What do people learn of decisions to disrupt: events, metrics, and one line of the log for each command (04)?"""
+
+import logging
+from typing import Final
+
+from dovetail.api.names import EventReason, Reason
+from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
+from dovetail.controllers.disruption.board import Picture
+from dovetail.observe.disruption_metrics import DisruptionMetrics
+from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
+from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.methods import Decision
+from dovetail.planning.disruption.validation import Rejected
+from dovetail.rules.budgets import BUDGETED
+from dovetail.runtime.events import DEDUPE_SECONDS
+from dovetail.runtime.manager import Context
+from dovetail.scheduling.problem import price_text
+from dovetail.state.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+UNCONSOLIDATABLE_SECONDS: Final = 900.0
+BUDGET_SECONDS: Final = 60.0
+_TOLD_AT_MOST: Final = 100  # nodes a pass: the others are told in the next ones
+
+
+class DisruptionTelling:
+    """Tells; decides nothing."""
+
+    def __init__(self, cluster: Cluster, metrics: DisruptionMetrics) -> None:
+        self._cluster = cluster
+        self._metrics = metrics
+
+    def passed(self, context: Context, picture: Picture, decision: Decision, seconds: float) -> None:
+        """A pass is over."""
+        for reason in BUDGETED:
+            self._metrics.eligible.labels(reason.lower()).set(len(picture.candidates.get(reason, ())))
+        method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
+        reason = decision.commands[0].reason if decision.commands else Reason.UNDERUTILIZED
+        self._metrics.evaluation_seconds.labels(reason.lower(), consolidation_type(method)).observe(seconds)
+        if not decision.complete:
+            self._metrics.timeouts.labels(consolidation_type(method)).inc()
+        self._blocked(context, picture)
+        self._out_of_budget(context, picture)
+        drifted = {each.node for each in picture.candidates.get(Reason.DRIFTED, ())}
+        for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
+            told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
+            self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
+
+    def _blocked(self, context: Context, picture: Picture) -> None:
+        """Nodes that have a reason to go, and rules that keep them."""
+        for left in picture.left[:_TOLD_AT_MOST]:
+            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
+
+    def _out_of_budget(self, context: Context, picture: Picture) -> None:
+        for name, spent in picture.spending.items():
+            pool = picture.read_pools[name].pool
+            for reason, allowed in spent.allowances.items():
+                if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
+                    about = about_pool(pool)
+                    note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
+                    told = EventReason.DISRUPTION_BLOCKED
+                    tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
+
+    def rejected(self, context: Context, command: Command, rejected: Rejected) -> None:
+        """It was right a while ago."""
+        self._metrics.failed_validations.labels(consolidation_type(command.method)).inc(len(rejected.nodes))
+        log.info(
+            "abandoned a disruption",
+            extra={"command-id": command.id, "cause": rejected.cause, "why": str(rejected.message)},
+        )
+        for node in rejected.nodes:
+            self._on_node(
+                context, node, EventReason.CONSOLIDATION_REJECTED, f"{rejected.cause}: {rejected.message}", command.id
+            )
+
+    def started(self, context: Context, command: Command) -> None:
+        """It is going to be carried out."""
+        labels = (command.decision, command.reason.lower(), consolidation_type(command.method))
+        self._metrics.decisions.labels(*labels).inc()
+        for pool in {each.pool for each in command.candidates}:
+            self._metrics.decisions_by_pool.labels(pool, *labels).inc()
+        log.info("disrupting node(s)", extra=described(command))
+        if command.replacements and command.method in CONSOLIDATING:
+            for node in command.nodes:
+                self._on_node(context, node, EventReason.CONSOLIDATION_CANDIDATE, one_line(command), command.id)
+
+    def _on_node(
+        self,
+        context: Context,
+        node: str,
+        reason: EventReason,
+        note: str,
+        *dedupe: str,
+        dedupe_seconds: float = DEDUPE_SECONDS,
+    ) -> None:
+        """On the Node and its NodeClaim."""
+        kept = self._cluster.nodes.get(("", node))
+        if kept is None:
+            return
+        claim = self._cluster.claim_of(kept.value)
+        for about in (about_node(kept.value), *(() if claim is None else (about_claim(claim),))):
+            tell(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
+
+
+def one_line(command: Command) -> str:
+    """As upstream writes it (04 §2.1)."""
+    pools = ",".join(sorted({each.pool for each in command.candidates}))
+    nodes = ", ".join(command.nodes[:10]) + (", ..." if len(command.nodes) > 10 else "")
+    number = len(command.replacements)
+    arrow = f" -> [{number} replacement{'s' if number > 1 else ''}]" if number else ""
+    savings = "" if command.savings is None else f" (savings: ${price_text(command.savings)})"
+    return f"{command.reason}/{command.id}: {command.decision}: nodepools=[{pools}]: [{nodes}]{arrow}{savings}"
+
+
+def described(command: Command) -> dict[str, object]:
+    """All of it, for the log, for people and for scripts."""
+    return {
+        "command-id": command.id,
+        "decision": command.decision,
+        "reason": command.reason.value,
+        "method": command.method.value,
+        "disrupted-node-count": len(command.candidates),
+        "replacement-node-count": len(command.replacements),
+        "pod-count": sum(len(each.pods) for each in command.candidates),
+        "disrupted-nodes": [
+            {
+                "Node": each.node,
+                "NodeClaim": each.claim,
+                "NodePool": each.pool,
+                "instance-type": each.type,
+                "capacity-type": each.capacity_type,
+                "price": None if each.price is None else price_text(each.price),
+            }
+            for each in command.candidates
+        ],
+        "replacement-nodes": [
+            {"NodePool": claim.pool, "instance-types": list(claim.types[:5]), "pods": len(claim.pods)}
+            for claim in command.replacements
+        ],
+        "savings": None if command.savings is None else price_text(command.savings),
+        "landing": dict(command.landing),
+        "budgets": {
+            pool: {"limit": used.limit, "allowed": used.allowed, "takes": used.takes}
+            for pool, used in command.budgets.items()
+        },
+    }

@@ -1,0 +1,108 @@
+"""Where does each node of ours stand, which disruptions are wanted of it, and what holds them back now?
+
+This works on what `Members` noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000
+nodes are cheap.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import Reason
+from dovetail.model.records import PoolRecord
+from dovetail.model.snapshot import ClusterNode, cluster_node
+from dovetail.rules.budgets import BUDGETED
+from dovetail.rules.deadlines import expires_at, gracefully_expires_at
+from dovetail.rules.nodes import is_wanted, pods_rule, standing_rules, when_forced
+from dovetail.rules.states import IN_DISRUPTION, State, state_of
+from dovetail.rules.verdict import Rule
+from dovetail.state.members import Member, MemberKey
+from dovetail.state.protections import Alike, AlikePods, blockers, standing_of
+
+
+class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A member as the rules read it."""
+
+    of: Member
+    pool: PoolRecord | None
+    member: ClusterNode
+    state: State
+    wanted: tuple[Reason, ...]
+    wanted_until: datetime | None  # when time alone may add a reason
+    groups: tuple[Alike, ...]  # of the pods, where something is wanted and has led to nothing yet
+
+    @property
+    def claim(self) -> objects.NodeClaim | None:
+        return self.of.claim
+
+    @property
+    def node(self) -> objects.Node | None:
+        return self.of.node
+
+
+class HeldBack(NamedTuple):
+    """A disruption that is wanted and does not happen: the rules that block it now, and when the first of them ends."""
+
+    reason: Reason
+    rules: set[Rule]
+    until: datetime | None  # by the passing of time alone; None: only an edit changes it
+
+
+class StandingNodes:
+    """Of what was noted; asked by one thread at a time."""
+
+    def __init__(self, pods: AlikePods) -> None:
+        self._pods = pods
+        self._known: dict[MemberKey, Standing] = {}
+
+    def at(self, now: datetime, members: Mapping[MemberKey, Member], pools: Mapping[str, PoolRecord]) -> list[Standing]:
+        """Everything as it was noted, at that instant."""
+        found: dict[MemberKey, Standing] = {}
+        for key, member in members.items():
+            known = self._known.get(key)
+            if known is None or known.of is not member or not _holds(known, pools, now):
+                known = self._look(member, pools, now)
+            found[key] = known
+        self._known = found
+        return list(found.values())
+
+    def held_back(self, standing: Standing, now: datetime) -> Iterator[HeldBack]:
+        """For each reason that is held back, what blocks it now; budgets are the pool's matter."""
+        if standing.state in IN_DISRUPTION:
+            return
+        member, pool = standing.member, standing.pool
+        verdicts = blockers(standing.groups, now)
+        pods = standing_of([group.judged(now) for group in standing.groups], verdicts, len(member.pods))
+        for reason in standing.wanted:
+            if when_forced(member, pool, reason).contains(now):
+                continue
+            blocking = [each for each in standing_rules(member, pool, reason, now) if not each.allowed]
+            if not (judged := pods_rule(member, reason, pods, now)).allowed:
+                blocking += verdicts or [judged]
+            until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
+            yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
+
+    def _look(self, of: Member, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
+        member = cluster_node(of.claim, of.node, of.pods)
+        claim = member.claim
+        pool = pools.get(member.pool)
+        ends = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
+        state = state_of(member)
+        wanted = tuple(reason for reason in BUDGETED if is_wanted(member, pool, reason, now))
+        return Standing(
+            of=of,
+            pool=pool,
+            member=member,
+            state=state,
+            wanted=wanted,
+            groups=self._pods.groups_of(member.pods) if wanted and state not in IN_DISRUPTION else (),
+            wanted_until=min((at for at in ends if at is not None and at > now), default=None),
+        )
+
+
+def _holds(known: Standing, pools: Mapping[str, PoolRecord], now: datetime) -> bool:
+    same_pool = known.pool is pools.get(known.member.pool)
+    return same_pool and (known.wanted_until is None or now < known.wanted_until)

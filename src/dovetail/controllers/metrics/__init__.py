@@ -1,0 +1,1 @@
+"""Metrics that follow from the state of the cluster."""

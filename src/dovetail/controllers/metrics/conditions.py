@@ -1,0 +1,221 @@
+"""How do the conditions of NodeClaims, NodePools and Nodes stand, since when, and how long did they take (04 §3.6)?
+
+Gauges are made at the scrape, from text that is kept for as long as an object does not change; what is gone is gone
+from them too. Changes are counted as the watch tells of them, by the leader only. They are counted under the deprecated
+names without the kind too, which older dashboards read; the gauges are not, for they would only be twice as many.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import Metric
+
+from dovetail.api import names, objects
+from dovetail.observe.metrics import Rendered, labelled
+from dovetail.ports import Clock
+from dovetail.runtime.reflector import Change, Deleted, Snapshot, Updated
+from dovetail.state.cluster import Cache, Cluster
+
+Conditioned: TypeAlias = objects.NodeClaim | objects.NodePool | objects.Node
+
+BUCKETS: Final = tuple(0.5 * 2**n for n in range(15))
+DEPRECATED: Final = "operator"
+COUNT: Final = "status_condition_count"
+CURRENT: Final = "status_condition_current_status_seconds"
+GOING: Final = "termination_current_time_seconds"
+
+
+class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What is said of an object as long as it does not change; what has an age lacks only the number."""
+
+    of: object
+    counts: tuple[str, ...]
+    currents: tuple[tuple[str, int], ...]  # each with since when
+    goings: tuple[tuple[str, int], ...]
+
+
+class _Counts:
+    """What is counted under one name: `operator_nodeclaim`, or the deprecated `operator`."""
+
+    def __init__(self, name: str, labels: Sequence[str]) -> None:
+        self.transitions = Counter(
+            f"{name}_status_condition_transitions_total",
+            "Conditions that changed their status, by what it is now.",
+            [*labels, "type", "status", "reason"],
+            registry=None,
+        )
+        self.seconds = Histogram(
+            f"{name}_status_condition_transition_seconds",
+            "How long a condition had the status that it left.",
+            [*labels, "type", "status"],
+            buckets=BUCKETS,
+            registry=None,
+        )
+        self.ends = Histogram(
+            f"{name}_termination_duration_seconds",
+            "From an object's deletion to its end.",
+            labels,
+            buckets=BUCKETS,
+            registry=None,
+        )
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in (self.transitions, self.seconds, self.ends):
+            yield from metric.collect()
+
+
+class NotedKind(NamedTuple):
+    """The objects of one kind at one instant, and what had been counted of them."""
+
+    objects: Snapshot[Any]
+    counts: tuple[Metric, ...]
+
+
+class _Kind:
+    """The objects of one kind that are ours."""
+
+    def __init__(self, kind: str, cache: Cache[Any, Any], ours: Callable[[Any], bool], extra: Sequence[str]) -> None:
+        self.name = f"{DEPRECATED}_{kind.lower()}"
+        self.identity = (names.GROUP, kind)
+        self.labels = [re.sub(r"[^a-zA-Z0-9_]", "_", label) for label in extra]
+        self.counts = _Counts(self.name, self.labels)
+        self._cache = cache
+        self._ours = ours
+        self._extra = extra
+        self._lines: dict[str, _Lines] = {}
+
+    def count(self, others: Sequence[_Counts], clock: Clock, leads: Callable[[], bool]) -> None:
+        """Count changes from now on, here and under the deprecated names."""
+
+        def told(change: Change[Conditioned]) -> None:
+            if not isinstance(change, Updated | Deleted) or not self._ours(change.old.value) or not leads():
+                return
+            values = self._values(change.old.value)
+            targets = [(self.counts, values), *((other, [*self.identity, *values]) for other in others)]
+            if isinstance(change, Deleted):
+                _count_end(targets, change.old.value.metadata, clock.now())
+            else:
+                _count_transitions(targets, change.old.value, change.new.value)
+
+        self._cache.subscribe(told)
+
+    def noted(self) -> NotedKind:
+        return NotedKind(self._cache.snapshot(), tuple(self.counts.collect()))
+
+    def look(self, noted: Snapshot[Any]) -> Iterable[_Lines]:
+        """All of them as they were then."""
+        found: dict[str, _Lines] = {}
+        for one in (kept.value for kept in noted.items.values()):
+            known = self._lines.get(one.metadata.name)
+            if known is None or known.of is not one:
+                if not self._ours(one):
+                    continue
+                known = self._lines_of(one)
+            found[one.metadata.name] = known
+        self._lines = found
+        return found.values()
+
+    def _values(self, one: Conditioned) -> list[str]:
+        return [one.metadata.labels.get(label, "") for label in self._extra]
+
+    def _lines_of(self, one: Conditioned) -> _Lines:
+        meta = one.metadata
+        extra = zip(self.labels, self._values(one), strict=True)
+        labels = labelled([("namespace", meta.namespace), ("name", meta.name), *extra])
+        conditions = [
+            (
+                f"{labels},{labelled([('type', entry.type), ('status', entry.status), ('reason', entry.reason)])}",
+                entry.last_transition_time,
+            )
+            for entry in one.status.conditions
+        ]
+        ends = () if meta.deletion_timestamp is None else ((labels, meta.deletion_timestamp),)
+        return _Lines(
+            one,
+            tuple(f"{self.name}_{COUNT}{{{text}}} 1" for text, _ in conditions),
+            tuple(
+                (f"{self.name}_{CURRENT}{{{text}}}", int(at.timestamp())) for text, at in conditions if at is not None
+            ),
+            tuple((f"{self.name}_{GOING}{{{text}}}", int(at.timestamp())) for text, at in ends),
+        )
+
+
+def _count_transitions(targets: Sequence[tuple[_Counts, list[str]]], old: Conditioned, new: Conditioned) -> None:
+    if old.status.conditions == new.status.conditions:
+        return
+    before = {entry.type: entry for entry in old.status.conditions}
+    for entry in new.status.conditions:
+        was = before.get(entry.type)
+        if was is None or was.status == entry.status:
+            continue
+        for counts, values in targets:
+            counts.transitions.labels(*values, entry.type, entry.status, entry.reason).inc()
+            if was.last_transition_time is not None and entry.last_transition_time is not None:
+                seconds = (entry.last_transition_time - was.last_transition_time).total_seconds()
+                counts.seconds.labels(*values, was.type, was.status).observe(max(0.0, seconds))
+
+
+def _count_end(targets: Sequence[tuple[_Counts, list[str]]], meta: objects.ObjectMeta, now: datetime) -> None:
+    if meta.deletion_timestamp is None:
+        return  # nothing held it, so it took no time
+    seconds = max(0.0, (now - meta.deletion_timestamp).total_seconds())
+    for counts, values in targets:
+        (counts.ends.labels(*values) if values else counts.ends).observe(seconds)
+
+
+class StatusMetrics:
+    """Make it before the caches run."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
+        extra = (names.NODEPOOL_LABEL, cluster.node_class_label)
+        claims = _Kind(
+            names.NODECLAIM_KIND, cluster.claims, lambda one: cluster.manages(one.spec.node_class_ref), extra
+        )
+        pools = _Kind(
+            names.NODEPOOL_KIND,
+            cluster.pools,
+            lambda one: cluster.manages(one.spec.template.spec.node_class_ref),
+            extra,
+        )
+        nodes = _Kind("Node", cluster.nodes, cluster.manages_node, (*extra, names.INITIALIZED_LABEL))
+        self._kinds: tuple[_Kind, ...] = (claims, pools, nodes)
+        self._deprecated = _Counts(DEPRECATED, ["group", "kind", *claims.labels])
+        for kind in self._kinds:
+            kind.count([self._deprecated] if kind is not nodes else [], clock, leads)
+
+    def noted(self) -> tuple[tuple[NotedKind, ...], tuple[Metric, ...]]:
+        """By kind, and what has been counted under the deprecated names."""
+        return tuple(kind.noted() for kind in self._kinds), tuple(self._deprecated.collect())
+
+    def collect(self, noted: tuple[tuple[NotedKind, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
+        """What was noted on the event loop, by one thread at a time."""
+        kinds, deprecated = noted
+        for kind, then in zip(self._kinds, kinds, strict=True):
+            lines = kind.look(then.objects)
+            yield Rendered(
+                f"{kind.name}_{COUNT}",
+                "1 for each condition that an object has.",
+                [text for one in lines for text in one.counts],
+            )
+            yield Rendered(
+                f"{kind.name}_{CURRENT}",
+                "For how long a condition has had its status.",
+                _aged((one.currents for one in lines), now),
+            )
+            yield Rendered(
+                f"{kind.name}_{GOING}",
+                "For how long an object has been going.",
+                _aged((one.goings for one in lines), now),
+            )
+            yield from then.counts
+        yield from deprecated
+
+
+def _aged(lines: Iterable[Iterable[tuple[str, int]]], now: datetime) -> list[str]:
+    """Each with how many whole seconds it is old."""
+    at = int(now.timestamp())
+    return [f"{text} {at - since if at > since else 0}" for each in lines for text, since in each]

@@ -1,0 +1,181 @@
+"""What has each Node, what do its pods ask for, and how old is it (04 §3.2)?
+
+A Node's lines are kept as text for as long as neither it nor its pods change: with 5,000 nodes, only what changed is
+made anew for a scrape.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+import msgspec
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from dovetail.api import names, objects
+from dovetail.observe.metrics import Rendered, decimal, labelled
+from dovetail.runtime.reflector import Snapshot
+from dovetail.scheduling.resources import CPU
+from dovetail.state.cluster import Cluster
+from dovetail.state.pod_sums import NodeSums, PodSums
+from dovetail.values.quantity import NANO_PER_UNIT, QuantityError, parse_quantity
+
+ALLOCATABLE: Final = "karpenter_nodes_allocatable"
+OVERHEAD: Final = "karpenter_nodes_system_overhead"
+LIFETIME: Final = "karpenter_nodes_current_lifetime_seconds"
+POD_REQUESTS: Final = "karpenter_nodes_total_pod_requests"
+POD_LIMITS: Final = "karpenter_nodes_total_pod_limits"
+DAEMON_REQUESTS: Final = "karpenter_nodes_total_daemon_requests"
+DAEMON_LIMITS: Final = "karpenter_nodes_total_daemon_limits"
+UTILIZATION: Final = "karpenter_cluster_utilization_percent"
+
+_MEANINGS: Final = {
+    ALLOCATABLE: "What pods can use.",
+    OVERHEAD: "What pods cannot use.",
+    POD_REQUESTS: "What its pods request, those of DaemonSets included.",
+    POD_LIMITS: "What its pods may use at most, those of DaemonSets included.",
+    DAEMON_REQUESTS: "What its pods of DaemonSets request.",
+    DAEMON_LIMITS: "What its pods of DaemonSets may use at most.",
+}
+_MILLI: Final = 1000
+_WELL_KNOWN: Final = [(label.partition("/")[2].replace("-", "_"), label) for label in sorted(names.WELL_KNOWN_LABELS)]
+
+
+class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What is said of a Node as long as it does not change."""
+
+    node: objects.Node
+    labels: str
+    allocatable: Mapping[str, float]
+    texts: Mapping[str, tuple[str, ...]]
+
+
+class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What is said of its pods as long as they do not change, nor its labels."""
+
+    labels: str
+    sums: NodeSums
+    texts: Mapping[str, tuple[str, ...]]
+
+
+class NotedNodes(NamedTuple):
+    """What was there at one instant."""
+
+    nodes: Snapshot[objects.Node]
+    sums: Mapping[str, NodeSums]
+
+
+class NodeGauges:
+    """Make it before the caches run. What was noted on the event loop is collected by one thread at a time."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._sums = PodSums(cluster)
+        self._lines: dict[str, _Lines] = {}
+        self._pod_lines: dict[str, _PodLines] = {}
+
+    def noted(self) -> NotedNodes:
+        return NotedNodes(self._cluster.nodes.snapshot(), self._sums.now())
+
+    def collect(self, noted: NotedNodes, now: datetime) -> Iterator[Metric]:
+        self._look(noted)
+        for name in (ALLOCATABLE, OVERHEAD):
+            yield _rendered(name, self._lines.values())
+        for name in (POD_REQUESTS, POD_LIMITS, DAEMON_REQUESTS, DAEMON_LIMITS):
+            yield _rendered(name, self._pod_lines.values())
+        yield Rendered(LIFETIME, "How old the Node is.", self._ages(now))
+        yield self._utilization()
+
+    def _look(self, noted: NotedNodes) -> None:
+        lines: dict[str, _Lines] = {}
+        pod_lines: dict[str, _PodLines] = {}
+        for kept in noted.nodes.items.values():
+            node, name = kept.value, kept.value.metadata.name
+            known = self._lines.get(name)
+            if known is None or known.node is not node:
+                known = _lines_of(node)
+            lines[name] = known
+            sums = noted.sums.get(name)
+            if sums is not None:
+                pod_lines[name] = self._pod_lines_of(name, known.labels, sums)
+        self._lines, self._pod_lines = lines, pod_lines
+
+    def _pod_lines_of(self, node: str, labels: str, sums: NodeSums) -> _PodLines:
+        known = self._pod_lines.get(node)
+        if known is not None and known.sums is sums and known.labels == labels:
+            return known
+        texts = {
+            POD_REQUESTS: sums.requests,
+            POD_LIMITS: sums.limits,
+            DAEMON_REQUESTS: sums.daemon_requests,
+            DAEMON_LIMITS: sums.daemon_limits,
+        }
+        return _PodLines(labels, sums, {name: _texts(name, labels, _units(found)) for name, found in texts.items()})
+
+    def _ages(self, now: datetime) -> Iterator[str]:
+        for known in self._lines.values():
+            created_at = known.node.metadata.creation_timestamp
+            if created_at is not None:
+                seconds = (now - created_at).total_seconds()
+                yield f"{LIFETIME}{{{known.labels}}} {decimal(round(seconds, 3))}"
+
+    def _utilization(self) -> Metric:
+        has: Counter[str] = Counter()
+        asked: Counter[str] = Counter()
+        for known in self._lines.values():
+            has.update(known.allocatable)
+        for pods in self._pod_lines.values():
+            asked.update(pods.sums.requests)
+        family = GaugeMetricFamily(
+            UTILIZATION, "Of what all nodes have, how much their pods request.", labels=["resource_type"]
+        )
+        requests = _units(asked)
+        for resource, amount in has.items():
+            if amount > 0:
+                family.add_metric([resource], round(100 * requests.get(resource, 0) / amount, 6))
+        return family
+
+
+def _rendered(name: str, lines: Iterable[_Lines | _PodLines]) -> Metric:
+    return Rendered(name, _MEANINGS[name], [text for one in lines for text in one.texts[name]])
+
+
+def _lines_of(node: objects.Node) -> _Lines:
+    held = node.metadata.labels
+    labels = labelled(
+        [
+            ("node_name", node.metadata.name),
+            ("phase", ""),  # Kubernetes has long ceased to set it
+            ("managed", "true" if names.NODEPOOL_LABEL in held else "false"),
+            *((name, held.get(label, "")) for name, label in _WELL_KNOWN),
+        ]
+    )
+    allocatable, capacity = amounts(node.status.allocatable), amounts(node.status.capacity)
+    overhead = {
+        resource: capacity[resource] - amount for resource, amount in allocatable.items() if resource in capacity
+    }
+    texts = {ALLOCATABLE: _texts(ALLOCATABLE, labels, allocatable), OVERHEAD: _texts(OVERHEAD, labels, overhead)}
+    return _Lines(node, labels, allocatable, texts)
+
+
+def _texts(name: str, labels: str, found: Mapping[str, float]) -> tuple[str, ...]:
+    return tuple(
+        f"{name}{{{labels},{labelled([('resource_type', resource)])}}} {decimal(amount)}"
+        for resource, amount in found.items()
+    )
+
+
+def _units(sums: Mapping[str, int]) -> dict[str, float]:
+    """In cores, bytes and pieces."""
+    return {name: amount / _MILLI if name == CPU else amount for name, amount in sorted(sums.items())}
+
+
+def amounts(quantities: objects.Quantities) -> dict[str, float]:
+    """In cores, bytes and pieces; what cannot be read is left out."""
+    found = {}
+    for resource, text in quantities.items():
+        try:
+            found[resource] = parse_quantity(str(text)).nano / NANO_PER_UNIT
+        except QuantityError:
+            continue
+    return found

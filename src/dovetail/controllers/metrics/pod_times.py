@@ -1,0 +1,50 @@
+"""How long do pods take from their creation to a node, and to running (04 §3.5)?
+
+Counted as the watch tells of it, by the leader only: what happened before it led is not known to the second.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from prometheus_client import Histogram
+from prometheus_client.core import Metric
+
+from dovetail.model.records import PodRecord
+from dovetail.observe.metrics import DURATION_BUCKETS, Summary
+from dovetail.ports import Clock
+from dovetail.runtime.reflector import Change, Updated
+from dovetail.state.cluster import Cluster
+
+
+class PodTimes:
+    """Make it before the caches run."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
+        self._clock = clock
+        self._leads = leads
+        self._bound = Histogram(
+            "karpenter_pods_bound_duration_seconds",
+            "From a pod's creation to its being bound to a node.",
+            buckets=DURATION_BUCKETS,
+            registry=None,
+        )
+        self._started = Summary("karpenter_pods_startup_duration_seconds", "From a pod's creation to its running.")
+        cluster.pods.subscribe(self._follow)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._bound.collect()
+        yield from self._started.collect()
+
+    def _follow(self, change: Change[PodRecord]) -> None:
+        if not isinstance(change, Updated) or not self._leads():
+            return
+        old, new = change.old.value, change.new.value
+        if new.created_at is None:
+            return
+        if new.node_name and not old.node_name:
+            self._bound.observe(self._seconds_since(new.created_at))
+        if old.phase == "Pending" and new.phase == "Running":
+            self._started.labels().observe(self._seconds_since(new.created_at))
+
+    def _seconds_since(self, at: datetime) -> float:
+        return max(0.0, (self._clock.now() - at).total_seconds())

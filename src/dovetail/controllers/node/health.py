@@ -1,0 +1,123 @@
+"""Nodes that have been unhealthy for too long are replaced: S1 to S4, drained, within the bounds of their claim and of
+the repair policy (R24a, R47)."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.reasons import write_reason
+from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import TRUE
+from dovetail.planning.node.health import Ailment, ailment, is_repaired, snake_case, too_many_unhealthy
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudProvider
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+
+BLOCKED_DEDUPE_SECONDS: Final = 900.0
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """A fault of a Node, and since when this process has seen it."""
+
+    uid: str
+    condition: str
+    since: datetime
+
+
+class Health(Keyed[str]):
+    """Keys are names of Nodes."""
+
+    name = "node.health"
+
+    def __init__(self, cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._policies = provider.repair_policies()
+        self._metrics = metrics
+        self._timings = timings
+        self._seen_for = timedelta(seconds=timings.fault_seen_seconds)
+        self._seen: dict[str, _Seen] = {}  # by name of the Node
+        self.follow(cluster.nodes, lambda node: [node.metadata.name])
+        self.follow(cluster.claims, self._nodes_going)
+
+    def keys(self) -> Iterable[str]:
+        return [node.metadata.name for node in self._cluster.nodes.values()]
+
+    def _nodes_going(self, claim: objects.NodeClaim) -> list[str]:
+        if claim.metadata.deletion_timestamp is None:
+            return []
+        return [node.metadata.name for node in self._cluster.nodes_of(claim)]
+
+    async def reconcile(self, key: str) -> Outcome:
+        node = self._cluster.nodes.current(key)
+        ill = None if node is None or not self._cluster.manages_node(node) else ailment(node, self._policies)
+        if node is None or ill is None:
+            self._seen.pop(key, None)
+            return Done()
+        now = self.clock.now()
+        act_at = max(ill.replace_at, self._seen_since(node, ill, now) + self._seen_for)
+        claim = self._cluster.claim_of(node)
+        if claim is not None:
+            claim = self._cluster.claims.current(claim.metadata.name)
+        if claim is None:
+            return Done()
+        if claim.metadata.deletion_timestamp is not None:
+            await self._bound(claim, ill)
+            return Done()
+        if now < act_at:
+            return Done(seconds_until(act_at, now))
+        if not is_repaired(node):
+            note, reason = f"not replaced: the Node is annotated {names.DO_NOT_REPAIR}", EventReason.NODE_REPAIR_BLOCKED
+            tell(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
+            return Done()
+        blocked = too_many_unhealthy(self._peers(node), self._policies)
+        if blocked is not None:
+            note, reason = f"not replaced: {blocked}", EventReason.NODE_REPAIR_BLOCKED
+            warn(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
+            return Done(self._timings.repair_blocked_seconds)
+        why = f"{ill.condition} of node {key} has been bad for too long"
+        claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
+        await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
+        tell_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)
+        labels = claim.metadata.labels
+        self._metrics.nodeclaims_unhealthy_disrupted.labels(
+            snake_case(ill.condition),
+            labels.get(names.NODEPOOL_LABEL, ""),
+            labels.get(names.CAPACITY_TYPE_LABEL, ""),
+            claim.status.image_id,
+        ).inc()
+        return Done()
+
+    def _seen_since(self, node: objects.Node, ill: Ailment, now: datetime) -> datetime:
+        """Since when the fault has been seen, by this process: what was seen before a restart nobody knows."""
+        name, fault = node.metadata.name, (node.metadata.uid, ill.condition)
+        seen = self._seen.get(name)
+        if seen is None or (seen.uid, seen.condition) != fault:
+            seen = self._seen[name] = _Seen(*fault, now)
+        return seen.since
+
+    async def _bound(self, claim: objects.NodeClaim, ill: Ailment) -> None:
+        """The policy bounds the drain of a claim that is repaired, and of no other."""
+        deleted_at, seconds = claim.metadata.deletion_timestamp, ill.drain_seconds
+        repaired = any(
+            (each.type, each.status, each.reason) == (Condition.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
+            for each in claim.status.conditions
+        )
+        if repaired and deleted_at is not None and seconds is not None:
+            await bound_drain(self.api, self._cluster, claim, deleted_at + timedelta(seconds=seconds))
+
+    def _peers(self, node: objects.Node) -> list[objects.Node]:
+        """The nodes of its pool; all of ours, for a node without one."""
+        pool = node.metadata.labels.get(names.NODEPOOL_LABEL)
+        return [
+            peer
+            for peer in self._cluster.nodes.values()
+            if self._cluster.manages_node(peer) and (not pool or peer.metadata.labels.get(names.NODEPOOL_LABEL) == pool)
+        ]

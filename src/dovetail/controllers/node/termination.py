@@ -1,0 +1,307 @@
+"""From a deleted Node to a gone one: taint, drain, volumes, instance, finalizer (03 §3–§6; S4 to S6).
+
+Nothing is polled but the cloud: pods, volumes and the claim bring us back when they change, and the plan says at which
+instant the clock alone will.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, ConditionReason, EventReason
+from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.writing import (
+    about_claim,
+    about_node,
+    about_pod,
+    delete_claim,
+    let_node_go,
+    tell,
+    warn,
+    write_node,
+    write_status,
+)
+from dovetail.controllers.pod.evictions import Evictions
+from dovetail.model.records import PodRecord, claim_record
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
+from dovetail.planning.node.drain import Action, DrainPlan, is_drainable, waiting_note
+from dovetail.planning.nodeclaim.lifecycle import is_ready, to_body
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudError, CloudProvider, InstanceGone
+from dovetail.rules.deadlines import node_deadline
+from dovetail.rules.protection import do_not_disrupt
+from dovetail.rules.states import DISRUPTED, has_disrupted_taint
+from dovetail.runtime.work_queue import Done, Outcome, Retry
+from dovetail.state.cluster import Cluster
+from dovetail.values.duration import SECOND, add
+from dovetail.values.timestamp import TimeError, format_time, parse_time
+
+log = logging.getLogger(__name__)
+
+BALANCERS_VALUE: Final = "karpenter"
+VOLUMES_NAMED: Final = 5
+
+
+class Termination(Keyed[str]):
+    """Keys are names of Nodes."""
+
+    name = "node.termination"
+    workers = 100
+
+    def __init__(
+        self, cluster: Cluster, provider: CloudProvider, evictions: Evictions, metrics: Metrics, timings: Timings
+    ) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._provider = provider
+        self._evictions = evictions
+        self._metrics = metrics
+        self._timings = timings
+        # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
+        self._silent: dict[str, tuple[str, datetime | None]] = {}
+        self.follow(cluster.nodes, lambda node: [node.metadata.name])
+        self.follow(cluster.claims, cluster.node_names)
+        self.follow(cluster.pods, self._node_of)
+        self.follow(cluster.attachments, lambda attachment: [attachment.spec.node_name])
+
+    def keys(self) -> Iterable[str]:
+        return [node.metadata.name for node in self._cluster.nodes.values()]
+
+    def _node_of(self, pod: PodRecord) -> list[str]:
+        """Pods change all the time; only those of nodes that are going matter."""
+        node = self._cluster.nodes.get(("", pod.node_name))
+        return [pod.node_name] if node is not None and node.value.metadata.deletion_timestamp is not None else []
+
+    async def reconcile(self, key: str) -> Outcome:
+        node = self._cluster.nodes.current(key)
+        if (
+            node is None
+            or node.metadata.deletion_timestamp is None
+            or names.TERMINATION_FINALIZER not in node.metadata.finalizers
+            or not self._cluster.manages_node(node)
+        ):
+            self._silent.pop(key, None)
+            return Done()
+        claim = self._cluster.claim_of(node)
+        if claim is not None:
+            claim = self._cluster.claims.current(claim.metadata.name)
+        if claim is not None and claim.metadata.deletion_timestamp is None:
+            await delete_claim(self.api, self._cluster, claim)
+        try:
+            gone_at, now = await self._instance_gone_at(node), self.clock.now()
+            if gone_at is not None and now >= gone_at:
+                await self._let_go(node)
+                return Done()
+            if gone_at is not None:
+                self.add_after(key, (gone_at - now).total_seconds())
+            await self._taint(node)
+            return await self._end(node, claim)
+        except CloudError as error:
+            return _unanswered(error)
+
+    async def _instance_gone_at(self, node: objects.Node) -> datetime | None:
+        """When the instance was or will be gone, after which nobody is left to drain (03 §3.3, R58); None: it is there.
+
+        Raises CloudError.
+        """
+        name, version = node.metadata.name, node.metadata.resource_version
+        if is_ready(node) or not node.spec.provider_id:
+            return None
+        known_version, known_at = self._silent.get(name, ("", None))
+        if known_at is not None and known_version == version and self.clock.now() < known_at:
+            return known_at
+        try:
+            instance = await self._provider.get(node.spec.provider_id)
+        except InstanceGone:
+            return self.clock.now()
+        if instance.silent_since is None:
+            return None
+        gone_at = add(instance.silent_since, round(self._timings.silent_instance_seconds * SECOND))
+        self._silent[name] = (version, gone_at)
+        return gone_at
+
+    async def _taint(self, node: objects.Node) -> None:
+        """No new pods and no new connections."""
+        label = node.metadata.labels.get(names.EXCLUDE_BALANCERS_LABEL)
+        if has_disrupted_taint(node) and label == BALANCERS_VALUE:
+            return
+        # A taint of the same key with another effect is replaced (03 §10.15).
+        taints = [taint for taint in node.spec.taints if taint.key != names.DISRUPTED_TAINT]
+        body = {
+            "metadata": {"labels": {names.EXCLUDE_BALANCERS_LABEL: BALANCERS_VALUE}},
+            "spec": {"taints": [to_body(taint) for taint in (*taints, DISRUPTED)]},
+        }
+        await write_node(self.api, self._cluster, node, body)
+        log.info("tainted node", extra={"Node": node.metadata.name, "taint.Key": DISRUPTED.key})
+
+    async def _end(self, node: objects.Node, claim: objects.NodeClaim | None) -> Outcome:
+        """Drain, volumes, instance; what was found is written down however far it goes."""
+        conditions = None if claim is None else Conditions(claim, self.clock.now())
+        drained_before = conditions is not None and conditions.is_true(Condition.DRAINED)
+        try:
+            outcome = await self._steps(node, claim, conditions)
+        except CloudError as error:
+            outcome = _unanswered(error)
+        if claim is not None and conditions is not None and claim.metadata.deletion_timestamp is not None:
+            await write_status(self.api, self._cluster, claim, conditions)
+            if conditions.is_true(Condition.DRAINED) and not drained_before:
+                self._metrics.nodes_drained.labels(_pool(node)).inc()
+        if outcome is not None:
+            return outcome
+        await self._let_go(node)
+        return Done()
+
+    async def _steps(
+        self, node: objects.Node, claim: objects.NodeClaim | None, conditions: Conditions | None
+    ) -> Outcome | None:
+        """None once there is nothing left to wait for."""
+        deadline, now = self._deadline(node, claim), self.clock.now()
+        forced = deadline is not None and now >= deadline
+        waiting = await self._drain(node, conditions, deadline, now)
+        if waiting is not None and not forced:
+            return waiting
+        volumes = self._volumes_left(node)
+        if volumes and not forced:
+            return self._await_volumes(node, conditions, volumes, deadline)
+        if conditions is not None and volumes:
+            reason = ConditionReason.TERMINATION_GRACE_PERIOD_ELAPSED
+            conditions.set(Condition.VOLUMES_DETACHED, FALSE, reason, f"{len(volumes)} volumes were still attached")
+        elif conditions is not None:
+            conditions.set(Condition.VOLUMES_DETACHED)
+        if claim is None or conditions is None:
+            return None
+        try:
+            await self._provider.delete(claim)
+        except InstanceGone:
+            conditions.set(Condition.INSTANCE_TERMINATING)
+            return None
+        conditions.set(Condition.INSTANCE_TERMINATING)
+        return Done(self._timings.instance_poll_seconds)
+
+    def _deadline(self, node: objects.Node, claim: objects.NodeClaim | None) -> datetime | None:
+        if claim is None:
+            return None
+        deadline = node_deadline(claim_record(claim))
+        text = claim.metadata.annotations.get(names.TERMINATION_TIMESTAMP)
+        if text is not None:
+            try:
+                parse_time(text)
+            except TimeError as error:  # nothing is forced by a mistake (03 §10.13)
+                instead = (
+                    "it drains without a deadline"
+                    if deadline is None
+                    else f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
+                )
+                note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; {instead}"
+                warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
+        if deadline is not None:
+            note = f"All pods will be deleted by {format_time(deadline)}, the deadline of its drain"
+            reason = EventReason.TERMINATION_GRACE_PERIOD_EXPIRING
+            warn(self.recorder, about_node(node), reason, note, node.metadata.name)
+        return deadline
+
+    # -- the drain ----------------------------------------------------------------------------------------------------
+
+    async def _drain(
+        self, node: objects.Node, conditions: Conditions | None, deadline: datetime | None, now: datetime
+    ) -> Done | None:
+        """None if it is over; else until when the clock changes nothing."""
+        plan = self._evictions.plan_of(node, now)
+        least_until = now if conditions is None else self._least_until(conditions, now)
+        if deadline is not None and now >= deadline:
+            # Before the instance goes, and in this very pass (R17): each of them is told.
+            forced = [step.forced for step in plan.steps if step.action is Action.DELETE and step.forced is not None]
+            await asyncio.gather(*(self._evictions.delete(deletion, node) for deletion in forced))
+            if not plan.steps and conditions is not None:
+                conditions.set(Condition.DRAINED)
+            return Done() if plan.steps else None
+        for step in plan.steps:
+            if step.action in (Action.EVICT, Action.DELETE):
+                self._evictions.want(step.pod)
+        if plan.steps or now < least_until:
+            self._say(node, plan, deadline, waited=now >= least_until)
+            ends = [at for at in (plan.until, least_until) if at is not None and at > now]
+            return Done(seconds_until(min(ends, default=None), now))
+        if conditions is not None:
+            conditions.set(Condition.DRAINED)
+        return None
+
+    def _least_until(self, conditions: Conditions, now: datetime) -> datetime:
+        """Counted from the beginning of the drain; one that is over does not begin anew."""
+        if conditions.is_true(Condition.DRAINED):
+            return now
+        conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+        since = conditions.since(Condition.DRAINED) or now
+        return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
+
+    def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
+        """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""
+        for step in plan.steps:
+            verdict = do_not_disrupt(step.pod, self.clock.now())
+            if step.action is Action.PROTECTED and not verdict.allowed and verdict.until is not None:
+                until = format_time(verdict.until)
+                note = f"Holds back the drain of node {node.metadata.name}: {verdict.message}"
+                tell(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
+        if plan.steps and waited:
+            refusals = {
+                step.pod.uid: why
+                for step in plan.steps
+                if step.action is Action.EVICT and (why := self._evictions.refusal(step.pod)) is not None
+            }
+            note = waiting_note(plan.steps, deadline, refusals)
+            warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name)
+
+    # -- volumes and the end ------------------------------------------------------------------------------------------
+
+    def _volumes_left(self, node: objects.Node) -> list[str]:
+        """03 §6: attachments of pods that leave. Those of pods that stay, and inline ones, are not waited for."""
+        staying = {
+            (pod.namespace, name)
+            for pod in self._cluster.pods_on[node.metadata.name]
+            if not is_drainable(pod)
+            for name in pod.volume_claims
+        }
+        found = map(self._cluster.stored_claims.get, staying)
+        kept = {claim.value.spec.volume_name for claim in found if claim is not None}
+        return [
+            attachment.metadata.name
+            for attachment in self._cluster.attachments_to[node.metadata.name]
+            if attachment.spec.source.persistent_volume_name
+            and attachment.spec.source.persistent_volume_name not in kept
+        ]
+
+    def _await_volumes(
+        self, node: objects.Node, conditions: Conditions | None, volumes: list[str], deadline: datetime | None
+    ) -> Outcome:
+        names_ = ", ".join(volumes[:VOLUMES_NAMED])
+        more = f" and {len(volumes) - VOLUMES_NAMED} more" if len(volumes) > VOLUMES_NAMED else ""
+        note = f"{len(volumes)} volumes are still attached: {names_}{more}"
+        if conditions is not None:
+            conditions.set(Condition.VOLUMES_DETACHED, UNKNOWN, ConditionReason.AWAITING_VOLUME_DETACHMENT)
+        tell(self.recorder, about_node(node), EventReason.AWAITING_VOLUME_DETACHMENT, note, node.metadata.name)
+        return Done(seconds_until(deadline, self.clock.now()))
+
+    async def _let_go(self, node: objects.Node) -> None:
+        if not await let_node_go(self.api, self._cluster, node):
+            return  # it was counted when it went (04 §8.7)
+        now, pool = self.clock.now(), _pool(node)
+        self._metrics.nodes_terminated.labels(pool, node.metadata.labels.get(names.ZONE_LABEL, "")).inc()
+        if node.metadata.deletion_timestamp is not None:
+            elapsed = max(0.0, (now - node.metadata.deletion_timestamp).total_seconds())
+            self._metrics.nodes_termination_seconds.labels(pool).observe(elapsed)
+        if node.metadata.creation_timestamp is not None:
+            age = max(0.0, (now - node.metadata.creation_timestamp).total_seconds())
+            self._metrics.nodes_lifetime_seconds.labels(pool).observe(age)
+        log.info("deleted node", extra={"Node": node.metadata.name})
+
+
+def _unanswered(error: CloudError) -> Retry:
+    return Retry(f"the cloud did not answer: {error}")
+
+
+def _pool(node: objects.Node) -> str:
+    return node.metadata.labels.get(names.NODEPOOL_LABEL, "")

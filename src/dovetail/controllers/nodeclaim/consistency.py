@@ -1,0 +1,57 @@
+"""Says on each initialized claim whether its node is what was promised (02 §11)."""
+
+from collections.abc import Iterable
+
+from dovetail.api.names import Condition, ConditionReason, EventReason
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.writing import about_claim, warn, write_status
+from dovetail.planning.conditions import FALSE, Conditions
+from dovetail.planning.nodeclaim.consistency import shape_flaws
+from dovetail.planning.timings import Timings
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+
+
+class Consistency(Keyed[str]):
+    """Keys are names of claims. A claim is looked at when it or its node changes, but only once in a while."""
+
+    name = "nodeclaim.consistency"
+
+    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._every_seconds = timings.consistency_seconds
+        self._looked: dict[str, tuple[str, float]] = {}  # by name: the claim's UID, and when it was looked at
+        self.follow(cluster.claims, lambda claim: [claim.metadata.name])
+        self.follow(cluster.nodes, cluster.claim_names)
+
+    def keys(self) -> Iterable[str]:
+        return [claim.metadata.name for claim in self._cluster.claims.values()]
+
+    async def reconcile(self, key: str) -> Outcome:
+        claim = self._cluster.claims.current(key)
+        if claim is None or claim.metadata.deletion_timestamp is not None:
+            self._looked.pop(key, None)
+            return Done()
+        nodes = self._cluster.nodes_of(claim)
+        conditions = Conditions(claim, self.clock.now())
+        ours = self._cluster.manages(claim.spec.node_class_ref)
+        if not ours or len(nodes) != 1 or not conditions.is_true(Condition.INITIALIZED):
+            return Done()
+        uid, looked_at = self._looked.get(key, ("", 0.0))
+        wait_seconds = looked_at + self._every_seconds - self.clock.monotonic()
+        if uid == claim.metadata.uid and wait_seconds > 0:
+            return Done(wait_seconds)
+        flaws = shape_flaws(claim, nodes[0])
+        note = "; ".join(flaws)
+        if flaws:
+            conditions.set(Condition.CONSISTENT_STATE_FOUND, FALSE, ConditionReason.CONSISTENCY_CHECK_FAILED, note)
+        else:
+            conditions.set(Condition.CONSISTENT_STATE_FOUND)
+        await write_status(self.api, self._cluster, claim, conditions)
+        self._looked[key] = (claim.metadata.uid, self.clock.monotonic())
+        if flaws:
+            warn(
+                self.recorder, about_claim(claim), EventReason.FAILED_CONSISTENCY_CHECK, note, claim.metadata.uid, note
+            )
+        return Done(self._every_seconds if flaws else None)  # the server forgets events

@@ -1,0 +1,150 @@
+"""Says with the condition Drifted that, and why, a claim would be made otherwise today (02 §10).
+
+Claims and pools tell when they change; a provider has to be asked now and then, each claim at its own time. Pod events
+need no look of their own: they are recorded on the claim, which is a change of it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition
+from dovetail.controllers.base.keyed import seconds_until
+from dovetail.controllers.base.writing import write_status
+from dovetail.controllers.nodeclaim.conditions import ClaimConditions
+from dovetail.planning.conditions import TRUE, Conditions
+from dovetail.planning.nodeclaim.drift import Drift, drift_by_objects, drift_by_provider, is_offered, type_check_at
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudError, CloudProvider, InstanceType, Offering
+from dovetail.runtime.pace import Backoff
+from dovetail.runtime.reflector import Change, Deleted
+from dovetail.runtime.tasks import within
+from dovetail.runtime.work_queue import Done, Outcome, Retry
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, RequirementError, Requirements, read_requirements
+from dovetail.state.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+ASKING_SECONDS: Final = 60.0
+
+
+class _Types(NamedTuple):
+    """What a pool could be made of, by name, as the provider last said."""
+
+    uid: str
+    generation: int
+    asked_at: float
+    by_name: Mapping[str, InstanceType]
+
+
+class Drifting(ClaimConditions):
+    """Keys are names of claims."""
+
+    name = "nodeclaim.disruption"
+    backoff = Backoff(first_seconds=1.0, cap_seconds=300.0)  # at last as slow as the looks
+
+    def __init__(self, cluster: Cluster, provider: CloudProvider, timings: Timings) -> None:
+        super().__init__(cluster)
+        self._provider = provider
+        self._timings = timings
+        self._offered_at: dict[str, datetime] = {}  # by name of the claim: when its machine was last found offered
+        self._types: dict[str, _Types] = {}  # by name of the pool
+        self._asking = asyncio.Lock()
+        self.follow(cluster.node_classes, self._claims_with)
+        cluster.pools.subscribe(self._forget_types)
+
+    def forget(self, key: str) -> None:
+        self._offered_at.pop(key, None)
+
+    def _claims_with(self, node_class: objects.NodeClass) -> list[str]:
+        return [
+            claim.metadata.name
+            for claim in self.cluster.claims.values()
+            if claim.spec.node_class_ref.name == node_class.metadata.name
+        ]
+
+    def _forget_types(self, change: Change[objects.NodePool]) -> None:
+        if isinstance(change, Deleted):
+            self._types.pop(change.key[1], None)
+
+    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+        pool = self.pool_of(claim)
+        if pool is None:
+            return Done()
+        drift = drift_by_objects(claim, pool)
+        if drift is None:
+            try:
+                drift = await self._ask(claim, pool)
+            except CloudError as error:
+                return Retry(f"whether {claim.metadata.name} has drifted cannot be told: {error}")
+        await self._mark(claim, drift.reason)
+        return Done(seconds_until(drift.until, self.clock.now()))
+
+    async def _mark(self, claim: objects.NodeClaim, reason: str) -> None:
+        conditions = Conditions(claim, self.clock.now())
+        entry = conditions.get(Condition.DRIFTED)
+        if (None if entry is None else (entry.status, entry.reason)) == ((TRUE, reason) if reason else None):
+            return
+        if reason:
+            conditions.set(Condition.DRIFTED, reason=reason, message=reason)
+        else:
+            conditions.clear(Condition.DRIFTED)
+        await write_status(self.api, self.cluster, claim, conditions)
+        log.debug("drifted: %s", reason or "no longer", extra={"NodeClaim": claim.metadata.name})
+
+    # -- the provider -------------------------------------------------------------------------------------------------
+
+    async def _ask(self, claim: objects.NodeClaim, pool: objects.NodePool) -> Drift:
+        """Raises CloudError."""
+        offered = await self._is_offered(claim, pool)
+        reason = await self._answer(self._provider.drift_reason(claim)) if offered else ""
+        return drift_by_provider(claim, offered=offered, reason=reason, now=self.clock.now(), timings=self._timings)
+
+    async def _is_offered(self, claim: objects.NodeClaim, pool: objects.NodePool) -> bool:
+        """True also while that need not be asked."""
+        key, now = claim.metadata.name, self.clock.now()
+        due_at = type_check_at(claim, self._offered_at.get(key), self._timings)
+        if due_at is None or now < due_at:
+            return True
+        labels = claim.metadata.labels
+        type_ = (await self._types_of(pool)).get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
+        offered = type_ is not None and is_offered(labels, map(_read, type_.offerings))
+        if offered:
+            self._offered_at[key] = now
+        else:
+            self._offered_at.pop(key, None)
+        return offered
+
+    async def _types_of(self, pool: objects.NodePool) -> Mapping[str, InstanceType]:
+        """Asked once for all claims of a pool. Raises CloudError."""
+        meta = pool.metadata
+        async with self._asking:
+            known = self._types.get(meta.name)
+            old_at = self.clock.monotonic() - self._timings.instance_types_seconds
+            if known is None or known[:2] != (meta.uid, meta.generation) or known.asked_at <= old_at:
+                found = await self._answer(self._provider.instance_types(pool))
+                if not found:  # not even its own machines: it has not told us anything
+                    raise CloudError(f"the provider lists no instance types for NodePool {meta.name}")
+                by_name = {type_.name: type_ for type_ in found}
+                known = _Types(meta.uid, meta.generation, self.clock.monotonic(), by_name)
+                self._types[meta.name] = known
+            return known.by_name
+
+    async def _answer(self, asking: Coroutine[Any, Any, R]) -> R:
+        try:
+            return await within(self.clock, ASKING_SECONDS, asking)
+        except TimeoutError:
+            raise CloudError(f"no answer within {ASKING_SECONDS:.0f} s") from None
+
+
+def _read(offering: Offering) -> Requirements:
+    """What cannot be read suits everybody: nothing is replaced by a mistake (R32)."""
+    try:
+        return read_requirements(offering.requirements)
+    except RequirementError:
+        return NO_REQUIREMENTS

@@ -1,0 +1,54 @@
+"""When a NodeClaim has lived long enough: by `expireAfter` it is deleted (R19), by `gracefulExpireAfter` it becomes a
+candidate (R20). A timer a claim; nothing is polled."""
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition, Reason
+from dovetail.controllers.base.keyed import seconds_until
+from dovetail.controllers.base.reasons import write_reason
+from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_status
+from dovetail.controllers.nodeclaim.conditions import ClaimConditions
+from dovetail.model.records import claim_record, pool_record
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import Conditions
+from dovetail.rules.deadlines import expires_at, gracefully_expires_at
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+from dovetail.values.timestamp import format_time
+
+
+class Expiration(ClaimConditions):
+    """Keys are names of claims."""
+
+    name = "nodeclaim.expiration"
+
+    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+        super().__init__(cluster)
+        self._metrics = metrics
+
+    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+        now, record = self.clock.now(), claim_record(claim)
+        hard_at = expires_at(record)
+        if hard_at is not None and now >= hard_at:
+            await self._expire(claim, f"expired {format_time(hard_at)}")
+            return Done()
+        pool = self.pool_of(claim)
+        soft_at = gracefully_expires_at(record, None if pool is None else pool_record(pool))
+        await self._mark(claim, expired=soft_at is not None and now >= soft_at)
+        ahead = [at for at in (hard_at, soft_at) if at is not None and at > now]
+        return Done(seconds_until(min(ahead, default=None), now))
+
+    async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
+        claim = await write_reason(self.api, self.cluster, claim, Reason.EXPIRED, self.clock.now())
+        await disrupt(self.api, self.cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
+        tell_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)
+
+    async def _mark(self, claim: objects.NodeClaim, *, expired: bool) -> None:
+        """The condition by which the disruption engine finds it; gone again if the pool now says later."""
+        conditions = Conditions(claim, self.clock.now())
+        if expired == conditions.is_true(Condition.EXPIRED):
+            return
+        if expired:
+            conditions.set(Condition.EXPIRED, message=f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}")
+        else:
+            conditions.clear(Condition.EXPIRED)
+        await write_status(self.api, self.cluster, claim, conditions)

@@ -1,0 +1,97 @@
+"""Which claims have lost their instance, and which instances their claim (02 §11)? Only the cloud knows, so it is asked
+now and then."""
+
+import logging
+from collections.abc import Sequence
+
+from dovetail.api import objects
+from dovetail.api.names import Condition
+from dovetail.controllers.base.writing import disrupt
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.conditions import Conditions
+from dovetail.planning.nodeclaim.lifecycle import is_ready
+from dovetail.planning.timings import Timings
+from dovetail.ports import ApiError, CloudError, CloudProvider, Instance, InstanceGone
+from dovetail.runtime.manager import Context
+from dovetail.runtime.tasks import within
+from dovetail.state.cluster import Cluster, InFlight
+
+log = logging.getLogger(__name__)
+
+
+class GarbageCollection:
+    """A round every two minutes."""
+
+    name = "nodeclaim.garbagecollection"
+
+    def __init__(self, cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
+        self._cluster = cluster
+        self._provider = provider
+        self._metrics = metrics
+        self._timings = timings
+        self._orphans: set[str] = set()  # provider IDs that had no claim in the last round
+
+    async def run(self, context: Context) -> None:
+        while not context.stopping.is_set():
+            try:
+                await self._round(context)
+            except (ApiError, CloudError) as error:
+                log.warning("garbage collection: %s", error)
+            try:
+                await within(context.clock, self._timings.garbage_collection_seconds, context.stopping.wait())
+            except TimeoutError:
+                continue
+
+    async def _round(self, context: Context) -> None:
+        # In this order: a claim that launches meanwhile is in no danger.
+        claims = list(self._cluster.claims.values())
+        instances = await self._provider.list()
+        there = {instance.provider_id for instance in instances}
+        for claim in [each for each in claims if each.status.provider_id not in there]:
+            if self._cluster.manages(claim.spec.node_class_ref) and self._is_lost(claim, context):
+                await self._collect(claim, context)
+        await self._collect_orphans(instances)
+
+    async def _collect(self, claim: objects.NodeClaim, context: Context) -> None:
+        """One that cannot be deleted must not keep the others; the next round tries it again."""
+        why, reason = "its instance is gone", "garbage_collected"
+        try:
+            await disrupt(context.api, self._cluster, self._metrics, claim, reason=reason, why=why)
+        except ApiError as error:
+            log.warning("garbage collection of %s: %s", claim.metadata.name, error)
+
+    def _is_lost(self, claim: objects.NodeClaim, context: Context) -> bool:
+        """Registered once, not on its way out, and no living Node speaks for it."""
+        try:
+            current = self._cluster.claims.current(claim.metadata.name)
+        except InFlight:
+            return False
+        if current is None or current.metadata.uid != claim.metadata.uid:
+            return False
+        registered = Conditions(current, context.clock.now()).is_true(Condition.REGISTERED)
+        deleting = current.metadata.deletion_timestamp is not None
+        return registered and not deleting and not any(is_ready(node) for node in self._cluster.nodes_of(current))
+
+    async def _collect_orphans(self, instances: Sequence[Instance]) -> None:
+        """Instances whose claim is gone, as after a finalizer was taken off by hand. Two rounds, to be sure."""
+        if self._cluster.claims.undecodable:
+            return  # the claim of an instance may be one that cannot be read (R32)
+        uids = {claim.metadata.uid for claim in self._cluster.claims.values()}
+        orphans = {
+            instance.provider_id: instance
+            for instance in instances
+            if instance.claim_uid and instance.claim_uid not in uids and not instance.deleting
+        }
+        for provider_id in sorted(self._orphans & orphans.keys()):
+            log.warning("ending an instance whose NodeClaim is gone", extra={"provider-id": provider_id})
+            claim = objects.NodeClaim(
+                metadata=objects.ObjectMeta(uid=orphans[provider_id].claim_uid),
+                status=objects.NodeClaimStatus(provider_id=provider_id),
+            )
+            try:
+                await self._provider.delete(claim)
+            except InstanceGone:
+                continue
+            except CloudError as error:
+                log.warning("ending %s: %s", provider_id, error)
+        self._orphans = set(orphans)

@@ -1,0 +1,103 @@
+"""Shows in each NodePool's status what its budgets allow for each reason, and until when that is so (R1, R25–R27)."""
+
+from datetime import datetime
+from typing import Any
+
+from dovetail.api import objects
+from dovetail.api.names import EventReason
+from dovetail.controllers.base.keyed import seconds_until
+from dovetail.controllers.base.writing import about_pool, warn
+from dovetail.controllers.nodepool.base import PoolController, PoolMembers
+from dovetail.controllers.nodepool.counter import pools_of_claim, pools_of_node
+from dovetail.model.records import pool_record
+from dovetail.planning.timings import Timings
+from dovetail.rules.budgets import (
+    GROWN,
+    PoolCounts,
+    Reading,
+    allowances,
+    budget_problems,
+    counts_of,
+    read_budgets,
+)
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+from dovetail.values.timestamp import format_time
+
+
+class NodePoolDisruptions(PoolController):
+    """For people: decisions count anew. What changes within a few seconds is shown together."""
+
+    name = "nodepool.disruptions"
+
+    def __init__(
+        self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED, *, members: PoolMembers
+    ) -> None:
+        super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
+        self._reading = reading
+        self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
+        self._members = members
+        self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
+        self.follow(
+            cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
+        )
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        members = await self._members.of(pool.metadata.name)
+        now, counts = self.clock.now(), counts_of((member.read, member.state) for member in members)
+        self._tell_problems(pool, counts, now)
+        found, changes_at = self._allowed(pool, counts, now)
+        if found != pool.status.disruptions:
+            await self.write_status(pool, {"disruptions": [_body(each) for each in found]})
+        return Done(seconds_until(changes_at, now))
+
+    def forget(self, key: str) -> None:
+        self._told.pop(key, None)
+
+    def _tell_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
+        """What its owner must know of its budgets (R25, R28, R29), when it is first seen and when it changes."""
+        meta, record = pool.metadata, pool_record(pool)
+        found = budget_problems(
+            record.object,
+            read_budgets(record.budgets),
+            graceful_expiry=record.graceful_expire_after_ns is not None,
+            now=now,
+            node_counts=[counts.nodes, *GROWN],
+        )
+        said = tuple((problem.rule, problem.field) for problem in found)
+        if self._told.get(meta.name, ()) == (meta.uid, said):
+            return
+        self._told[meta.name] = (meta.uid, said)
+        about = about_pool(pool)
+        for problem in found:
+            note = f"{problem.field}: {problem.message}; {problem.remedy}"
+            warn(self.recorder, about, EventReason(problem.rule), note, meta.uid, problem.rule, problem.field)
+
+    def _allowed(
+        self, pool: objects.NodePool, counts: PoolCounts, now: datetime
+    ) -> tuple[tuple[objects.PoolDisruptions, ...], datetime | None]:
+        budgets = read_budgets(pool_record(pool).budgets)
+        allowed = allowances(budgets, now=now, counts=counts, reading=self._reading).values()
+        shown = tuple(
+            objects.PoolDisruptions(
+                reason=each.reason,
+                limit=each.limit,
+                in_use=len(counts.consumers),
+                allowed=each.allowed,
+                next_change=each.until,
+            )
+            for each in allowed
+        )
+        return shown, min((each.until for each in allowed if each.until is not None), default=None)
+
+
+def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "reason": shown.reason,
+        "limit": shown.limit,
+        "inUse": shown.in_use,
+        "allowed": shown.allowed,
+    }
+    if shown.next_change is not None:
+        body["nextChange"] = format_time(shown.next_change)
+    return body

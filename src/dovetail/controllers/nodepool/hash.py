@@ -1,0 +1,56 @@
+"""Keeps the hash of each NodePool's template on the pool, and brings its claims over to our version of it (01 §7).
+
+The claims come first and the pool last: if we end in between, the pool still says that there is work to do.
+"""
+
+from contextlib import suppress
+
+from dovetail.api import names, objects
+from dovetail.controllers.base.writing import write_metadata
+from dovetail.controllers.nodepool.base import PoolController
+from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
+from dovetail.ports import NODEPOOLS, NotFound
+from dovetail.runtime.work_queue import Done, Hopeless, Outcome
+from dovetail.state.cluster import Cluster
+from dovetail.values.duration import DurationError
+
+
+class NodePoolHash(PoolController):
+    name = "nodepool.hash"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.follow(cluster.claims, _pool_of_other_version)
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        try:
+            hashed = pool_hash(pool.spec.template)
+        except DurationError as error:
+            return Hopeless(str(error))  # ValidationSucceeded says so
+        meta = pool.metadata
+        if meta.annotations.get(names.NODEPOOL_HASH_VERSION) != names.HASH_VERSION:
+            for claim in self.cluster.claims_in[meta.name]:
+                await self._migrate(claim.metadata.name, hashed)
+        annotations = pool_annotations(hashed)
+        if annotations.items() - meta.annotations.items():
+            # The lock is on what was hashed: a template changed meanwhile has another hash.
+            lock = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            body = {"metadata": {**lock, "annotations": annotations}}
+            written = await self.api.patch(NODEPOOLS, meta.name, body)
+            self.cluster.pools.wrote(written)
+        return Done()
+
+    async def _migrate(self, name: str, hashed: str) -> None:
+        claim = self.cluster.claims.current(name)
+        if claim is None or not self.cluster.manages(claim.spec.node_class_ref):
+            return
+        if annotations := migrated_annotations(claim, hashed):
+            with suppress(NotFound):
+                await write_metadata(self.api, self.cluster, claim, {"annotations": annotations})
+
+
+def _pool_of_other_version(claim: objects.NodeClaim) -> list[str]:
+    """The pool that may be waiting to see this claim, or our write to it."""
+    if claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION) == names.HASH_VERSION:
+        return []
+    return [claim.metadata.labels.get(names.NODEPOOL_LABEL, "")]

@@ -1,0 +1,113 @@
+"""Keeps NodePools with `replicas` at so many nodes (06 §9)."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition
+from dovetail.controllers.base.writing import delete_claim
+from dovetail.controllers.nodepool.base import PoolController
+from dovetail.controllers.provisioning.claim_creation import ClaimCreation
+from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.conditions import is_true
+from dovetail.planning.disruption.records import record_on
+from dovetail.planning.nodepool.static_capacity import Census, census, growth, node_limit, victims
+from dovetail.planning.provisioning.claims import claim_name, static_claim_body
+from dovetail.planning.timings import Timings
+from dovetail.ports import AlreadyExists, ApiError
+from dovetail.rules.pdb import PdbIndex
+from dovetail.runtime.work_queue import Done, Hopeless, Outcome
+from dovetail.scheduling.requirements import RequirementError
+from dovetail.state.cluster import Cluster
+from dovetail.values.duration import DurationError
+
+log = logging.getLogger(__name__)
+
+# Claims change several times while they come up; all of them together are looked at once.
+SETTLE_SECONDS: Final = 1.0
+
+
+class StaticCapacity(PoolController):
+    """Creates what is lacking, deletes what is too many. Budgets have no say."""
+
+    name = "static.capacity"
+
+    def __init__(self, cluster: Cluster, creation: ClaimCreation, timings: Timings) -> None:
+        super().__init__(cluster)
+        self._creation = creation
+        self._timings = timings
+        self._started = ""
+        self._named = 0
+        self._free: dict[str, list[str]] = {}  # by the pool's name: names of claims that nobody is known to have
+        self.follow(cluster.claims, _pool_of, after_seconds=SETTLE_SECONDS)
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        replicas = pool.spec.replicas
+        if replicas is None or pool.metadata.deletion_timestamp is not None:
+            return Done()
+        found = self._census(pool)
+        if len(found.active) > replicas:
+            pdbs = PdbIndex(self.cluster.pdbs.values(), ())
+            await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
+        elif is_true(pool, Condition.READY):
+            wanted = growth(found, replicas=replicas, limit=node_limit(pool))
+            if wanted.lacking and not wanted.granted:
+                log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
+                return Done(self._timings.static_capacity_blocked_seconds)
+            try:
+                await self._grow(pool, wanted.granted)
+            except (RequirementError, DurationError) as error:
+                return Hopeless(str(error))
+        return Done(self._timings.static_capacity_seconds)
+
+    def forget(self, key: str) -> None:
+        self._free.pop(key, None)
+
+    def _census(self, pool: objects.NodePool) -> Census:
+        """Raises InFlight: what we have deleted must not be counted as if it were to stay."""
+        name = pool.metadata.name
+        found = (self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name])
+        claims = [claim for claim in found if claim is not None]
+        records = {claim.metadata.name: record for claim in claims if (record := record_on(claim)) is not None}
+        return census(
+            map(self.cluster.member, claims),
+            in_commands=records.keys(),
+            awaited={replacement for record in records.values() for replacement in record.replacements},
+            reserved=self._creation.unseen(name),
+        )
+
+    async def _grow(self, pool: objects.NodePool, count: int) -> None:
+        """Raises the first ApiError, once all have been tried."""
+        wanted = self._names(pool, count)
+        bodies = [static_claim_body(pool, name=name, well_known=names.WELL_KNOWN_LABELS) for name in wanted]
+        outcomes = await self._creation.create(self.api, self.clock, bodies)
+        free = self._free[pool.metadata.name]
+        for body, outcome in zip(bodies, outcomes, strict=True):
+            if not isinstance(outcome, ApiError) or isinstance(outcome, AlreadyExists):
+                free.remove(body["metadata"]["name"])
+        for outcome in outcomes:
+            if isinstance(outcome, ApiError):
+                raise outcome
+
+    def _names(self, pool: objects.NodePool, count: int) -> Sequence[str]:
+        """The same again as long as nobody is known to have them: a create may have taken effect unseen."""
+        self._started = self._started or self.clock.now().isoformat()
+        free = self._free.setdefault(pool.metadata.name, [])
+        while len(free) < count:
+            self._named += 1
+            free.append(claim_name(pool.metadata.name, pool.metadata.uid, self._started, str(self._named)))
+        return free[:count]
+
+    async def _shrink(self, chosen: Sequence[ClusterNode]) -> None:
+        for member in chosen:
+            assert member.claim is not None
+            claim = self.cluster.claims.current(member.claim.name)
+            if claim is not None:
+                await delete_claim(self.api, self.cluster, claim)
+                log.info("deleting nodeclaim: its pool has more than its replicas", extra={"NodeClaim": member.name})
+
+
+def _pool_of(claim: objects.NodeClaim) -> list[str]:
+    pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
+    return [pool] if pool else []

@@ -1,0 +1,1 @@
+"""Controllers of pods: evictions, and events about their annotations."""

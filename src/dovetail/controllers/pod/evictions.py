@@ -1,0 +1,345 @@
+"""Takes pods off nodes that are going: by eviction, or by deletion for the node's deadline (03 §5).
+
+Whether and how is asked of the drain plan right before each attempt, so that nothing here can be out of date. A pod
+that a PodDisruptionBudget holds back waits for that budget's status to change; one pod of each budget is tried now and
+then all the same, as a net (R43).
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from random import Random
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.writing import about_node, about_pod, tell, warn
+from dovetail.model.records import PdbRecord, PodRecord, claim_record
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.node.drain import Action, DrainPlan, drain_plan
+from dovetail.planning.timings import Timings
+from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
+from dovetail.rules.deadlines import ForcedDeletion, node_deadline
+from dovetail.rules.pdb import PdbIndex, asks_budgets
+from dovetail.runtime.events import namespace_is_going
+from dovetail.runtime.reflector import Change, Deleted, Updated
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+from dovetail.values.rate import Rate, TokenBucket
+from dovetail.values.timestamp import format_time
+
+log = logging.getLogger(__name__)
+
+PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID: a new pod of the same name is another matter
+PdbKey: TypeAlias = tuple[str, str]
+
+FORCEFUL: Final = "Forceful Termination"
+CAUSE: Final = "node-deadline"
+NAMESPACE_GOES: Final = "its namespace is being deleted, and the pod with it"
+# So many budgets a second are tried without a sign that it would help, however many there are.
+NET_RATE: Final = Rate(per_second=2, burst=5)
+JITTER: Final = 0.2
+
+
+class Evictions(Keyed[PodKey]):
+    """Keys are pods that a drain wants gone."""
+
+    name = "eviction-queue"
+    workers = 100
+
+    def __init__(self, cluster: Cluster, metrics: Metrics, timings: Timings, *, seed: int = 0) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._metrics = metrics
+        self._timings = timings
+        self._chance = Random(seed)
+        self._net: TokenBucket | None = None
+        self._parked = Parked()
+        # Evictions that a budget's status does not show yet.
+        self._spent: dict[PdbKey, int] = {}
+        cluster.pdbs.subscribe(self._budget_changed)
+        self.follow(cluster.pods, self._parked_key)
+
+    def keys(self) -> Iterable[PodKey]:
+        return ()  # termination asks for each
+
+    def want(self, pod: PodRecord) -> None:
+        """Have the pod taken off its node, as its drain plan says."""
+        self.add((pod.namespace, pod.name, pod.uid))
+
+    def refusal(self, pod: PodRecord) -> str | None:
+        """Why the pod could not be evicted when it was last tried, or what it would be refused for."""
+        return self._parked.why((pod.namespace, pod.name, pod.uid)) or self._refused(pod, self._budgets_of(pod))
+
+    async def reconcile(self, key: PodKey) -> Outcome:
+        namespace, name, uid = key
+        pod = self._cluster.pods.current(name, namespace)
+        node = None if pod is None else self._cluster.nodes.get(("", pod.node_name))
+        if pod is None or pod.uid != uid or node is None or node.value.metadata.deletion_timestamp is None:
+            self._leave(key)
+            return Done()
+        step = self.plan_of(node.value, self.clock.now()).step_of(uid)
+        if step is not None and step.action is Action.DELETE and step.forced is not None:
+            self._leave(key)
+            await self.delete(step.forced, node.value)
+            return Done()
+        if step is None or step.action is not Action.EVICT:
+            self._leave(key)
+            return Done()  # when its turn comes, termination asks again
+        return await self._evict(key, pod, node.value)
+
+    def plan_of(self, node: objects.Node, now: datetime) -> DrainPlan:
+        """What is to be done with the node's pods."""
+        claim = self._cluster.claim_of(node)
+        deadline = None if claim is None else node_deadline(claim_record(claim))
+        pods = self._cluster.pods_on[node.metadata.name]
+        return drain_plan(pods, deadline=deadline, now=now, timings=self._timings)
+
+    # -- for the deadline ---------------------------------------------------------------------------------------------
+
+    async def delete(self, forced: ForcedDeletion, node: objects.Node) -> None:
+        """R17: delete the pod with what is left of its grace, whatever protects it."""
+        pod, claim = forced.pod, self._cluster.claim_of(node)
+        by = format_time(forced.deadline)
+        note = (
+            f"Deleted by dovetail because its node {node.metadata.name} is terminated by {by} "
+            f"({_reason(claim)}): granted {forced.grace_seconds} seconds of grace-period "
+            f"(its own {pod.grace_seconds} s, counted back from the node's deadline); "
+            "PodDisruptionBudgets, do-not-disrupt and schedules no longer count"
+        )
+        tell(self.recorder, about_pod(pod), EventReason.DISRUPTED, note)
+        with suppress(NotFound, Conflict):  # gone, or another of its name
+            await self.api.delete(
+                PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=forced.grace_seconds
+            )
+            self._cluster.pods.doomed(pod.name, pod.uid, pod.namespace)
+            self._metrics.pods_drained.labels(_reason(claim)).inc()
+            self._metrics.forced_pods.labels(CAUSE).inc()
+            extra = {"Pod": f"{pod.namespace}/{pod.name}", "Node": node.metadata.name, "grace": forced.grace_seconds}
+            log.info("deleting pod", extra=extra)
+
+    # -- by eviction --------------------------------------------------------------------------------------------------
+
+    async def _evict(self, key: PodKey, pod: PodRecord, node: objects.Node) -> Outcome:
+        if self._parked.why(key) == NAMESPACE_GOES and not self._may_try_anyway(key):
+            return Done(self._net_seconds(key))
+        budgets = self._budgets_of(pod)
+        keys = [(budget.namespace, budget.name) for budget in budgets]
+        # Of a pod that is not ready the server may think better than the budget's count says: it is asked, once for
+        # each change of the pod or of the budget.
+        unsure = pod.ready is not True and len(budgets) == 1 and self._parked.has_news(key)
+        refused = None if unsure else self._refused(pod, budgets)
+        if refused is not None and not self._may_try_anyway(key):
+            return self._park(key, keys, refused, node, tried=False)
+        self._spend(keys, 1)
+        try:
+            await self.api.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
+        except ApiError as error:
+            self._count(error)
+            self._spend(keys, -1)  # should it have taken effect all the same, the budget's status will show it
+            return self._not_evicted(key, keys, error, node)
+        self._leave(key)
+        self._cluster.pods.doomed(pod.name, pod.uid, pod.namespace)
+        reason = _reason(self._cluster.claim_of(node))
+        self._metrics.pods_eviction_requests.labels("200").inc()
+        self._metrics.pods_drained.labels(reason).inc()
+        tell(self.recorder, about_pod(pod), EventReason.EVICTED, f"Evicted pod: {reason}")
+        return Done()
+
+    def _not_evicted(self, key: PodKey, budgets: list[PdbKey], error: ApiError, node: objects.Node) -> Outcome:
+        if isinstance(error, (NotFound, Conflict)):  # gone, or another of its name
+            self._leave(key)
+            return Done()
+        if namespace_is_going(error):
+            return self._await_namespace(key)
+        if isinstance(error, TooManyRequests):
+            return self._park(key, budgets, error.message, node, tried=True)
+        if isinstance(error, InternalError) and len(budgets) > 1:
+            why = "eviction does not support multiple PodDisruptionBudgets"
+            return self._park(key, budgets, why, node, tried=True)
+        raise error
+
+    def _await_namespace(self, key: PodKey) -> Outcome:
+        """Whoever empties the namespace deletes the pod, which brings it back here; it is tried again only as a net."""
+        self._hand_on(self._parked.add(key, [], NAMESPACE_GOES, at=self.clock.monotonic()))
+        return Done(self._net_seconds(key))
+
+    def _count(self, error: ApiError) -> None:
+        self._metrics.pods_eviction_requests.labels(str(error.code)).inc()
+
+    def _spend(self, budgets: list[PdbKey], evictions: int) -> None:
+        for budget in budgets:
+            self._spent[budget] = max(0, self._spent.get(budget, 0) + evictions)
+
+    def _budgets_of(self, pod: PodRecord) -> list[PdbRecord]:
+        """Those that the eviction API asks."""
+        if not asks_budgets(pod):
+            return []
+        return [budget for budget in self._cluster.pdbs_in[pod.namespace] if _selects(budget, pod)]
+
+    def _refused(self, pod: PodRecord, budgets: list[PdbRecord]) -> str | None:
+        """What the API server would say, by what we know: asking it in vain costs both of us."""
+        verdict = PdbIndex(budgets, ()).verdict(pod)
+        if not verdict.allowed:
+            return verdict.message
+        for budget in budgets:
+            allowed, spent = budget.disruptions_allowed or 0, self._spent.get((budget.namespace, budget.name), 0)
+            if spent >= max(1, allowed) and not budget.always_allow:
+                return f"{budget.name} allows no disruption now"
+        return None
+
+    # -- waiting for a budget -----------------------------------------------------------------------------------------
+
+    def _park(self, key: PodKey, budgets: list[PdbKey], why: str, node: objects.Node, *, tried: bool) -> Outcome:
+        """Whoever has tried in vain goes to the end; whoever was only looked at again keeps the place and the time."""
+        if tried or self._parked.budgets(key) != budgets:
+            self._hand_on(self._parked.add(key, budgets, why, at=self.clock.monotonic()))
+        note = f"evicting pod {key[0]}/{key[1]} is refused: {why}"
+        warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name, *map(str, budgets))
+        return Done(self._net_seconds(key))
+
+    def _net_seconds(self, key: PodKey) -> float | None:
+        """Until the pod is tried although nothing says that it would help; None if another one of its budgets is."""
+        if not self._parked.leads(key):
+            return None
+        seconds = self._timings.blocked_eviction_seconds * (1 + JITTER * self._chance.random())
+        return max(0.0, self._parked.since(key) + seconds - self.clock.monotonic())
+
+    def _may_try_anyway(self, key: PodKey) -> bool:
+        at = self.clock.monotonic()
+        if not self._parked.leads(key) or at - self._parked.since(key) < self._timings.blocked_eviction_seconds:
+            return False
+        self._parked.restart(key, at=at)
+        self._net = self._net or TokenBucket(NET_RATE, at=at)
+        return self._net.take(at)
+
+    def _leave(self, key: PodKey) -> None:
+        self._hand_on(self._parked.remove(key, at=self.clock.monotonic()))
+
+    def _hand_on(self, heirs: list[PodKey]) -> None:
+        for heir in heirs:
+            seconds = self._net_seconds(heir)
+            if seconds is not None:
+                self.add_after(heir, seconds)
+
+    def _budget_changed(self, change: Change[PdbRecord]) -> None:
+        """As many as the budget allows now may try; all of them if it is gone or its spec is another."""
+        match change:
+            case Updated(key=key, old=old, new=new):
+                self._spent.pop(key, None)
+                same = (old.value.selector, old.value.always_allow) == (new.value.selector, new.value.always_allow)
+                allowed = new.value.disruptions_allowed or 0 if same else None
+            case Deleted(key=key):
+                self._spent.pop(key, None)
+                allowed = None
+            case _:
+                return
+        for parked in self._parked.first(key, allowed):
+            self.add(parked)
+        unready = next((parked for parked in self._parked.first(key, None) if not self._is_ready(parked)), None)
+        if unready is not None:
+            self._parked.tell(unready)
+            self.add(unready)
+
+    def _is_ready(self, key: PodKey) -> bool:
+        kept = self._cluster.pods.get(key[:2])
+        return kept is not None and kept.value.ready is True
+
+    def _parked_key(self, pod: PodRecord) -> Iterator[PodKey]:
+        """A parked pod that changes may have become one that can go: it is not ready any more, or has other labels."""
+        key = (pod.namespace, pod.name, pod.uid)
+        if self._parked.budgets(key) is not None:
+            self._parked.tell(key)
+            yield key
+
+
+class Place(msgspec.Struct):
+    """Where a parked pod waits: for which budgets, why, and since when its time as their net counts."""
+
+    budgets: list[PdbKey]
+    why: str
+    since: float
+    news: bool = False  # it, or a budget of its, has changed since it was last tried
+
+
+class Parked:
+    """Pods whose eviction was refused, by the budgets that refused it, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._places: dict[PodKey, Place] = {}
+        self._waiting: dict[PdbKey, dict[PodKey, None]] = {}
+
+    def add(self, pod: PodKey, budgets: list[PdbKey], why: str, *, at: float) -> list[PodKey]:
+        """Put it at the end; those who lead in its place, if it was there before."""
+        heirs = self.remove(pod, at=at)
+        self._places[pod] = Place(budgets, why, at)
+        for budget in budgets:
+            self._waiting.setdefault(budget, {})[pod] = None
+        return heirs
+
+    def remove(self, pod: PodKey, *, at: float) -> list[PodKey]:
+        """Take it off; those who now lead in its place, whose time begins."""
+        place = self._places.pop(pod, None)
+        heirs = []
+        for budget in place.budgets if place is not None else ():
+            waiting = self._waiting[budget]
+            led = next(iter(waiting)) == pod
+            del waiting[pod]
+            if not waiting:
+                del self._waiting[budget]
+            elif led:
+                heir = next(iter(waiting))
+                self.restart(heir, at=at)
+                heirs.append(heir)
+        return heirs
+
+    def restart(self, pod: PodKey, *, at: float) -> None:
+        self._places[pod].since = at
+
+    def first(self, budget: PdbKey, count: int | None) -> list[PodKey]:
+        """The first so many that wait for the budget; all of them for None."""
+        return list(self._waiting.get(budget, {}))[:count]
+
+    def leads(self, pod: PodKey) -> bool:
+        """Whether the pod is parked, and the first of any of its budgets: that one is tried as a net."""
+        place = self._places.get(pod)
+        return place is not None and (
+            not place.budgets or any(next(iter(self._waiting[budget])) == pod for budget in place.budgets)
+        )
+
+    def tell(self, pod: PodKey) -> None:
+        """It, or a budget of its, has changed."""
+        self._places[pod].news = True
+
+    def has_news(self, pod: PodKey) -> bool:
+        """Whether it has not been tried since something changed."""
+        place = self._places.get(pod)
+        return place is None or place.news
+
+    def since(self, pod: PodKey) -> float:
+        return self._places[pod].since
+
+    def budgets(self, pod: PodKey) -> list[PdbKey] | None:
+        """What it waits for; None if it does not wait."""
+        place = self._places.get(pod)
+        return None if place is None else place.budgets
+
+    def why(self, pod: PodKey) -> str | None:
+        place = self._places.get(pod)
+        return None if place is None else place.why
+
+
+def _selects(budget: PdbRecord, pod: PodRecord) -> bool:
+    return budget.selector is not None and budget.selector.matches(pod.labels)
+
+
+def _reason(claim: objects.NodeClaim | None) -> str:
+    """Why the pod goes, in the words of events and metrics (03 §5.3)."""
+    if claim is None:
+        return ""
+    found = next((entry for entry in claim.status.conditions if entry.type == Condition.DISRUPTION_REASON), None)
+    return found.reason if found is not None and found.status == "True" else FORCEFUL

@@ -1,0 +1,81 @@
+"""Tells the owners of pods what becomes of their annotations: not understood, or run out (R3, R11)."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TypeAlias
+
+from dovetail.api import names
+from dovetail.api.names import EventReason
+from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.writing import about_pod, tell, warn
+from dovetail.model.records import PodRecord
+from dovetail.observe.metrics import Metrics
+from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
+from dovetail.runtime.reflector import Change, Deleted
+from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.state.cluster import Cluster
+from dovetail.values.timestamp import format_time
+
+log = logging.getLogger(__name__)
+
+Key: TypeAlias = tuple[str, str]
+
+
+class Protection(Keyed[Key]):
+    """Keys are pods with annotations of ours."""
+
+    name = "pod.protection"
+
+    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._metrics = metrics
+        self._told: dict[str, set[str]] = {}  # faults by pod UID: each is said once while we run
+        self._ends_at: dict[str, datetime] = {}  # by pod UID: only an end that passes while we run is told (R3)
+        self.follow(cluster.pods, _annotated)
+        cluster.pods.subscribe(self._forget)
+
+    def keys(self) -> Iterable[Key]:
+        return [key for pod in self._cluster.pods.values() for key in _annotated(pod)]
+
+    async def reconcile(self, key: Key) -> Outcome:
+        kept = self._cluster.pods.get(key)
+        if kept is None or not kept.value.active:
+            return Done()
+        pod, now = kept.value, self.clock.now()
+        self._say_faults(pod)
+        return Done(seconds_until(self._say_end(pod, now), now))
+
+    def _say_faults(self, pod: PodRecord) -> None:
+        for fault in annotation_faults(pod.annotations):
+            told = self._told.setdefault(pod.uid, set())
+            if fault.message in told:
+                continue
+            told.add(fault.message)
+            self._metrics.invalid_annotations.labels(fault.annotation).inc()
+            note = f"annotation {fault.annotation}: {fault.message}; {fault.remedy}"
+            warn(self.recorder, about_pod(pod), EventReason(fault.rule), note, pod.uid, fault.message)
+            log.warning("bad annotation", extra={"Pod": f"{pod.namespace}/{pod.name}", "problem": fault.message})
+
+    def _say_end(self, pod: PodRecord, now: datetime) -> datetime | None:
+        """The instant at which the pod's protection ends; once it has passed, it is told."""
+        verdict = do_not_disrupt(pod, now)
+        if not verdict.allowed and verdict.until is not None:
+            self._ends_at[pod.uid] = verdict.until
+            return verdict.until
+        ended_at = self._ends_at.pop(pod.uid, None)
+        if ended_at is not None and verdict.allowed and names.DO_NOT_DISRUPT in pod.annotations and ended_at <= now:
+            note = f"Its {names.DO_NOT_DISRUPT} period ended {format_time(ended_at)}; it may be disrupted"
+            tell(self.recorder, about_pod(pod), EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, note)
+        return None
+
+    def _forget(self, change: Change[PodRecord]) -> None:
+        if isinstance(change, Deleted):
+            self._ends_at.pop(change.old.uid, None)
+            self._told.pop(change.old.uid, None)
+
+
+def _annotated(pod: PodRecord) -> Iterator[Key]:
+    if may_be_protected(pod):
+        yield pod.namespace, pod.name

@@ -1,0 +1,1 @@
+"""Creates NodeClaims for pods that have no node."""

@@ -1,0 +1,79 @@
+"""How is a NodeClaim created exactly once, even if nobody can tell whether it was (DESIGN §5, R24)?
+
+Its name follows from what it is for. A create whose outcome is not known is simply sent again: of one name there is one
+claim, and finding it there means that the first attempt has taken effect, or will have.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from dovetail.api import names, objects
+from dovetail.observe.metrics import Metrics
+from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, KubeApi, OutcomeUnknown
+from dovetail.state.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+PROVISIONED: Final = "provisioned"
+ATTEMPTS: Final = 3
+PAUSE_SECONDS: Final = 1.0
+
+
+class ClaimCreation:
+    """Creates claims, and knows which of them the watch has not shown yet."""
+
+    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+        self._cluster = cluster
+        self._metrics = metrics
+        self._unseen: dict[str, str] = {}  # the pools of claims, by name
+
+    async def create(
+        self, api: KubeApi, clock: Clock, bodies: Sequence[Body], *, reason: str = PROVISIONED
+    ) -> list[objects.NodeClaim | ApiError]:
+        """All at once, and what became of each: one that cannot be created does not hold up the others.
+
+        After OutcomeUnknown the same body may be tried again; after any other error it was not created.
+        """
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._outcome(api, clock, body, reason)) for body in bodies]
+        return [task.result() for task in tasks]
+
+    async def _outcome(self, api: KubeApi, clock: Clock, body: Body, reason: str) -> objects.NodeClaim | ApiError:
+        try:
+            claim = await _created(api, clock, body)
+        except ApiError as error:
+            return error
+        labels, annotations = claim.metadata.labels, claim.metadata.annotations
+        pool, relaxed = labels.get(names.NODEPOOL_LABEL, ""), annotations.get(names.MIN_VALUES_RELAXED, "false")
+        self._cluster.claims.wrote(claim)
+        self._unseen[claim.metadata.name] = pool
+        self._metrics.nodeclaims_created.labels(reason, pool, relaxed).inc()
+        log.info(
+            "created nodeclaim",
+            extra={"NodeClaim": claim.metadata.name, "NodePool": pool, "requests": claim.spec.resources.requests},
+        )
+        return claim
+
+    def unseen(self, pool: str) -> int:
+        """How many claims of the pool were created and do not show yet."""
+        unseen = set(self._cluster.claims.unseen())
+        self._unseen = {name: of for name, of in self._unseen.items() if name in unseen}
+        return sum(of == pool for of in self._unseen.values())
+
+
+async def _created(api: KubeApi, clock: Clock, body: Body) -> objects.NodeClaim:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return await api.create(NODECLAIMS, body)
+        except AlreadyExists:
+            found = await api.get(NODECLAIMS, body["metadata"]["name"])
+            if found.metadata.deletion_timestamp is not None:
+                raise
+            return found
+        except OutcomeUnknown:
+            if attempt == ATTEMPTS:
+                raise
+            await clock.sleep(PAUSE_SECONDS)
+    raise AssertionError("unreachable")

@@ -1,0 +1,183 @@
+"""What is remembered of each pending pod, and what are people told of what was decided on it (06 §6)?"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.api.names import EventReason
+from dovetail.controllers.base.writing import about_pod, about_pool, tell, warn
+from dovetail.model.records import PodRecord
+from dovetail.observe.metrics import Metrics
+from dovetail.planning.provisioning.claims import Plan, failed_note, hinders_consolidation, nominated_note
+from dovetail.runtime.events import Regarding
+from dovetail.runtime.manager import Context
+from dovetail.scheduling.problem import RESOURCE_CLAIMS, NewClaim, Pod
+from dovetail.state.cluster import Cluster
+from dovetail.state.refusals import Unplaceable
+from dovetail.state.scheduling import PlacingState
+
+log = logging.getLogger(__name__)
+
+CONTROLLER: Final = "provisioner"
+FAILED_SECONDS: Final = 300.0
+STARVED_SECONDS: Final = 60.0
+WISHES_AGAIN: Final = timedelta(days=1)
+_WISHES: Final = "pod has a preferred anti-affinity or spread, which can prevent consolidation"
+
+
+class _Known(msgspec.Struct):
+    """A pod that was seen without a place, for as long as it exists."""
+
+    seen_at: datetime
+    decided: bool = False
+    placed_at: datetime | None = None  # when a place was first found for it; None after an error
+    wishes_told_at: datetime | None = None
+
+
+class Decisions:
+    """Of pods of nodes that are going it is only remembered where they were sent: they have a place as yet."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        state: PlacingState,
+        metrics: Metrics,
+        *,
+        nominated_for: timedelta,
+        respect_preferences: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._state = state
+        self._metrics = metrics
+        self._nominated_for = nominated_for
+        self._respect_preferences = respect_preferences
+        self._pods: dict[str, _Known] = {}
+        self._targets: dict[str, str] = {}  # by UID: the claim that a pod was last sent to
+
+    def seen(self, uid: str, now: datetime) -> None:
+        self._pods.setdefault(uid, _Known(now))
+
+    def forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def only(self, uids: Iterable[str]) -> None:
+        """Nobody else asks for nodes now, and where others were sent no longer matters."""
+        self._targets = {uid: self._targets[uid] for uid in uids if uid in self._targets}
+
+    def target(self, uid: str) -> str:
+        """The claim that the pod was last sent to; empty if none."""
+        return self._targets.get(uid, "")
+
+    # -- what was decided ----------------------------------------------------------------------------------------------
+
+    def refused(self, context: Context, refused: Collection[Unplaceable]) -> None:
+        """These are not even looked at (06 §2)."""
+        self._metrics.scheduling_ignored_pods.set(len(refused))
+        for each in refused:
+            self._left_out(context, each.uid)
+            if not each.silent:
+                _warn_of(context, Regarding("v1", "Pod", each.pod.name, each.uid, each.pod.namespace), str(each))
+
+    def planned(self, context: Context, plan: Plan, pods: Mapping[str, Pod], left_out: Mapping[str, str]) -> None:
+        """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""
+        self._measure(plan)
+        unsupported = sum(error.reason == RESOURCE_CLAIMS for error in plan.solution.errors.values())
+        self._metrics.scheduling_unsupported_pods.labels("resource-claims").set(unsupported)
+        for name, why in plan.starved.items():
+            kept = self._cluster.pools.get(("", name))
+            if kept is not None:
+                about, reason = about_pool(kept.value), EventReason.NO_COMPATIBLE_INSTANCE_TYPES
+                warn(context.recorder, about, reason, why, dedupe_seconds=STARVED_SECONDS)
+        others = [f"NodePool {name} is left out: {why}" for name, why in left_out.items()]
+        for uid, error in plan.solution.errors.items():
+            self._left_out(context, uid)
+            if not error.waiting:
+                _warn_of(context, about_pod(pods[uid]), "; ".join((error.reason, *others)))
+        until = context.clock.now() + self._nominated_for
+        for node, uids in plan.solution.existing.items():
+            self._state.nominate(node, until)
+            claim, note = self._destination(node)
+            for uid in uids:
+                self._placed(context, pods[uid], target=claim)
+                tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
+        self._tell_wishes(context, pods.values())
+
+    def created(self, context: Context, claim: NewClaim, made: objects.NodeClaim, pods: Mapping[str, Pod]) -> None:
+        note = nominated_note(made.metadata.name)
+        for uid in claim.pods:
+            self._placed(context, pods[uid], target=made.metadata.name)
+            tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
+
+    def not_created(self, context: Context, claim: NewClaim, why: str, pods: Mapping[str, Pod]) -> None:
+        log.error("no nodeclaim was created: %s", why, extra={"NodePool": claim.pool, "pod-count": len(claim.pods)})
+        for uid in claim.pods:
+            self._left_out(context, uid)
+            _warn_of(context, about_pod(pods[uid]), why)
+
+    def _placed(self, context: Context, pod: Pod, *, target: str) -> None:
+        known = self._decided(context, pod.uid, target=target)
+        kept = self._cluster.pods.get((pod.namespace, pod.name))
+        waits = kept is not None and kept.uid == pod.uid and not kept.value.node_name  # planning takes a while
+        if known is not None and known.placed_at is None and waits:
+            known.placed_at = context.clock.now()
+
+    def _left_out(self, context: Context, uid: str) -> None:
+        known = self._decided(context, uid, target="")
+        if known is not None:
+            known.placed_at = None
+
+    def _decided(self, context: Context, uid: str, *, target: str) -> _Known | None:
+        self._targets[uid] = target
+        known = self._pods.get(uid)
+        if known is not None and not known.decided:
+            known.decided = True
+            self._metrics.pods_decision_seconds.observe(_seconds(known.seen_at, context.clock.now()))
+        return known
+
+    # -- what became of it ---------------------------------------------------------------------------------------------
+
+    def follow(self, old: PodRecord, new: PodRecord, now: datetime) -> None:
+        """From the first plan for a pod to its node, and to its running (04 §3.5); it need not be the node planned."""
+        known = self._pods.get(new.uid)
+        if known is None or known.placed_at is None:
+            return
+        if new.node_name and not old.node_name:
+            self._metrics.pods_provisioning_bound_seconds.observe(_seconds(known.placed_at, now))
+        if old.phase == "Pending" and new.phase == "Running":
+            self._metrics.pods_provisioning_startup_seconds.observe(_seconds(known.placed_at, now))
+            known.placed_at = None
+
+    def _destination(self, node: str) -> tuple[str, str]:
+        """The claim of a node, if it has one, and what is said of a pod that goes there."""
+        place = self._state.place(node)
+        claim = "" if place is None or place.claim is None else place.claim.metadata.name
+        return claim, nominated_note(claim, "" if place is None else place.pods_are_on)
+
+    def _measure(self, plan: Plan) -> None:
+        self._metrics.scheduling_unschedulable_pods.labels(CONTROLLER).set(len(plan.solution.errors))
+        self._metrics.scheduling_zones.clear()
+        for zone, count in plan.zones.items():
+            self._metrics.scheduling_zones.labels(CONTROLLER, zone).set(count)
+
+    def _tell_wishes(self, context: Context, pods: Iterable[Pod]) -> None:
+        """Once a day and pod."""
+        if not self._respect_preferences:
+            return
+        now = context.clock.now()
+        for pod in filter(hinders_consolidation, pods):
+            known = self._pods.get(pod.uid)
+            if known is not None and (known.wishes_told_at is None or now - known.wishes_told_at >= WISHES_AGAIN):
+                known.wishes_told_at = now
+                log.info(_WISHES, extra={"Pod": str(pod)})
+
+
+def _seconds(since: datetime, now: datetime) -> float:
+    return max(0.0, (now - since).total_seconds())
+
+
+def _warn_of(context: Context, pod: Regarding, why: str) -> None:
+    warn(context.recorder, pod, EventReason.FAILED_SCHEDULING, failed_note(why), dedupe_seconds=FAILED_SECONDS)

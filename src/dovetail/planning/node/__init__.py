@@ -1,0 +1,1 @@
+"""What becomes of a Node: its drain and its repair."""

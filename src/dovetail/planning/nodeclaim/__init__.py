@@ -1,0 +1,1 @@
+"""What becomes of a NodeClaim: its launch, registration, drift and consolidatability."""

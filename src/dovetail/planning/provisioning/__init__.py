@@ -1,0 +1,1 @@
+"""Which NodeClaims pods need, and how long pods are collected before that is decided."""

@@ -1,0 +1,214 @@
+"""Which NodeClaims are created for pods that have no place, what is in them, and what are people told (06 §4–§6)?"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
+from dovetail.scheduling.fast import LastingWorld
+from dovetail.scheduling.problem import MachineType, NewClaim, Node, Options, Pod, Pool, Problem, Solution
+from dovetail.scheduling.reference import offers
+from dovetail.scheduling.requirements import Requirements, one_of, read_requirements, selecting
+from dovetail.scheduling.resources import CPU, PODS, Resources, offered_amounts, total
+from dovetail.values.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Format, Quantity
+
+# Labels that say how far a node has come: nobody can ask a new one for them.
+_OF_PROGRESS: Final = (names.REGISTERED_LABEL, names.INITIALIZED_LABEL)
+# As in names that Kubernetes makes up: without vowels they do not become words.
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_LETTERS_OF_A_NAME: Final = 8
+_NAME_AT_MOST: Final = 63  # the name of a claim is a label of its Node
+
+NO_POOLS: Final = "no dynamic nodepools found"
+FLEXIBLE, NOWHERE = "flexible", "none"
+
+
+# -- what is to be done ------------------------------------------------------------------------------------------------
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Where the pods go, and what is wrong with pools by name, whoever asks for them."""
+
+    solution: Solution
+    starved: Mapping[str, str]
+    zones: Mapping[str, int]
+
+
+def plan(problem: Problem, world: LastingWorld, go_on: Callable[[], bool]) -> Plan:
+    """All of it that is heavy, so that it can run aside."""
+    now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
+    return Plan(now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem))
+
+
+def nomination(batch_longest: timedelta) -> timedelta:
+    """For how long a node is kept for the pods that were placed on it (06 §7.4)."""
+    return max(2 * batch_longest, timedelta(seconds=10))
+
+
+def starved(problem: Problem) -> dict[str, str]:
+    """The pools that nothing can be launched for, and why, as the event has it."""
+    found = {pool.name: _starvation(pool, problem.types.get(pool.name, ()), problem.options) for pool in problem.pools}
+    return {name: why for name, why in found.items() if why}
+
+
+def _starvation(pool: Pool, types: Sequence[MachineType], options: Options) -> str:
+    usable = [type_ for type_ in types if type_.requirements.intersects(pool.requirements)]
+    usable = [type_ for type_ in usable if any(offers(type_, pool.requirements))]
+    text = "NodePool requirements filtered out all compatible available instance types"
+    if not usable:
+        return text
+    for each in pool.requirements if options.strict_min_values else ():
+        values = {value for type_ in usable for value in type_.requirements.get(each.key).values}
+        if each.min_values is not None and len(values) < each.min_values:
+            few = f"{each.key} has {len(values)} of at least {each.min_values} values"
+            return f"{text} due to minValues incompatibility: {few}"
+    return ""
+
+
+def effective_zones(problem: Problem) -> dict[str, int]:
+    """How many pods can only go to each zone; and to several, or to none that there is."""
+    known = {node.labels[names.ZONE_LABEL] for node in problem.nodes if names.ZONE_LABEL in node.labels}
+    for types in problem.types.values():
+        known.update(value for type_ in types for value in type_.requirements.get(names.ZONE_LABEL).values)
+    return dict(Counter(_zone(pod, known) for pod in problem.pods))
+
+
+def _zone(pod: Pod, known: Iterable[str]) -> str:
+    wanted = [
+        (nodes & place).get(names.ZONE_LABEL)
+        for nodes in pod.affinity.alternatives()
+        for place in pod.volumes.alternatives
+    ]
+    allowed = {zone for zone in known if any(each.has(zone) for each in wanted)}
+    return next(iter(allowed)) if len(allowed) == 1 else FLEXIBLE if allowed else NOWHERE
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+def usage_by_pool(nodes: Iterable[Node]) -> dict[str, Resources]:
+    """What there is of each pool (06 §7.5): all that is not going."""
+    held: dict[str, list[Resources]] = {}
+    one = Resources({names.NODES_RESOURCE: 1})
+    for node in nodes:
+        if node.pool and node.open:
+            held.setdefault(node.pool, []).append(node.capacity + one)
+    return {pool: total(parts) for pool, parts in held.items()}
+
+
+def over_limits(pool: objects.NodePool, used: Resources) -> str:
+    """Why the pool may have no further node, however small; empty if it may, as when it is just at its limit."""
+    limits, bad = offered_amounts(pool.spec.limits)
+    if bad:
+        return f"its limits cannot be read: {bad[0]}"
+    over = [name for name in sorted(pool.spec.limits) if used[name] > limits[name]]
+    return f"it uses {_text(over[0], used[over[0]])} {over[0]} of {pool.spec.limits[over[0]]}" if over else ""
+
+
+# -- the claim ---------------------------------------------------------------------------------------------------------
+
+
+def claim_name(pool: str, *reasons: str) -> str:
+    """The pool's name, and letters that the reasons decide: for the same reasons it is the same claim.
+
+    So a create whose outcome is not known can be repeated: there can only be one of that name.
+    """
+    number = int.from_bytes(blake2b("\0".join(reasons).encode(), digest_size=8).digest())
+    letters = ""
+    for _ in range(_LETTERS_OF_A_NAME):
+        number, index = divmod(number, len(_LETTERS))
+        letters += _LETTERS[index]
+    return f"{pool[: _NAME_AT_MOST - len(letters) - 1].rstrip('-.')}-{letters}"
+
+
+def claim_body(
+    pool: objects.NodePool, claim: NewClaim, types: Iterable[MachineType], *, name: str, well_known: frozenset[str]
+) -> dict[str, Any]:
+    """What is created for pods (06 §5), by the pool as it was when they were placed. Raises DurationError."""
+    chosen = frozenset(claim.types)
+    offered = {
+        value
+        for type_ in types
+        if type_.name in chosen
+        for offer in offers(type_, claim.requirements)
+        for value in offer.requirements.get(names.CAPACITY_TYPE_LABEL).values
+    }
+    requirements = claim.requirements.add(
+        one_of(names.INSTANCE_TYPE_LABEL, chosen), one_of(names.CAPACITY_TYPE_LABEL, offered)
+    )
+    body = _body(pool, requirements.without(names.HOSTNAME_LABEL, *_OF_PROGRESS), name, well_known)
+    body["metadata"]["annotations"][names.MIN_VALUES_RELAXED] = str(claim.min_values_relaxed).lower()
+    body["spec"]["resources"] = {"requests": {each: _text(each, amount) for each, amount in claim.requests.items()}}
+    return body
+
+
+def static_claim_body(pool: objects.NodePool, *, name: str, well_known: frozenset[str]) -> dict[str, Any]:
+    """What is created for no pod in particular (06 §9). Raises DurationError and RequirementError."""
+    template = pool.spec.template
+    requirements = read_requirements(template.spec.requirements) & selecting(template.metadata.labels or {})
+    return _body(pool, requirements, name, well_known)
+
+
+def _body(pool: objects.NodePool, requirements: Requirements, name: str, well_known: frozenset[str]) -> dict[str, Any]:
+    template, meta = pool.spec.template, pool.metadata
+    spec, class_ = template.spec, template.spec.node_class_ref
+    not_labels = {*well_known, names.HOSTNAME_LABEL, *_OF_PROGRESS}
+    custom = {each.key: each.any_value() for each in requirements if each.key not in not_labels}
+    owner = {"apiVersion": names.API_VERSION, "kind": names.NODEPOOL_KIND, "name": meta.name, "uid": meta.uid}
+    copied = {
+        "taints": spec.taints,
+        "startupTaints": spec.startup_taints,
+        "expireAfter": spec.expire_after,
+        "terminationGracePeriod": spec.termination_grace_period,
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.NODECLAIM_KIND,
+        "metadata": {
+            "name": name,
+            "labels": {
+                **{key: value for key, value in custom.items() if value is not None},
+                **(template.metadata.labels or {}),
+                names.NODEPOOL_LABEL: meta.name,
+                f"{class_.group}/{class_.kind.lower()}": class_.name,
+            },
+            "annotations": {**(template.metadata.annotations or {}), **pool_annotations(pool_hash(template))},
+            "ownerReferences": [{**owner, "blockOwnerDeletion": True}],
+        },
+        "spec": {
+            "nodeClassRef": {"group": class_.group, "kind": class_.kind, "name": class_.name},
+            "requirements": msgspec.to_builtins(requirements.entries()),
+            **{key: msgspec.to_builtins(value) for key, value in copied.items() if value is not None},
+        },
+    }
+
+
+def _text(resource: str, amount: int) -> str:
+    """As people write it."""
+    if resource == CPU:
+        return str(Quantity(amount * NANO_PER_MILLI))
+    counted = resource in (PODS, names.NODES_RESOURCE)
+    return str(Quantity(amount * NANO_PER_UNIT, Format.DECIMAL_SI if counted else Format.BINARY_SI))
+
+
+# -- what people are told ----------------------------------------------------------------------------------------------
+
+
+def nominated_note(claim: str, node: str = "") -> str:
+    """Where a pod should go: a claim, its Node, or both."""
+    places = [f"nodeclaim/{claim}" if claim else "", f"node/{node}" if node else ""]
+    return f"Pod should schedule on: {', '.join(filter(None, places))}"
+
+
+def failed_note(reason: str) -> str:
+    return f"Failed to schedule pod, {reason}"
+
+
+def hinders_consolidation(pod: Pod) -> bool:
+    """Whether it has wishes that count like rules where nodes are planned, and so hold nodes apart (06 §6)."""
+    return bool(pod.preferred_apart or pod.preferred_spread)

@@ -1,0 +1,359 @@
+"""The simulator's cloud: machines that outlive the controllers which ask for them, and that fail on demand.
+
+    async with SimCloud(cluster) as cloud:                  # a CloudProvider; Nodes appear by themselves
+        cloud.delete_seconds = 300                          # from the deletion to the end of a machine
+        cloud.next_launches(Launch(registers=False), times=2)
+        cloud.next_deletions(CloudError("throttled"))
+        cloud.exhaust(zone="test-zone-a", capacity_type="spot")
+        cloud.vanish(provider_id)
+        cloud.interrupt(provider_id, deadline=...)
+        cloud.launched_for(uid), cloud.calls["create"]      # what was asked of it
+
+Catalogue, choice and Nodes are kwok's, but a claim need not list instance types: most clouds choose by themselves. The
+end of a machine stops its kubelet; its Node stays while a finalizer holds it, as it would in a cluster in which nothing
+else removes Nodes.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.planning.node.health import RepairPolicy
+from dovetail.ports import (
+    KWOK_NODECLASSES,
+    CloudError,
+    CloudProvider,
+    Instance,
+    InstanceGone,
+    InstanceType,
+    Interruption,
+    NotFound,
+    Offering,
+    Resource,
+)
+from dovetail.providers.catalogue import built_in
+from dovetail.providers.choosing import accepts, by_key, choose
+from dovetail.providers.kwok.nodes import instance_of, name_in, node_body, registration_delay
+from dovetail.providers.kwok.provider import REPAIR_POLICIES, launchable_class
+from dovetail.providers.notices import Notices
+from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.cluster import SimCluster
+from dovetail.sim.actors.wire import NODES, deleting
+from dovetail.values.duration import SECOND
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """How a launch goes."""
+
+    error: CloudError | None = None
+    after: bool = False  # there is a machine all the same, and only the answer is an error
+    seconds: float | None = None  # until the answer; None: the cloud's launch_seconds
+    registers: bool = True
+    ready: bool = True  # what its kubelet says, until `cluster.set_node_ready` has it say otherwise
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """What cannot be had; what is empty counts for all."""
+
+    type_: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+
+    def hits(self, type_: InstanceType, offering: Offering) -> bool:
+        wanted = {names.ZONE_LABEL: self.zone, names.CAPACITY_TYPE_LABEL: self.capacity_type}
+        offered = by_key(offering.requirements)
+        return self.type_ in ("", type_.name) and all(
+            not value or all(accepts(each, value) for each in offered.get(key, ())) for key, value in wanted.items()
+        )
+
+
+@dataclass
+class Machine:
+    """A machine, from its launch to long after its end."""
+
+    instance: Instance
+    answers_at: datetime  # when whoever launched it is told
+    registers_at: datetime | None  # None: never, or it has
+    ready: bool
+    ends_at: datetime | None = None  # None: nobody has asked for its end
+    deleting: bool = False
+    node_name: str = ""  # of one that was there before, whose Node need not be called after it
+
+    @property
+    def node(self) -> str:
+        return self.node_name or name_in(self.instance.provider_id)
+
+    def gone(self, now: datetime) -> bool:
+        return self.ends_at is not None and self.ends_at <= now
+
+    def end_by(self, at: datetime) -> None:
+        self.ends_at = at if self.ends_at is None else min(self.ends_at, at)
+
+
+class SimCloud(CloudProvider):
+    """See the module. Create is idempotent by the claim's UID, also for a machine that is gone by now."""
+
+    name = "sim"
+    node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        *,
+        types: Sequence[InstanceType] | None = None,
+        node_classes: Resource[objects.NodeClass] | None = None,
+        seed: int = 0,
+        launch_seconds: float = 2.0,
+        register_seconds: float = 30.0,
+        delete_seconds: float = 30.0,
+    ) -> None:
+        if node_classes is not None:  # of another cloud, which is played
+            self.node_classes = node_classes
+        self.launch_seconds = launch_seconds
+        self.register_seconds = register_seconds
+        self.delete_seconds = delete_seconds
+        self.machines: dict[str, Machine] = {}  # by provider ID
+        self.drift: dict[str, str] = {}  # reasons, by provider ID
+        self.policies: Sequence[RepairPolicy] = REPAIR_POLICIES
+        self.calls: Counter[str] = Counter()
+        self._cluster = cluster
+        self._api = cluster.server.client("cloud")
+        self._types: Mapping[str, InstanceType] = {type_.name: type_ for type_ in types or built_in()}
+        self._seed = seed
+        self._by_claim: dict[str, Machine] = {}  # by the claim's UID
+        self._launches: deque[Launch] = deque()
+        self._deletions: deque[CloudError] = deque()
+        self._shortages: list[Shortage] = []
+        self._noticed: list[Shortage] = []  # those that a launch has met: only they show in the catalogue
+        self._notices = Notices()
+        self._operations = _Operations(cluster.world.acting_as(self._api), self)
+        self._group = asyncio.TaskGroup()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "SimCloud":
+        await self._group.__aenter__()
+        self._task = self._group.create_task(self._operations.run(), name="cloud")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        if isinstance(error, asyncio.CancelledError):  # perhaps because the cloud has failed: the group knows
+            await self._group.__aexit__(kind, error, trace)
+        else:
+            await self._group.__aexit__(None, None, None)  # the scenario's own error is raised as it is
+
+    # -- the port -----------------------------------------------------------------------------------------------------
+
+    async def create(self, claim: objects.NodeClaim) -> Instance:
+        self.calls["create"] += 1
+        plays_kwok = self.node_classes.kind == KWOK_NODECLASSES.kind
+        node_class = await launchable_class(self._api, claim) if plays_kwok else None
+        machine, failure = self._by_claim.get(claim.metadata.uid), None
+        if machine is None:
+            launch = self._launches.popleft() if self._launches else Launch()
+            failure = launch.error
+            if failure is not None and not launch.after:
+                raise failure
+            machine = self._launch(claim, node_class, launch)
+        # The machine is there from now on, whether or not whoever asked lives to hear of it.
+        await self._wait_until(machine.answers_at)
+        if failure is not None:
+            raise failure
+        return machine.instance
+
+    async def delete(self, claim: objects.NodeClaim) -> None:
+        self.calls["delete"] += 1
+        if self._deletions:
+            raise self._deletions.popleft()
+        launched = self._by_claim.get(claim.metadata.uid)
+        machine = self._existing(claim.status.provider_id or (launched.instance.provider_id if launched else ""))
+        if not machine.deleting:
+            machine.deleting = True
+            self._end_by(machine, self._cluster.clock.now() + timedelta(seconds=self.delete_seconds))
+
+    async def get(self, provider_id: str) -> Instance:
+        self.calls["get"] += 1
+        return _shown(self._existing(provider_id))
+
+    async def list(self) -> Sequence[Instance]:
+        self.calls["list"] += 1
+        now = self._cluster.clock.now()
+        return [_shown(self.machines[key]) for key in sorted(self.machines) if not self.machines[key].gone(now)]
+
+    async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
+        self.calls["instance_types"] += 1
+        return tuple(self._offered().values())
+
+    async def drift_reason(self, claim: objects.NodeClaim) -> str:
+        self.calls["drift_reason"] += 1
+        return self.drift.get(claim.status.provider_id, "")
+
+    def repair_policies(self) -> Sequence[RepairPolicy]:
+        return self.policies
+
+    def interruptions(self) -> AsyncGenerator[Interruption, None]:
+        return self._notices.listen()
+
+    def dealt_with(self, notice: Interruption) -> None:
+        self._notices.dealt_with(notice)
+
+    # -- what scenarios ask -------------------------------------------------------------------------------------------
+
+    def adopt(self, instance: Instance, *, node: str) -> None:
+        """A machine that was there before anything ran; without a Node it has yet to register."""
+        now = self._cluster.clock.now()
+        boots_at = None if node else now + timedelta(seconds=self.register_seconds)
+        machine = Machine(instance=instance, answers_at=now, registers_at=boots_at, ready=True, node_name=node)
+        self.machines[instance.provider_id] = machine
+        self._by_claim[instance.claim_uid] = machine
+        if boots_at is not None:
+            self._operations.enqueue(instance.provider_id)
+
+    def launched_for(self, uid: str) -> int:
+        """How many machines were ever launched for a claim."""
+        return sum(machine.instance.claim_uid == uid for machine in self.machines.values())
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def next_launches(self, launch: Launch, *, times: int = 1) -> None:
+        """Let the next launches go like this. A create that is only repeated is no launch."""
+        self._launches.extend([launch] * times)
+
+    def next_deletions(self, error: CloudError, *, times: int = 1) -> None:
+        """Let the next calls of delete fail."""
+        self._deletions.extend([error] * times)
+
+    def exhaust(self, type_: str = "", *, zone: str = "", capacity_type: str = "") -> None:
+        """From now on nothing of this can be had. The catalogue says so once a launch has met it."""
+        self._shortages.append(Shortage(type_=type_, zone=zone, capacity_type=capacity_type))
+
+    def restock(self) -> None:
+        """Everything can be had again."""
+        self._shortages.clear()
+        self._noticed.clear()
+
+    def vanish(self, provider_id: str) -> None:
+        """The machine is gone, without a word."""
+        self._end_by(self.machines[provider_id], self._cluster.clock.now())
+
+    def interrupt(self, provider_id: str, *, kind: str = "SpotInterruption", deadline: datetime | None = None) -> None:
+        """Say that the machine is going to be taken away; at the deadline, if there is one, it is."""
+        machine = self.machines[provider_id]
+        self._notices.add(provider_id, Interruption(node=machine.node, kind=kind, deadline=deadline))
+        if deadline is not None:
+            self._end_by(machine, deadline)
+
+    # -- machines -----------------------------------------------------------------------------------------------------
+
+    def _launch(self, claim: objects.NodeClaim, node_class: objects.KWOKNodeClass | None, launch: Launch) -> Machine:
+        type_, offering = self._choose(claim)
+        wait = self.launch_seconds if launch.seconds is None else launch.seconds
+        answers_at = self._cluster.clock.now() + timedelta(seconds=wait)
+        boot = timedelta(seconds=self.register_seconds + registration_delay(node_class) / SECOND)
+        machine = Machine(
+            instance=instance_of(claim, type_, offering, provider=self.name),
+            answers_at=answers_at,
+            registers_at=answers_at + boot if launch.registers else None,
+            ready=launch.ready,
+        )
+        self.machines[machine.instance.provider_id] = machine
+        self._by_claim[claim.metadata.uid] = machine
+        self._operations.enqueue(machine.instance.provider_id)
+        return machine
+
+    def _choose(self, claim: objects.NodeClaim) -> tuple[InstanceType, Offering]:
+        """As kwok does, but of all types if the claim lists none.
+
+        What turns out not to be had is noted, and the next best is tried.
+        """
+        while True:
+            type_, offering = choose(claim, self._offered(), self._seed, must_list=False)
+            met = [each for each in self._shortages if each not in self._noticed and each.hits(type_, offering)]
+            if not met:
+                return type_, offering
+            self._noticed += met
+
+    def _offered(self) -> Mapping[str, InstanceType]:
+        if not self._noticed:
+            return self._types
+        return {name: self._without_shortages(type_) for name, type_ in self._types.items()}
+
+    def _without_shortages(self, type_: InstanceType) -> InstanceType:
+        offerings = tuple(
+            msgspec.structs.replace(offering, available=False)
+            if any(shortage.hits(type_, offering) for shortage in self._noticed)
+            else offering
+            for offering in type_.offerings
+        )
+        return msgspec.structs.replace(type_, offerings=offerings)
+
+    def _existing(self, provider_id: str) -> Machine:
+        machine = self.machines.get(provider_id)
+        if machine is None or machine.gone(self._cluster.clock.now()):
+            raise InstanceGone(f"there is no machine {provider_id!r}")
+        return machine
+
+    def _end_by(self, machine: Machine, at: datetime) -> None:
+        machine.end_by(at)
+        self._operations.enqueue(machine.instance.provider_id)
+
+    async def _wait_until(self, at: datetime) -> None:
+        seconds = (at - self._cluster.clock.now()).total_seconds()
+        if seconds > 0:
+            await self._cluster.clock.sleep(seconds)
+
+    # -- what happens by itself ---------------------------------------------------------------------------------------
+
+    async def tend(self, machine: Machine) -> datetime | None:
+        """Do what is due; when there is more to do."""
+        now = self._cluster.clock.now()
+        if machine.gone(now):
+            self._cluster.kill_kubelet(machine.node)
+            await self._remove_unheld_node(machine)
+            return None
+        if machine.registers_at is None or machine.deleting:
+            return machine.ends_at
+        if now < machine.registers_at:
+            return min(machine.registers_at, machine.ends_at or machine.registers_at)
+        if not machine.ready:
+            self._cluster.set_node_ready(machine.node, ready=False)
+        await self._operations.world.create(NODES, node_body(machine.instance))
+        machine.registers_at = None
+        return machine.ends_at
+
+    async def _remove_unheld_node(self, machine: Machine) -> None:
+        """A Node that was never registered goes with its machine: no finalizer of ours brings anybody to remove it."""
+        try:
+            node = await self._api.get(NODES, machine.node)
+        except NotFound:
+            return
+        if not node["metadata"].get("finalizers") and not deleting(node):
+            await self._operations.world.delete(NODES, node)
+
+
+class _Operations(Actor):
+    """The cloud's own work: Nodes that come, machines that end. Keys are provider IDs."""
+
+    patient = False
+
+    def __init__(self, world: World, cloud: SimCloud) -> None:
+        super().__init__(world)
+        self._cloud = cloud
+
+    async def reconcile(self, key: str) -> None:
+        next_at = await self._cloud.tend(self._cloud.machines[key])
+        if next_at is not None:
+            self.enqueue_at(key, next_at)
+
+
+def _shown(machine: Machine) -> Instance:
+    return msgspec.structs.replace(machine.instance, deleting=True) if machine.deleting else machine.instance

@@ -1,0 +1,1 @@
+"""An event loop on virtual time."""

@@ -1,0 +1,311 @@
+"""The Kubernetes API in memory: the KubeApi port over a registry, for controllers and actors on a virtual loop.
+
+    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, as the field manager `dovetail`
+    kubelet = server.client("kubelet")                  # the same cluster, as another one
+    server.registry.store.observers.append(check)       # told of every write at once; for checkers
+    server.witness = hear                               # told of every request, whose writes follow; see `checkers`
+    server.faults.add(Fault(...), verb="patch")         # see `faults`
+    server.trace                                        # every write, a line each
+
+A request is under way before and after it takes effect: others can come in between, and its answer can be lost.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.ports import (
+    PODS,
+    ApiError,
+    Body,
+    Clock,
+    KubeApi,
+    Page,
+    PatchType,
+    Propagation,
+    Resource,
+)
+from dovetail.sim.server import eviction
+from dovetail.sim.server.expiry import EventExpiry
+from dovetail.sim.server.faults import Fault, Faults, Request
+from dovetail.sim.server.garbage import GarbageCollector
+from dovetail.sim.server.namespaces import NamespaceController
+from dovetail.sim.server.node_leases import NodeLeases, may_be_node_lease
+from dovetail.sim.server.registry import Registry, scale_of
+from dovetail.sim.server.selectors import wanted
+from dovetail.sim.server.store import Stored, Unreadable
+from dovetail.sim.server.watching import BOOKMARK_SECONDS, Watch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Asked(NamedTuple):
+    """A request that is about to take effect, and when its client sent it."""
+
+    request: Request
+    at: datetime
+
+
+class Client(KubeApi):
+    """One client of the server. Its name is the manager of the fields it writes."""
+
+    def __init__(self, server: "ApiServer", name: str) -> None:
+        self.name = name
+        self._server = server
+        self._registry = server.registry
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 500,
+        continue_: str = "",
+    ) -> Page[T]:
+        def act() -> Page[T]:
+            stored, version, token = self._registry.list(
+                resource, namespace=namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
+            )
+            items: list[T] = []
+            unread = []
+            for each in stored:
+                try:
+                    items.append(each.read_as(resource.struct))
+                except Unreadable as error:
+                    unread.append(each.unread(str(error)))
+            return Page(items, str(version), token, len(unread), tuple(unread))
+
+        return await self._call("list", resource, namespace, "", act)
+
+    def watch(
+        self,
+        resource: Resource[T],
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        timeout_seconds: int = 300,
+    ) -> Watch[T]:
+        request = Request("watch", resource, namespace, "", "", self.name)
+        return Watch(
+            self._registry.store,
+            resource,
+            namespace=namespace,
+            resource_version=resource_version,
+            on_begin=lambda: self._server.watch_begins(resource, namespace),
+            select=lambda: wanted(resource, namespace, labels, fields),
+            timeout_seconds=timeout_seconds,
+            bookmark_seconds=self._server.bookmark_seconds,
+            meet_fault=lambda: self._server.meet_fault(request),
+            open_watches=self._server.open_watches,
+        )
+
+    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
+        return await self._call("get", resource, namespace, name, lambda: self._typed(resource, name, namespace))
+
+    def _typed(self, resource: Resource[T], name: str, namespace: str | None) -> T:
+        return _read(self._registry.get(resource, name, namespace), resource)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
+        def act() -> T:
+            return _read(self._registry.create(resource, dict(body), namespace=namespace, manager=self.name), resource)
+
+        name = str((body.get("metadata") or {}).get("name", ""))
+        return await self._call("create", resource, namespace, name, act)
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        *,
+        namespace: str | None = None,
+        type_: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        force: bool = False,
+    ) -> T:
+        def act() -> T:
+            stored = self._registry.patch(
+                resource,
+                name,
+                dict(body),
+                namespace=namespace,
+                type_=type_,
+                subresource=subresource,
+                force=force,
+                manager=self.name,
+            )
+            if subresource == "scale":
+                return msgspec.convert(scale_of(resource, stored.body), resource.struct)
+            return _read(stored, resource)
+
+        return await self._call("patch", resource, namespace, name, act, subresource=subresource)
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        grace_seconds: int | None = None,
+        propagation: Propagation | None = None,
+    ) -> None:
+        def act() -> None:
+            self._registry.delete(
+                resource,
+                name,
+                namespace=namespace,
+                uid=uid,
+                resource_version=resource_version,
+                grace_seconds=grace_seconds,
+                propagation=propagation,
+            )
+
+        await self._call("delete", resource, namespace, name, act)
+
+    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+        def act() -> None:
+            eviction.evict(self._registry, name, namespace, uid, grace_seconds)
+
+        await self._call("evict", PODS, namespace, name, act, subresource="eviction")
+
+    async def _call(
+        self,
+        verb: str,
+        resource: Resource[Any],
+        namespace: str | None,
+        name: str,
+        act: Callable[[], R],
+        *,
+        subresource: str = "",
+    ) -> R:
+        assert name or verb in ("create", "list", "watch"), "an object is asked for by its name"
+        witness = self._server.witness
+        sent_at = None if witness is None else self._registry.now()
+        await self._server.travel()
+        faults = self._server.faults
+        fault = (
+            self._server.meet_fault(Request(verb, resource, namespace, name, subresource, self.name))
+            if faults.pending
+            else None
+        )
+        if fault is not None and fault.delay_seconds:
+            await asyncio.sleep(fault.delay_seconds)
+        if fault is not None and fault.error is not None and not fault.after:
+            raise fault.error
+        refusal: ApiError | None = None
+        if witness is not None and sent_at is not None:
+            witness(Asked(Request(verb, resource, namespace, name, subresource, self.name), sent_at))
+        try:
+            result = act()
+        except ApiError as error:
+            refusal = error
+        if witness is not None:
+            witness(None)
+        await self._server.travel()
+        if fault is not None and fault.error is not None:
+            raise fault.error
+        if refusal is not None:
+            raise refusal
+        return result
+
+
+class ApiServer(Client):
+    """The server, and its first client.
+
+    `latency_seconds` is the time that a request takes each way. Bookmarks are most of what an idle cluster costs: a
+    simulation of weeks can do with fewer.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        seed: int = 0,
+        name: str = names.COMPONENT,
+        latency_seconds: float = 0.0,
+        bookmark_seconds: float = BOOKMARK_SECONDS,
+        collect_garbage: bool = True,
+    ) -> None:
+        self.registry = Registry(clock.now, seed)
+        self.faults = Faults()
+        self.faults.drop_watches = self.drop_watches
+        self.open_watches: dict[Watch[Any], None] = {}
+        self.witness: Callable[[Asked | None], None] | None = None  # called before each takes effect, and after
+        self.faults_met = 0
+        self.bookmark_seconds = bookmark_seconds
+        self._latency_seconds = latency_seconds
+        if collect_garbage:
+            GarbageCollector(self.registry, _soon)
+        EventExpiry(self.registry, _soon)
+        NamespaceController(self.registry, _later)
+        self.node_leases = NodeLeases(self.registry, _later, self._node_leases_watched)
+        super().__init__(self, name)
+
+    @property
+    def trace(self) -> list[str]:
+        """Every write as one line: time, verb, resource, name, version."""
+        return self.registry.store.trace
+
+    def client(self, name: str) -> Client:
+        """The same cluster, for another field manager."""
+        return Client(self, name)
+
+    def compact(self) -> None:
+        """Forget the past: continue tokens and versions of before are answered with 410 Gone."""
+        self.registry.store.compact()
+
+    def drop_watches(self, resource: Resource[Any] | None = None, error: ApiError | None = None) -> None:
+        """End all open watches (of one kind), as when the connection breaks."""
+        self.faults_met += 1
+        for watch in list(self.open_watches):
+            if resource is None or watch.resource.plural == resource.plural:
+                watch.end(error)
+
+    def meet_fault(self, request: Request) -> Fault | None:
+        """What the request meets on its way; one that harms counts."""
+        fault = self.faults.take(request)
+        if fault is not None and (fault.error is not None or fault.delay_seconds):
+            self.faults_met += 1
+        return fault
+
+    def watch_begins(self, resource: Resource[Any], namespace: str | None) -> None:
+        if may_be_node_lease(resource, namespace):
+            self.node_leases.keep_up_to_date()
+
+    def _node_leases_watched(self) -> bool:
+        return any(may_be_node_lease(watch.resource, watch.namespace) for watch in self.open_watches)
+
+    async def travel(self) -> None:
+        """The way from the client to the server, or back."""
+        await asyncio.sleep(self._latency_seconds)
+
+
+def _read(stored: Stored, resource: Resource[T]) -> T:
+    try:
+        result: T = stored.read_as(resource.struct)
+    except Unreadable as error:
+        raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
+    return result
+
+
+def _soon(act: Callable[[str], None], uid: str) -> None:
+    asyncio.get_running_loop().call_soon(act, uid)
+
+
+def _later(seconds: float, act: Callable[[str], None], name: str) -> None:
+    asyncio.get_running_loop().call_later(seconds, act, name)

@@ -1,0 +1,143 @@
+"""What does a DELETE do? Finalizers hold an object, a pod has its grace, a namespace is emptied first, and everything
+else goes at once."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from dovetail.ports import PODS, Propagation, Resource
+from dovetail.sim.server import errors
+from dovetail.sim.server.kinds import NAMESPACES, kind_of
+from dovetail.values.timestamp import format_time, parse_time
+
+if TYPE_CHECKING:
+    from dovetail.sim.server.registry import Registry
+    from dovetail.sim.server.store import Body, Key, Stored
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+_KEPT_NAMESPACES = ("default", "kube-public", "kube-system")
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """The options of a DELETE."""
+
+    uid: str = ""
+    resource_version: str = ""
+    grace_seconds: int | None = None
+    propagation: Propagation | None = None
+
+
+def delete_object(
+    registry: "Registry", resource: Resource[Any], key: "Key", stored: "Stored", options: Deletion
+) -> None:
+    """Delete, or begin to. Raises Conflict if a precondition does not hold."""
+    meta = stored.body["metadata"]
+    if resource.plural == NAMESPACES.plural and key[1] in _KEPT_NAMESPACES:
+        raise errors.forbidden(resource, key[1], "this namespace may not be deleted")
+    _check_preconditions(resource, meta, options)
+    if resource.plural == NAMESPACES.plural:
+        _terminate(registry, key, stored.body)
+        return
+    graceful = _pod_metadata(registry, stored.body, options) if resource.plural == PODS.plural else None
+    if graceful is _PENDING:
+        return  # a longer or equal grace changes nothing
+    finalizers = _finalizers(kind_of(resource).orphans, meta.get("finalizers") or [], options.propagation)
+    if graceful is not None:
+        changed = {**graceful, "finalizers": finalizers}
+    elif finalizers:
+        changed = {**_deleting(registry, meta), "finalizers": finalizers}
+    else:
+        registry.remove(resource, key)
+        return
+    if not finalizers:
+        del changed["finalizers"]
+    if changed != meta:
+        registry.store.put(resource, key, {**stored.body, "metadata": changed}, "delete")
+    if not finalizers and not changed["deletionGracePeriodSeconds"]:
+        registry.remove(resource, key)
+
+
+def _terminate(registry: "Registry", key: "Key", namespace: "Body") -> None:
+    """The rest is for the namespace controller, which see (`namespaces`)."""
+    meta = namespace["metadata"]
+    if "deletionTimestamp" not in meta:
+        changed = {"metadata": {**meta, "deletionTimestamp": registry.timestamp()}, "status": {"phase": "Terminating"}}
+        registry.store.put(NAMESPACES, key, {**namespace, **changed}, "delete")
+
+
+def _check_preconditions(resource: Resource[Any], meta: "Body", options: Deletion) -> None:
+    if options.uid and options.uid != meta["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). The object "
+            "might have been deleted and then recreated"
+        )
+        raise errors.conflict(resource, meta["name"], why)
+    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"in record ({meta['resourceVersion']}). The object might have been modified"
+        )
+        raise errors.conflict(resource, meta["name"], why)
+
+
+def _deleting(registry: "Registry", meta: "Body") -> "Body":
+    """The metadata of an object without grace that finalizers hold."""
+    changed = {**meta, "deletionGracePeriodSeconds": 0}
+    if "deletionTimestamp" not in meta:
+        changed["deletionTimestamp"] = registry.timestamp()
+        if "generation" in meta:
+            changed["generation"] = meta["generation"] + 1
+    return changed
+
+
+_PENDING: "Body" = {"already": "deleting"}
+
+
+def _pod_metadata(registry: "Registry", pod: "Body", options: Deletion) -> "Body | None":
+    """The metadata with the pod's grace set or shortened; None: as for any other object; _PENDING: no change."""
+    meta = pod["metadata"]
+    asked = None if options.grace_seconds is None else options.grace_seconds if options.grace_seconds >= 0 else 1
+    now = registry.now()
+    if "deletionTimestamp" in meta:
+        before = meta.get("deletionGracePeriodSeconds") or 0
+        if before == 0:
+            return None
+        if asked is None or asked >= before:
+            return _PENDING
+        due = parse_time(meta["deletionTimestamp"]) + timedelta(seconds=asked - before)
+        if due < now:
+            # All of the shorter grace has passed; unless 0 was asked for, the kubelet still has the last word.
+            due, asked = now, min(asked, 1)
+        return {**meta, "deletionTimestamp": _second(due), "deletionGracePeriodSeconds": asked}
+    grace = pod["spec"].get("terminationGracePeriodSeconds", 0) if asked is None else asked
+    if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Failed", "Succeeded"):
+        grace = 0
+    grace = grace if grace >= 0 else 1
+    changed = {
+        **meta,
+        "deletionTimestamp": _second(now + timedelta(seconds=grace)),
+        "deletionGracePeriodSeconds": grace,
+    }
+    if "generation" in meta:
+        changed["generation"] = meta["generation"] + 1
+    return changed
+
+
+def _second(at: Any) -> str:
+    return format_time(at.replace(microsecond=0))
+
+
+def _finalizers(orphans: bool, present: list[str], propagation: Propagation | None) -> list[str]:
+    """The finalizers with those that tell the garbage collector what to do."""
+    others = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
+    if propagation is Propagation.ORPHAN:
+        return [*others, ORPHAN]
+    if propagation is Propagation.FOREGROUND:
+        return [*others, FOREGROUND]
+    if propagation is Propagation.BACKGROUND:
+        return others
+    if ORPHAN in present or (orphans and FOREGROUND not in present):
+        return [*others, ORPHAN]
+    return [*others, FOREGROUND] if FOREGROUND in present else others

@@ -1,0 +1,141 @@
+"""Which objects go when their owner goes? The garbage collector of the controller manager.
+
+It acts on what is written, a moment later, through the same operations as everybody else.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dovetail.ports import EventType, NotFound, Propagation, Resource
+from dovetail.sim.server.deletion import FOREGROUND, ORPHAN
+from dovetail.sim.server.registry import Registry
+from dovetail.sim.server.store import Body, Change, Key
+
+Place = tuple[Resource[Any], Key]
+
+
+class GarbageCollector:
+    """Follows owner references by UID."""
+
+    def __init__(self, registry: Registry, soon: Callable[[Callable[[str], None], str], None]) -> None:
+        self._registry = registry
+        self._soon = soon
+        self._places: dict[str, Place] = {}  # where each object is, by its UID
+        self._dependents: dict[str, dict[str, None]] = {}  # UIDs by the UID of an owner, in order
+        for collection in registry.store:
+            for key, stored in collection.objects.items():
+                self._places[stored.body["metadata"]["uid"]] = (collection.resource, key)
+        registry.store.observers.append(self._observe)
+
+    def _observe(self, resource: Resource[Any], change: Change) -> None:
+        meta = change.new.body["metadata"]
+        uid = meta["uid"]
+        if change.type is EventType.DELETED:
+            self._gone(uid, meta)
+            return
+        if change.old is None:
+            self._places[uid] = (resource, (meta.get("namespace", ""), meta["name"]))
+        self._follow_owners(uid, meta, {} if change.old is None else change.old.body["metadata"])
+        if "deletionTimestamp" in meta and any(f in (ORPHAN, FOREGROUND) for f in meta.get("finalizers") or ()):
+            for dependent in self._dependents.get(uid, ()):
+                self._soon(self._look, dependent)
+            self._soon(self._finish, uid)
+
+    def _follow_owners(self, uid: str, meta: Body, before: Body) -> None:
+        new, old = meta.get("ownerReferences"), before.get("ownerReferences")
+        if new is old or new == old:
+            return
+        for owner in _owners(before):
+            self._dependents.get(owner, {}).pop(uid, None)
+            self._soon(self._finish, owner)
+        for owner in _owners(meta):
+            self._dependents.setdefault(owner, {})[uid] = None
+        self._soon(self._look, uid)
+
+    def _gone(self, uid: str, meta: Body) -> None:
+        self._places.pop(uid, None)
+        for owner in _owners(meta):
+            self._dependents.get(owner, {}).pop(uid, None)
+            self._soon(self._finish, owner)
+        for dependent in self._dependents.get(uid, ()):
+            self._soon(self._look, dependent)
+
+    # -- acting -------------------------------------------------------------------------------------------------------
+
+    def _look(self, uid: str) -> None:
+        """Delete the object if all its owners are gone or wait for it, else drop the references to those that are."""
+        meta = self._metadata(uid)
+        if meta is None or "deletionTimestamp" in meta or not meta.get("ownerReferences"):
+            return
+        references = meta["ownerReferences"]
+        solid = [r for r in references if self._state(r["uid"]) == "solid"]
+        if len(solid) == len(references):
+            return
+        resource, key = self._places[uid]
+        if solid:
+            self._set_owners(uid, solid)
+            return
+        waiting = any(self._state(r["uid"]) == "foreground" for r in references)
+        foreground = waiting and self._dependents.get(uid)
+        self._registry.delete(
+            resource,
+            key[1],
+            namespace=key[0] if resource.namespaced else None,
+            uid=uid,
+            propagation=Propagation.FOREGROUND if foreground else Propagation.BACKGROUND,
+        )
+
+    def _finish(self, uid: str) -> None:
+        """Release an owner whose dependents are orphaned, or gone as far as they block it."""
+        meta = self._metadata(uid)
+        if meta is None or "deletionTimestamp" not in meta:
+            return
+        finalizers = meta.get("finalizers") or []
+        if ORPHAN in finalizers:
+            for dependent in list(self._dependents.get(uid, ())):
+                found = self._metadata(dependent)
+                if found is not None:
+                    self._set_owners(dependent, [r for r in found["ownerReferences"] if r["uid"] != uid])
+            self._set_finalizers(uid, [f for f in finalizers if f != ORPHAN])
+        elif FOREGROUND in finalizers and not any(self._blocks(d, uid) for d in self._dependents.get(uid, ())):
+            self._set_finalizers(uid, [f for f in finalizers if f != FOREGROUND])
+
+    def _blocks(self, dependent: str, owner: str) -> bool:
+        meta = self._metadata(dependent) or {}
+        return any(r["uid"] == owner and r.get("blockOwnerDeletion") for r in meta.get("ownerReferences") or ())
+
+    def _state(self, uid: str) -> str:
+        meta = self._metadata(uid)
+        if meta is None:
+            return "gone"
+        return "foreground" if "deletionTimestamp" in meta and FOREGROUND in (meta.get("finalizers") or ()) else "solid"
+
+    def _metadata(self, uid: str) -> Body | None:
+        place = self._places.get(uid)
+        if place is None:
+            return None
+        stored = self._registry.store.collection(place[0]).objects.get(place[1])
+        return None if stored is None else stored.body["metadata"]
+
+    def _set_owners(self, uid: str, references: list[Body]) -> None:
+        self._set(uid, {"ownerReferences": references})
+
+    def _set_finalizers(self, uid: str, finalizers: list[str]) -> None:
+        self._set(uid, {"finalizers": finalizers})
+
+    def _set(self, uid: str, metadata: Body) -> None:
+        resource, key = self._places[uid]
+        try:
+            self._registry.patch(
+                resource,
+                key[1],
+                {"metadata": metadata},
+                namespace=key[0] if resource.namespaced else None,
+                manager="kube-controller-manager",
+            )
+        except NotFound:
+            return
+
+
+def _owners(meta: Body) -> list[str]:
+    return [reference["uid"] for reference in meta.get("ownerReferences") or ()]

@@ -1,0 +1,67 @@
+"""Is this object acceptable? Its metadata, its schema and rules if it is a custom resource, else those of its kind."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.api.schema import Schema, defaulted, violations
+from dovetail.ports import Resource
+from dovetail.sim.server import built_in_rules
+from dovetail.sim.server.cel import broken_rules
+from dovetail.sim.server.errors import bad_request, invalid
+from dovetail.sim.server.kinds import Kind
+from dovetail.sim.server.metadata_rules import metadata_faults
+
+Body = dict[str, Any]
+
+_MICRO_TIME = re.compile(r".*[0-9]{2}\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})")
+
+
+def check(resource: Resource[Any], kind: Kind, body: Body, old: Body | None) -> None:
+    """Raises Invalid with every fault found; `old` is the object before an update."""
+    for path in kind.micro_times:
+        _check_micro_time(body, path)
+    before = None if old is None else old["metadata"]
+    faults = list(metadata_faults(body["metadata"], before, custom=kind.custom))
+    if kind.schema is not None:
+        faults += _custom_faults(body, old, kind.schema)
+    elif (rules := built_in_rules.RULES.get((resource.group, resource.plural))) is not None:
+        faults += rules(body, old)
+    if faults:
+        raise invalid(resource, str(body["metadata"].get("name", "")), faults)
+
+
+def _check_micro_time(body: Body, path: tuple[str, ...]) -> None:
+    """The API server's decoder takes six digits of a second here, no more and no less."""
+    here: Any = body
+    for part in path:
+        here = here.get(part) if isinstance(here, dict) else None
+    if isinstance(here, str) and not _MICRO_TIME.fullmatch(here):
+        raise bad_request(f'parsing time "{here}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".000000"')
+
+
+def pruned(value: Any, schema: Schema) -> Any:
+    """The value without fields that the schema does not know, nulls and defaults as the server stores them."""
+    return defaulted(_pruned(value, schema), schema)
+
+
+def _pruned(value: Any, schema: Schema) -> Any:
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        if properties is None:
+            others = schema.get("additionalProperties")
+            return {k: _pruned(v, others) for k, v in value.items()} if isinstance(others, Mapping) else value
+        return {key: _pruned(item, properties[key]) for key, item in value.items() if key in properties}
+    if isinstance(value, list) and "items" in schema:
+        return [_pruned(item, schema["items"]) for item in value]
+    return value
+
+
+def _custom_faults(body: Body, old: Body | None, schema: Schema) -> list[str]:
+    """Structural faults first; CEL rules are evaluated only on what is well formed, as the server does it."""
+    found = [
+        f"{violation.field}: Invalid value: {violation.message}"
+        for violation in violations(body, schema)
+        if not violation.unknown
+    ]
+    return found or list(broken_rules(body, old, schema))

@@ -1,0 +1,242 @@
+"""What does scheduling know of the pods in the caches, read once for all that are alike?
+
+Thousands of replicas share one interned spec. It is read once for each namespace, and for each set of values of the
+labels that its own rules name; what was read is kept as long as a pod needs it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api.objects import ClaimVolume, ObjectMeta, Volume
+from dovetail.api.pod_specs import PodAffinity, PodAffinityTerm, SchedulingPod, SchedulingPodSpec
+from dovetail.model.records import PodRecord, Scheduling
+from dovetail.planning.nodepool.validation import Flaw
+from dovetail.ports import Unread
+from dovetail.runtime.reflector import Added, Change, Deleted, Synced, Updated
+from dovetail.scheduling.host_ports import HostPorts, host_ports
+from dovetail.scheduling.node_affinity import read_node_affinity
+from dovetail.scheduling.problem import BoundPod, Origin, Pod, Rule, read_bound_pod, read_pod
+from dovetail.scheduling.requirements import RequirementError
+from dovetail.scheduling.resources import ONE_POD, ResourceError, Resources, pod_request
+from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes, VolumeError, attachments, pod_volumes
+from dovetail.state.cluster import Cluster, by_name
+from dovetail.state.refusals import (
+    NO_MANAGED_NODE,
+    Unplaceable,
+    sentence,
+    spec_flaw,
+    volume_flaw,
+    wants_no_managed_node,
+)
+
+_NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
+
+# The namespace, and the values of those of a pod's own labels that are a part of its rules.
+_Key: TypeAlias = tuple[str, tuple[str | None, ...]]
+
+
+class Reading(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What alike pods have in common. `flaw`: why they cannot be placed; a bound one counts all the same (R32)."""
+
+    request: Resources
+    ports: HostPorts
+    apart: tuple[Rule, ...]
+    pod: Pod | None  # with what tells them apart left out
+    flaw: Flaw | None = None
+    silent: bool = False
+
+    def bound(self, pod: PodRecord) -> BoundPod:
+        """One of them that has a node."""
+        return BoundPod(uid=pod.uid, namespace=pod.namespace, labels=pod.labels, apart=self.apart, counts=pod.active)
+
+
+class _Alike(msgspec.Struct, eq=False):
+    """Pods that read alike: one of them, how many there are, and what was read, if anybody has asked."""
+
+    pod: PodRecord
+    count: int = 0
+    reading: Reading | None = None
+
+
+class _Spec(msgspec.Struct, eq=False):
+    """A spec in use, and the pods that have it."""
+
+    scheduling: Scheduling  # held, so that its identity stays its own
+    label_keys: tuple[str, ...]
+    selects_namespaces: bool
+    groups: dict[_Key, _Alike] = {}
+
+    def key_of(self, pod: PodRecord) -> _Key:
+        return pod.namespace, tuple([pod.labels.get(key) for key in self.label_keys]) if self.label_keys else ()
+
+
+class PodReadings:
+    """Make it before the caches run. `reread` is called when what was read of bound pods is no longer so."""
+
+    def __init__(self, cluster: Cluster, *, reread: Callable[[], object], well_known: frozenset[str]) -> None:
+        self._cluster = cluster
+        self._reread = reread
+        self._well_known = well_known
+        self._namespaces = by_name(cluster.namespaces)
+        self._specs: dict[int, _Spec] = {}  # by identity
+        self._placed: dict[str, tuple[PodRecord, Reading, Pod]] = {}  # by UID: pods to be placed, as last told
+        cluster.pods.subscribe(self._follow)
+        cluster.namespaces.subscribe(self._namespaces_changed)
+
+    # -- what a pod is ------------------------------------------------------------------------------------------------
+
+    def of(self, pod: PodRecord) -> Reading:
+        """Raises KeyError for a pod that no cache holds."""
+        spec = self._specs[id(pod.scheduling)]
+        group = spec.groups[spec.key_of(pod)]
+        if group.reading is None:
+            group.reading = self._read(group.pod)
+        return group.reading
+
+    def attached(self, pod: PodRecord) -> frozenset[Attachment]:
+        return attachments(_with_claims(pod), self._cluster.storage) if pod.volume_claims else _NO_ATTACHMENTS
+
+    def to_place(self, pod: PodRecord, origin: Origin) -> Pod | Unplaceable:
+        """The pod, or why it is left out."""
+        reading = self.of(pod)
+        if reading.pod is None:
+            assert reading.flaw is not None
+            return _refused(pod, reading.flaw, silent=reading.silent)
+        volumes = NO_VOLUMES
+        if pod.volume_claims:  # what they are bound to changes without a word from the pod
+            try:
+                volumes = pod_volumes(_with_claims(pod), self._cluster.storage)
+            except VolumeError as error:
+                return _refused(pod, volume_flaw(error))
+        return self._told(pod, reading, volumes, origin)
+
+    def _told(self, pod: PodRecord, reading: Reading, volumes: PodVolumes, origin: Origin) -> Pod:
+        """The same object as long as nothing about it changes."""
+        assert reading.pod is not None
+        known = self._placed.get(pod.uid)
+        if known is not None and known[0] is pod and known[1] is reading:
+            found = known[2]
+            if found.origin is origin and (found.volumes is volumes or found.volumes == volumes):
+                return found
+        found = msgspec.structs.replace(
+            reading.pod,
+            uid=pod.uid,
+            name=pod.name,
+            labels=pod.labels,
+            created=pod.created_at,
+            origin=origin,
+            volumes=volumes,
+        )
+        self._placed[pod.uid] = (pod, reading, found)
+        return found
+
+    # -- which are alike ----------------------------------------------------------------------------------------------
+
+    def _follow(self, change: Change[PodRecord]) -> None:
+        match change:
+            case Added(new=new):
+                self._count(new.value, 1)
+            case Updated(old=old, new=new):
+                self._count(new.value, 1)
+                self._count(old.value, -1)
+            case Deleted(old=old):
+                self._count(old.value, -1)
+                self._placed.pop(old.value.uid, None)
+
+    def _count(self, pod: PodRecord, step: int) -> None:
+        scheduling = pod.scheduling
+        assert scheduling is not None, "the watch reads it"
+        spec = self._specs.get(id(scheduling))
+        if spec is None:
+            keys, selects = _label_keys(scheduling.spec), any(map(_selects_namespaces, _terms(scheduling.spec)))
+            spec = self._specs[id(scheduling)] = _Spec(scheduling, keys, selects)
+        key = spec.key_of(pod)
+        group = spec.groups.get(key)
+        if group is None:
+            group = spec.groups[key] = _Alike(pod)
+        group.count += step
+        if not group.count:
+            del spec.groups[key]
+            if not spec.groups:
+                del self._specs[id(scheduling)]
+
+    def _namespaces_changed(self, change: Change[Mapping[str, str]]) -> None:
+        match change:
+            case Synced() | Unread():
+                return
+            case Updated(old=old, new=new) if old.value == new.value:
+                return
+        others = False
+        for spec in self._specs.values():
+            for group in spec.groups.values() if spec.selects_namespaces else ():
+                if (known := group.reading) is not None:
+                    group.reading = self._read(group.pod)
+                    others = others or (group.reading.apart, group.reading.pod) != (known.apart, known.pod)
+        if others:
+            self._reread()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, pod: PodRecord) -> Reading:
+        """What cannot be read keeps the pod from being placed, and on its node counts for nothing."""
+        whole = _whole(pod)
+        apart, ports = read_bound_pod(whole, self._namespaces).apart, host_ports(whole.spec)
+        assert pod.scheduling is not None
+        flaw = spec_flaw(whole.spec, self._well_known, pod.scheduling.flaw)
+        request, found, silent = ONE_POD, None, False
+        try:
+            request = pod_request(whole)
+            if wants_no_managed_node(read_node_affinity(whole.spec)):
+                silent, flaw = True, NO_MANAGED_NODE
+            elif flaw is None:
+                found = read_pod(whole, namespaces=self._namespaces)
+        except ResourceError as error:
+            flaw = Flaw("spec.containers[].resources", str(error), "correct the quantity")
+        except RequirementError as error:
+            flaw = flaw or Flaw("spec.affinity.nodeAffinity", str(error), "correct it")
+        return Reading(request, ports, apart, found, flaw, silent)
+
+
+def _refused(pod: PodRecord, flaw: Flaw, *, silent: bool = False) -> Unplaceable:
+    return Unplaceable(pod=pod.object, uid=pod.uid, reason=sentence(flaw), silent=silent)
+
+
+def _whole(pod: PodRecord) -> SchedulingPod:
+    """The pod as scheduling reads it, but for its volumes."""
+    scheduling = pod.scheduling
+    assert scheduling is not None, "the watch reads it"
+    meta = ObjectMeta(name=pod.name, namespace=pod.namespace, labels=dict(pod.labels))
+    return SchedulingPod(meta, scheduling.spec, scheduling.status)
+
+
+def _with_claims(pod: PodRecord) -> SchedulingPod:
+    """For whoever only asks for its volumes."""
+    volumes = tuple(Volume(name, ClaimVolume(name)) for name in pod.volume_claims)
+    meta = ObjectMeta(name=pod.name, namespace=pod.namespace)
+    return SchedulingPod(meta, SchedulingPodSpec(volumes=volumes))
+
+
+# -- what a spec depends on besides ------------------------------------------------------------------------------------
+
+
+def _label_keys(spec: SchedulingPodSpec) -> tuple[str, ...]:
+    """Labels of the pod itself that become a part of its rules."""
+    found = {key for each in spec.topology_spread_constraints for key in each.match_label_keys}
+    for term in _terms(spec):
+        found.update(term.match_label_keys, term.mismatch_label_keys)
+    return tuple(sorted(found))
+
+
+def _selects_namespaces(term: PodAffinityTerm) -> bool:
+    """By their labels; an empty selector takes all, whatever their labels."""
+    selector = term.namespace_selector
+    return selector is not None and bool(selector.match_labels or selector.match_expressions)
+
+
+def _terms(spec: SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
+    sides: tuple[PodAffinity, ...] = (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
+    for side in sides:
+        yield from side.required_during_scheduling_ignored_during_execution
+        yield from (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)

@@ -1,0 +1,249 @@
+"""What protects the pods of a large cluster now, told without judging each of them?
+
+Pods of one workload carry equal annotations and labels, and records share them. So alike pods are judged once, and no
+sooner again than the verdicts say that time can change them (R1).
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.model.records import Owner, PdbRecord, PodRecord
+from dovetail.rules.nodes import PodsStanding
+from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
+from dovetail.rules.protection import Kind, may_be_protected, protection, read_do_not_disrupt, read_schedule
+from dovetail.rules.verdict import Rule, Verdict, together
+from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
+from dovetail.state.cluster import Cluster
+from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
+
+
+class Effect(StrEnum):
+    """What a protection does for a pod that has it."""
+
+    ACTIVE = "active"
+    ELAPSED = "elapsed"  # it protects nothing now: the span is over, the window open, the budget not used up
+    INVALID = "invalid"  # something is wrong with it, whatever that leads to (R2, R11)
+
+
+Effects: TypeAlias = tuple[tuple[Rule, Effect], ...]
+
+
+class Judgement(msgspec.Struct, frozen=True, gc=False):
+    """What the rules say of alike pods. The verdicts may name another pod that is alike."""
+
+    effects: Effects = ()
+    blockers: tuple[Verdict, ...] = ()
+    keeps: bool = False  # where they are, for the time being: no place elsewhere is sought for them (05 §12.2)
+    until: datetime | None = None
+    when: Instants = ALWAYS  # all of them allow
+
+
+class Alike(msgspec.Struct, eq=False, weakref=True):
+    """Pods that the rules of a kind treat alike: one of them, and what was said last."""
+
+    kind: "_Kind"
+    pod: PodRecord
+    judgement: Judgement | None = None
+    by: object = None  # what the rules read besides the pod
+
+    def judged(self, now: datetime) -> Judgement:
+        """The same object as long as the same is said."""
+        known = self.judgement
+        if known is None or self.by is not self.kind.by or (known.until is not None and known.until <= now):
+            found = self.kind.judge(self.pod, now)
+            known = self.judgement = found if known is None or found != known else known
+            self.by = self.kind.by
+        return known
+
+
+class _Kind(ABC):
+    """Rules that protect pods."""
+
+    by: object = None
+
+    @abstractmethod
+    def key_of(self, pod: PodRecord) -> Hashable | None:
+        """What makes active pods alike; None for those that the rules leave alone."""
+
+    @abstractmethod
+    def judge(self, pod: PodRecord, now: datetime) -> Judgement: ...
+
+
+class _Annotated(_Kind):
+    def key_of(self, pod: PodRecord) -> Hashable | None:
+        """Records share equal annotations, so their identity will do; only a span from creation tells pods apart."""
+        if not may_be_protected(pod):
+            return None
+        value = pod.annotations.get(names.DO_NOT_DISRUPT)
+        timed = value is not None and read_do_not_disrupt(value).span_ns is not None
+        return id(pod.annotations), pod.created_at if timed else None
+
+    def judge(self, pod: PodRecord, now: datetime) -> Judgement:
+        verdicts = protection(pod, now)
+        faulty = _faulty(pod.annotations)
+        blocking = tuple(verdict for verdict in verdicts if not verdict.allowed)
+        return Judgement(
+            effects=tuple(
+                (verdict.rule, _effect(verdict, faulty=faulty[verdict.rule]))
+                for verdict in verdicts
+                if verdict.rule in faulty
+            ),
+            blockers=blocking,
+            keeps=bool(blocking),
+            until=min((verdict.until for verdict in verdicts if verdict.until), default=None),
+            when=together(verdicts),
+        )
+
+
+class _Selected(_Kind):
+    """By PodDisruptionBudgets."""
+
+    def __init__(self) -> None:
+        self._pdbs = PdbIndex((), ())
+
+    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+        """Without the pods: what a budget allows is in its status, and one without allows nothing yet."""
+        if self.by is not pdbs:
+            self.by = pdbs
+            self._pdbs = PdbIndex((kept.value for kept in pdbs.items.values()), ())
+
+    def key_of(self, pod: PodRecord) -> Hashable:
+        """All that PdbIndex.verdict asks of an active pod."""
+        mirrored = pod.owner is not Owner.NONE and bool(pod.owner & Owner.NODE)  # asking flags is slow
+        started = pod.phase != "Pending"
+        return pod.namespace, id(pod.labels), started, pod.ready is True, pod.tolerates_disrupted or mirrored
+
+    def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
+        if not asks_budgets(pod):
+            return Judgement()
+        binding = self._pdbs.find_matching(pod)  # what is found out is kept by the group
+        if not binding:
+            return Judgement()
+        verdict, several = self._pdbs.verdict_by(binding, pod), len(binding) > 1
+        return Judgement(
+            effects=((verdict.rule, _effect(verdict, faulty=several)),),
+            blockers=() if verdict.allowed else (verdict,),
+            keeps=several or any(_fully_blocks(pdb, pod) for pdb in binding),
+            when=verdict.when,
+        )
+
+
+# By the number of the kind and what makes pods alike: one of them, and how many there are.
+Counted: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
+
+
+class PodCounts:
+    """How many active pods are alike. Make it before the caches run."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._kinds = (_Annotated(), _Selected())
+        self._counts: dict[tuple[int, Hashable], tuple[PodRecord, int]] = {}
+        cluster.pods.subscribe(self._follow)
+
+    def counted(self) -> Counted:
+        """As of now; later changes do not touch it."""
+        return self._counts.copy()
+
+    def _follow(self, change: Change[PodRecord]) -> None:
+        match change:
+            case Added(new=new):
+                self._count(new.value, 1)
+            case Updated(old=old, new=new):
+                self._count(new.value, 1)
+                self._count(old.value, -1)
+            case Deleted(old=old):
+                self._count(old.value, -1)
+
+    def _count(self, pod: PodRecord, step: int) -> None:
+        for number, kind in enumerate(self._kinds) if pod.active else ():
+            if (alike := kind.key_of(pod)) is not None:
+                key = (number, alike)
+                first, count = self._counts.get(key, (pod, 0))
+                self._counts[key] = (first, count + step)
+                if not count + step:
+                    del self._counts[key]
+
+
+class AlikePods:
+    """What protects pods. Asked by one thread at a time; what was said is kept for as long as a group is held."""
+
+    def __init__(self) -> None:
+        self._selected = _Selected()
+        self._kinds = (_Annotated(), self._selected)
+        self._groups: WeakValueDictionary[tuple[int, Hashable], Alike] = WeakValueDictionary()
+        self._counted: list[Alike] = []
+
+    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+        """These are the budgets from now on."""
+        self._selected.know(pdbs)
+
+    def effects(self, counted: Counted, now: datetime) -> Counter[tuple[Rule, Effect]]:
+        """How many pods have which protection, and what it does for them."""
+        counts: Counter[tuple[Rule, Effect]] = Counter()
+        groups = [self._group(key, pod) for key, (pod, _) in counted.items()]
+        for group, (_, count) in zip(groups, counted.values(), strict=True):
+            for effect in group.judged(now).effects:
+                counts[effect] += count
+        self._counted = groups
+        return counts
+
+    def groups_of(self, pods: Iterable[PodRecord]) -> tuple[Alike, ...]:
+        """What these pods are alike to, as long as none of them changes."""
+        found: dict[tuple[int, Hashable], Alike] = {}
+        for pod in pods:
+            for number, kind in enumerate(self._kinds) if pod.active else ():
+                if (alike := kind.key_of(pod)) is not None and (key := (number, alike)) not in found:
+                    found[key] = self._group(key, pod)
+        return tuple(found.values())
+
+    def _group(self, key: tuple[int, Hashable], pod: PodRecord) -> Alike:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Alike(self._kinds[key[0]], pod)
+        return group
+
+    def leaves(self, pod: PodRecord, now: datetime) -> bool:
+        """It needs a place elsewhere, and nothing keeps it where it is for the time being (05 §12.2)."""
+        if not pod.reschedulable:
+            return False
+        # One that is on its way out will return under its name.
+        return not pod.active or not any(group.judged(now).keeps for group in self.groups_of((pod,)))
+
+
+def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsStanding:
+    """What the pods of a node say together. While something blocks, when that ends is told by what blocks."""
+    return PodsStanding(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
+
+
+def blockers(groups: Iterable[Alike], now: datetime) -> list[Verdict]:
+    """What blocks pods of these groups now."""
+    return [verdict for group in groups for verdict in group.judged(now).blockers]
+
+
+def _faulty(annotations: Mapping[str, str]) -> dict[Rule, bool]:
+    """The protections that the annotations ask for, and whether something is wrong with each."""
+    found = {}
+    if (value := annotations.get(names.DO_NOT_DISRUPT)) is not None:
+        found[Rule.DO_NOT_DISRUPT] = read_do_not_disrupt(value).fault is not None
+    for kind, rule in ((Kind.ALLOW, Rule.DISRUPTION_SCHEDULE), (Kind.BLOCK, Rule.DISRUPTION_BLOCK_SCHEDULE)):
+        schedule = read_schedule(kind, annotations)
+        if schedule.window is not None or schedule.faults:
+            found[rule] = bool(schedule.faults)
+    return found
+
+
+def _effect(verdict: Verdict, *, faulty: bool) -> Effect:
+    return Effect.INVALID if faulty else Effect.ELAPSED if verdict.allowed else Effect.ACTIVE
+
+
+def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
+    """Whatever the number of its pods (02 §4.4.6)."""
+    return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is not True)

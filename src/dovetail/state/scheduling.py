@@ -1,0 +1,332 @@
+"""What does placing pods know of the cluster: where pods could go, which ones wait, and which have to leave (06 §7)?
+
+Everything that is told is immutable, and the same object until something about it changes, so that whoever worked on
+it before can tell by identity what is new. It costs in proportion to what has changed since it was last asked for.
+
+    if state.unsynced() is None:
+        await state.refresh()               # the only thing that is waited for: instance types
+        places = state.places()             # nodes first: a pod that is bound meanwhile is merely placed for nothing
+        pending, leaving = state.pending(), state.leaving()
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from operator import is_
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api import objects
+from dovetail.model.records import PodRecord
+from dovetail.planning.timings import Timings
+from dovetail.ports import CloudProvider
+from dovetail.rules.states import has_disrupted_taint
+from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
+from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
+from dovetail.state.cluster import Cluster
+from dovetail.state.daemons import PlacingDaemons
+from dovetail.state.nodes import Place, PlacingNodes
+from dovetail.state.pools import PlacingPools
+from dovetail.state.protections import Alike, AlikePods, Judgement
+from dovetail.state.refusals import Unplaceable
+
+__all__ = [
+    "Disrupted",
+    "Moving",
+    "Places",
+    "PlacingState",
+    "Pods",
+    "ReadPods",
+    "Trigger",
+    "Unplaceable",
+    "Waiting",
+    "moving",
+]
+
+_NAMED_AT_MOST: Final = 5
+
+
+class Places(msgspec.Struct, frozen=True):
+    """All of a Problem but its pods and options. `left_out`: pools that cannot be used now, and why."""
+
+    nodes: tuple[Node, ...] = ()
+    pools: tuple[Pool, ...] = ()
+    types: Mapping[str, tuple[MachineType, ...]] = {}
+    daemons: tuple[Daemon, ...] = ()
+    left_out: Mapping[str, str] = {}
+
+
+class Pods(msgspec.Struct, frozen=True, gc=False):
+    """Pods to be placed, and by UID those that cannot be."""
+
+    pods: tuple[Pod, ...] = ()
+    refused: Mapping[str, Unplaceable] = {}
+
+
+class ReadPods(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The pods of a node, as they were read when it looked so; None: one that nobody has to place."""
+
+    place: Place | None
+    pods: tuple[PodRecord, ...]
+    read: tuple[Pod | Unplaceable | None, ...]
+
+
+class Moving(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Those of the pods of a node that would have to go, and what was said of all of them."""
+
+    of: ReadPods
+    groups: tuple[Alike, ...]
+    judged: tuple[Judgement, ...]
+    found: Pods
+
+    def holds(self, now: datetime) -> bool:
+        """Whether the rules still say the same."""
+        return all(map(is_, self.judged, [group.judged(now) for group in self.groups]))
+
+
+def moving(read: ReadPods, alike: AlikePods, now: datetime) -> Moving:
+    """What has to go now. On any thread: it reads nothing else."""
+    groups = alike.groups_of(read.pods)
+    both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
+    found = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
+    return Moving(read, groups, tuple(group.judged(now) for group in groups), found)
+
+
+def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Unplaceable]]) -> Pods:
+    found: list[Pod] = []
+    refused: dict[str, Unplaceable] = {}
+    for pod, each in read:
+        if isinstance(each, Unplaceable):
+            refused[pod.uid] = each
+        else:
+            found.append(each)
+    return Pods(tuple(found), refused)
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A pod has become provisionable."""
+
+    pod: PodRecord
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+
+class Disrupted(msgspec.Struct, frozen=True):
+    """A node has been tainted, and its pods will need another."""
+
+    node: objects.Node
+
+    @property
+    def uid(self) -> str:
+        return self.node.metadata.uid
+
+
+Trigger: TypeAlias = Waiting | Disrupted
+
+
+class PlacingState:
+    """Make it before the caches run: it subscribes to them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        provider: CloudProvider,
+        timings: Timings = Timings(),  # noqa: B008  frozen
+    ) -> None:
+        self._cluster = cluster
+        self._clock = cluster.clock
+        self._pause = timedelta(seconds=timings.unlaunched_pause_seconds)
+        self._listeners: list[Callable[[Trigger], None]] = []
+        self._waiting: dict[Key, PodRecord] = {}
+        self._unbound: set[Key] = set()  # active pods without a node, whether the scheduler has seen them or not
+        self._unlaunched: dict[str, objects.NodeClaim] = {}
+        self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
+        self._alike = AlikePods()
+        self._going: dict[str, Moving] = {}  # by node
+        self._parts: tuple[object, ...] = (None, None, None)  # what was told last was made of
+        self._told = Places()
+        self._nodes = PlacingNodes(cluster)
+        self._daemons = PlacingDaemons(cluster)
+        self._pools = PlacingPools(cluster, provider, keep_seconds=timings.instance_types_seconds)
+        cluster.pods.subscribe(self._pod_changed)
+        cluster.nodes.subscribe(self._node_changed)
+        cluster.claims.subscribe(self._claim_changed)
+
+    # -- whether it can be relied on ----------------------------------------------------------------------------------
+
+    def unsynced(self) -> str | None:
+        """Why nothing should be decided on this, or None (06 §7.3).
+
+        A claim that is being launched is capacity that nobody knows yet. But one slow launch does not stop the others
+        for long: after a while it counts as a node on which nothing fits.
+        """
+        behind = [reflector.name for reflector in self._cluster.reflectors if not reflector.synced]
+        if behind:
+            return f"not yet listed: {', '.join(behind)}"
+        if unseen := self._cluster.claims.unseen():
+            return f"the watch has not told yet of NodeClaims {_listed(unseen)}"
+        now = self._clock.now()
+        launching = [name for name, claim in self._unlaunched.items() if self._holds_up(claim, now)]
+        return f"NodeClaims {_listed(sorted(launching))} are being launched" if launching else None
+
+    def _holds_up(self, claim: objects.NodeClaim, now: datetime) -> bool:
+        created = claim.metadata.creation_timestamp
+        return created is None or now - created < self._pause
+
+    # -- where to -----------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Ask the provider for instance types where that is due, and look at most of what has changed, in short turns.
+
+        To be awaited before `places`.
+        """
+        await self._pools.refresh()
+        await self._nodes.settle(self._clock)
+
+    def places(self) -> Places:
+        """The same object unless something has changed; then with everything in it that has not."""
+        nodes, pools, daemons = parts = (self._nodes.nodes(), self._pools.pools(), self._daemons.daemons())
+        if not all(map(is_, parts, self._parts)):
+            self._parts = parts
+            self._told = Places(nodes, pools.pools, pools.types, daemons, pools.left_out)
+        return self._told
+
+    def place(self, name: str) -> Place | None:
+        """The objects behind the node that `places` tells by this name."""
+        return self._nodes.place(name)
+
+    def by_node(self) -> Mapping[str, Place]:
+        """What `place` tells, by name of the Node where there is one; it changes with the places."""
+        return self._nodes.by_node()
+
+    # -- who -----------------------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[PodRecord]:
+        """All provisionable pods, in no order."""
+        return list(self._waiting.values())
+
+    def pending(self) -> Pods:
+        """Provisionable pods (06 §1), without those that cannot be placed whatever is done (06 §2)."""
+        return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
+
+    def leaving(self) -> Pods:
+        """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
+        now = self._clock.now()
+        self._alike.know(self._cluster.pdbs.snapshot())
+        going: dict[str, Moving] = {}
+        for place in self._nodes.places():
+            if place.seen.open:
+                continue
+            pods, known = tuple(self._cluster.pods_on[place.pods_are_on]), self._going.get(place.seen.name)
+            if known is None or known.of.place is not place or known.of.pods != pods or not known.holds(now):
+                known = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
+            going[place.seen.name] = known
+        self._going = going
+        found = [known.found for known in going.values()]
+        refused = {uid: each for pods in found for uid, each in pods.refused.items()}
+        return Pods(tuple(pod for pods in found for pod in pods.pods), refused)
+
+    def read(self, place: Place | None, pods: tuple[PodRecord, ...], origin: Origin) -> ReadPods:
+        """The pods of a node as they would be placed if they had to go."""
+        to_place = self._nodes.readings.to_place
+        return ReadPods(place, pods, tuple([to_place(pod, origin) if pod.reschedulable else None for pod in pods]))
+
+    def _read(self, pods: Iterable[PodRecord], origin: Origin) -> Pods:
+        return _sorted_out((pod, self._nodes.readings.to_place(pod, origin)) for pod in pods)
+
+    # -- nominations and marks (06 §7.4) ------------------------------------------------------------------------------
+
+    def nominate(self, node: str, until: datetime) -> None:
+        """A pod is expected on the node, by the name that `places` has for it; never for shorter than said before."""
+        key = self._nomination_key(node)
+        self._nominated[key] = max(until, self._nominated.get(key, until))
+
+    def nominations(self, at: datetime) -> Mapping[str, datetime]:
+        """By name of the claim, or of the Node where there is none: until when a pod is waited for there.
+
+        Once every pod has a node, and none has to leave its own, nobody is on the way any more, sooner than is said.
+        """
+        if not (self._unbound or self.leaving().pods):
+            return {}
+        return {name: until for name, until in self._nominated.items() if at < until}
+
+    def _nomination_key(self, node: str) -> str:
+        """A nomination outlives the change of names at registration."""
+        place = self._nodes.place(node)
+        return node if place is None or place.claim is None else place.claim.metadata.name
+
+    def mark(self, claim: str) -> None:
+        """A command has begun to move the pods of this claim's node: it takes no more, and does not count for limits.
+
+        Once the command is written down on the objects, these say it themselves (R24).
+        """
+        self._nodes.mark(claim, marked=True)
+
+    def unmark(self, claim: str) -> None:
+        """The command has been given up."""
+        self._nodes.mark(claim, marked=False)
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def on_change(self, told: Callable[[Trigger], None]) -> None:
+        """Tell it of pods that become provisionable, and of nodes that turn disrupted.
+
+        It is told in the turn of the change, and may only take note: not all that belongs to the change is in yet.
+        """
+        self._listeners.append(told)
+
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                pod = new.value
+                if pod.active and not pod.node_name:
+                    self._unbound.add(key)
+                else:
+                    self._unbound.discard(key)
+                if not pod.provisionable:
+                    self._waiting.pop(key, None)
+                    return
+                known = key in self._waiting
+                self._waiting[key] = pod
+                if not known:
+                    self._tell(Waiting(pod))
+            case Deleted(key=key):
+                self._waiting.pop(key, None)
+                self._unbound.discard(key)
+
+    def _node_changed(self, change: Change[objects.Node]) -> None:
+        match change:
+            case Added(new=new) if has_disrupted_taint(new.value):
+                self._tell(Disrupted(new.value))
+            case Updated(old=old, new=new) if has_disrupted_taint(new.value) and not has_disrupted_taint(old.value):
+                self._tell(Disrupted(new.value))
+            case Deleted(key=key):
+                self._nominated.pop(key[1], None)
+
+    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
+        match change:
+            case Added(key=key, new=new) | Updated(key=key, new=new):
+                if self._is_unlaunched(new.value):
+                    self._unlaunched[key[1]] = new.value
+                else:
+                    self._unlaunched.pop(key[1], None)
+            case Deleted(key=key):
+                self._unlaunched.pop(key[1], None)
+                self._nominated.pop(key[1], None)
+
+    def _is_unlaunched(self, claim: objects.NodeClaim) -> bool:
+        """One that is deleted before it is launched is waited for no longer."""
+        ours = self._cluster.manages(claim.spec.node_class_ref)
+        return ours and not claim.status.provider_id and claim.metadata.deletion_timestamp is None
+
+    def _tell(self, trigger: Trigger) -> None:
+        for told in self._listeners:
+            told(trigger)
+
+
+def _listed(found: list[str]) -> str:
+    more = len(found) - _NAMED_AT_MOST
+    return ", ".join(found[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,110 @@
+"""Sets of minutes over thousands of days at once, as whole numbers.
+
+A set of minutes of a day has one bit a minute, a set of days one bit a day. What is true in which minute of which day
+is told by the sets of minutes that occur, each with the set of days on which it does: few, where days are alike.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.values.schedule.zone import DAY
+
+WHOLE_DAY = (1 << DAY) - 1
+_FEW = 16
+_DAY_BYTES = DAY // 8
+
+Cells = dict[int, int]
+"""Sets of days by the minutes in which something is true on them. The days of different minutes are different."""
+
+
+def inverted(cells: Cells) -> Cells:
+    """The same days by the minutes in which it is not true."""
+    return {minutes ^ WHOLE_DAY: days for minutes, days in cells.items()}
+
+
+def on(days: int, cells: Cells) -> Cells:
+    """Only these days."""
+    return {minutes: some for minutes, those in cells.items() if (some := those & days)}
+
+
+def join(mine: Cells, others: Cells, *, conjunction: bool) -> None:
+    """Make `mine` what is true in both or in any of the two; days that are not among the others' stay as they are."""
+    touched = sum(others.values())
+    # Where few days are alike, looking for a day among them would take longer than looking it up.
+    by_day = {day: minutes for minutes, days in others.items() for day in _each(days)} if len(others) > _FEW else None
+    for minutes, days in list(mine.items()):
+        if not (left := days & touched):
+            continue
+        # What has been joined in the meantime stays.
+        if rest := mine.pop(minutes) ^ left:
+            mine[minutes] = rest
+        for more, those in others.items() if by_day is None else [(by_day[day], 1 << day) for day in _each(left)]:
+            if both := left & those:
+                joint = minutes & more if conjunction else minutes | more
+                mine[joint] = mine.get(joint, 0) | both
+                left ^= both
+                if not left:
+                    break
+
+
+def _each(days: int) -> list[int]:
+    """The days of a set."""
+    found = []
+    while days:
+        found.append(days.bit_length() - 1)
+        days ^= 1 << found[-1]
+    return found
+
+
+def first_minute(cells: Cells, start: int) -> int | None:
+    """The first minute, counted from the first day, that is `start` or later and in which it is true."""
+    day, of_day = divmod(max(start, 0), DAY)
+    first = None
+    for minutes, days in cells.items():
+        later, found = days >> day, None
+        if later & 1 and (rest := minutes >> of_day):
+            found = day * DAY + of_day + _lowest(rest)
+        elif minutes and (later := later >> 1):
+            found = (day + 1 + _lowest(later)) * DAY + _lowest(minutes)
+        if found is not None and (first is None or found < first):
+            first = found
+    return first
+
+
+def smear(bits: int, width: int) -> int:
+    """Every set bit becomes `width` bits, itself the lowest."""
+    if width == 0:
+        return 0
+    done = 1
+    while done < width:
+        step = min(done, width - done)
+        bits |= bits << step
+        done += step
+    return bits
+
+
+def held_for(parts: Sequence[Cells], lengths: Sequence[int], minutes: int) -> Cells:
+    """The days of the first part by the minutes from which on it is true for so many minutes, into the next parts."""
+    days: list[bytes] = []
+    for cells, length in zip(parts, lengths, strict=True):
+        some = [bytes(_DAY_BYTES)] * length
+        for each, those in cells.items():
+            told = each.to_bytes(_DAY_BYTES, "little")
+            for day in _each(those):
+                some[day] = told
+        days += some
+    bits = int.from_bytes(b"".join(days), "little")
+    done = 1
+    while done < minutes:
+        step = min(done, minutes - done)
+        bits &= bits >> step
+        done += step
+    told = bits.to_bytes(len(days) * _DAY_BYTES, "little")
+    found: dict[bytes, int] = {}
+    for day in range(lengths[0]):
+        each_day = told[day * _DAY_BYTES : (day + 1) * _DAY_BYTES]
+        found[each_day] = found.get(each_day, 0) | 1 << day
+    return {int.from_bytes(each_day, "little"): those for each_day, those in found.items()}
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1

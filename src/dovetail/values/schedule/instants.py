@@ -1,0 +1,497 @@
+"""Sets of instants known for all time: does one hold now, and until exactly when does that answer stand?
+
+Every rule that depends on the clock says "until when" by combining such sets. Nothing is found by walking from one hit
+to the next, so no expression can be slow: a set is told for years at once, in whole numbers with one bit a minute and
+one bit a day; sets combine by AND, OR and NOT, and the first change is the lowest set bit.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple, final
+
+from dovetail.values.schedule.almanac import Stretch, stretch_of
+from dovetail.values.schedule.cells import WHOLE_DAY, Cells, held_for, on, smear
+from dovetail.values.schedule.cron import Cron
+from dovetail.values.schedule.openings import openings
+from dovetail.values.schedule.search import MINUTE_US as _MINUTE_US
+from dovetail.values.schedule.search import Inverse, Joint, Leaf, Searchable, next_change
+from dovetail.values.schedule.zone import DAY
+
+HORIZON = timedelta(days=5 * 365 + 2)
+"""What does not change within five years is said not to change (R10)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_MINUTE = timedelta(minutes=1)
+_KEPT_RUNS = 4
+_FEW = 16
+_WEEK_MINUTES = 7 * 1440
+_ALL_WEEK = (1 << _WEEK_MINUTES) - 1
+
+
+class _Run(NamedTuple):
+    """A stretch [start, stop) with one answer."""
+
+    start: datetime
+    stop: datetime
+    holds: bool
+    ends: bool  # whether the answer changes at `stop`, or is only not known beyond
+
+
+class Instants(Searchable):
+    """A set of instants. Instants are timezone-aware."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def contains(self, at: datetime) -> bool:
+        """Whether the set holds at an instant."""
+
+    @abstractmethod
+    def until(self, at: datetime) -> datetime | None:
+        """The first instant after `at` with the other answer; None: the same for five years."""
+
+    def first(self, at: datetime) -> datetime | None:
+        """The first instant from `at` on that is in the set; None: none for five years."""
+        return at if self.contains(at) else self.until(at)
+
+
+@final
+class _Constant(Instants):
+    __slots__ = ("_holds",)
+
+    def __init__(self, *, holds: bool) -> None:
+        self._holds = holds
+
+    def __repr__(self) -> str:
+        return "ALWAYS" if self._holds else "NEVER"
+
+    def contains(self, at: datetime) -> bool:  # noqa: ARG002
+        return self._holds
+
+    def until(self, at: datetime) -> datetime | None:  # noqa: ARG002
+        return None
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        return {WHOLE_DAY if self._holds else 0: days}
+
+    def leaves(self) -> Iterable[Leaf]:
+        return ()
+
+
+ALWAYS: Instants = _Constant(holds=True)
+NEVER: Instants = _Constant(holds=False)
+
+
+@final
+class _Since(Instants):
+    """[at, ∞)."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+
+    def __repr__(self) -> str:
+        return f"since({self.at.isoformat()})"
+
+    def contains(self, at: datetime) -> bool:
+        return at >= self.at
+
+    def until(self, at: datetime) -> datetime | None:
+        return self.at if at < self.at else None  # known for ever: no search, so no horizon
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        minute, phase = divmod(_microseconds(self.at), _MINUTE_US)
+        day, of_day = divmod(minute + (late < phase), DAY)
+        before = (1 << min(max(day - stretch.first, 0), stretch.length)) - 1
+        on_day = before + 1 if stretch.first <= day else 0
+        found = {0: days & before, WHOLE_DAY >> of_day << of_day: days & on_day}
+        found[WHOLE_DAY] = found.get(WHOLE_DAY, 0) | days & ~before & ~on_day
+        return {cells: on for cells, on in found.items() if on}
+
+    def leaves(self) -> Iterable[Leaf]:
+        return (self,)
+
+    @property
+    def phase(self) -> int:
+        """Where in a minute the answer changes."""
+        return _microseconds(self.at) % _MINUTE_US
+
+    def turns_in(self, minute: int) -> bool:
+        """Whether the answer changes in that minute."""
+        return _microseconds(self.at) // _MINUTE_US == minute
+
+
+class _Searched(Instants):
+    """A set whose changes are found in bitsets; remembers the last few runs."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: tuple[_Run, ...] = ()
+
+    @abstractmethod
+    def _holds(self, at: datetime) -> bool: ...
+
+    @abstractmethod
+    def _find_run(self, at: datetime, *, holds: bool) -> _Run: ...
+
+    def contains(self, at: datetime) -> bool:
+        for run in self._runs:
+            if run.start <= at < run.stop:
+                return run.holds
+        return self._holds(at)
+
+    def until(self, at: datetime) -> datetime | None:
+        run = self._run(at)
+        return run.stop if run.ends and run.stop - at <= HORIZON else None
+
+    def _run(self, at: datetime) -> _Run:
+        known = self._runs
+        for run in known:
+            if run.start <= at < run.stop and (run.ends or run.stop - at > HORIZON or run.stop == _LAST):
+                return run
+        found = self._find_run(at, holds=self.contains(at))
+        # A run met again from an earlier instant, or searched further, replaces what was known of it.
+        kept = [run for run in known if run.stop <= found.start or run.start >= found.stop]
+        self._runs = (found, *kept[: _KEPT_RUNS - 1])
+        return found
+
+    def _search(self, at: datetime, start: datetime, *, holds: bool) -> _Run:
+        """The run from `at` on, which is known to last up to and including `start`."""
+        found = next_change(self, _microseconds(start), holds=holds, holds_at=lambda us: self._holds(_instant(us)))
+        return _Run(at, _instant(found.at), holds, ends=found.changes)
+
+
+@final
+class Recurring(_Searched):
+    """Open for a fixed elapsed time from each hit of a cron expression on: [hit, hit + duration) (R10)."""
+
+    __slots__ = ("_minutes", "cron", "duration_ns", "phase")
+
+    def __init__(self, cron: Cron, duration_ns: int) -> None:
+        assert duration_ns >= 0
+        super().__init__()
+        self.cron = cron
+        self.duration_ns = duration_ns
+        # Instants have microseconds: the end is rounded up. `phase` is where in a minute it closes.
+        self._minutes, self.phase = divmod(-(-duration_ns // 1000), _MINUTE_US)
+
+    def __repr__(self) -> str:
+        return f"Recurring({self.cron.text!r}, {self.duration_ns / 1e9:g}s)"
+
+    @property
+    def never(self) -> bool:
+        """Whether it never opens."""
+        return self.cron.never or self.duration_ns == 0
+
+    def _holds(self, at: datetime) -> bool:
+        if self.never:
+            return False
+        now = _microseconds(at)
+        minute = now // _MINUTE_US
+        hit = self.cron.last_hit(minute, minute - self._minutes)
+        return hit is not None and now < (hit + self._minutes) * _MINUTE_US + self.phase
+
+    def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        if holds:
+            return self._search(at, at, holds=True)
+        # What is closed opens at the next hit, were it years away.
+        hit = None if self.never else self.cron.next_hit(_microseconds(at) // _MINUTE_US + 1)
+        if hit is None:
+            return _Run(at, _LAST, holds=False, ends=False)
+        return _Run(at, _instant(hit * _MINUTE_US), holds=False, ends=True)
+
+    def turns_in(self, minute: int) -> bool:
+        """Whether some window closes within that minute."""
+        return self.phase > 0 and self.cron.fires(minute - self._minutes)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return (self,)
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        return on(days, openings(self.cron, self._minutes + (early < self.phase), stretch))
+
+    @property
+    def reach(self) -> int:
+        """So many cells of every week, at most, are open throughout whatever a zone does."""
+        if self.cron.zone.key != "UTC" and not self.cron.minutely:
+            return 0
+        return self.cron.hits_a_week * self._minutes
+
+    def week(self) -> int:
+        """These cells, from Sunday 00:00 UTC."""
+        return _open_week(self.cron, min(self._minutes, _WEEK_MINUTES)) if self.reach else 0
+
+
+@lru_cache(maxsize=512)  # some 1.3 KB each
+def _open_week(cron: Cron, minutes: int) -> int:
+    """The cells of any week within so many minutes of a hit in this or the last week."""
+    cells = smear(cron.week, minutes)
+    return (cells | cells >> _WEEK_MINUTES) & _ALL_WEEK
+
+
+@final
+class _Not(Instants):
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Instants) -> None:
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"complement({self.inner!r})"
+
+    def contains(self, at: datetime) -> bool:
+        return not self.inner.contains(at)
+
+    def until(self, at: datetime) -> datetime | None:
+        return self.inner.until(at)
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
+        return Inverse(self.inner).cells(stretch, days, early, late)
+
+    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
+        return Inverse(self.inner).narrowed(stretch, cells, early, late)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return self.inner.leaves()
+
+
+@final
+class _Combined(_Searched):
+    """All of several sets (`quantifier` is all), or any of them."""
+
+    __slots__ = ("_joint", "parts", "quantifier")
+
+    def __init__(self, quantifier: Callable[[Iterable[object]], bool], parts: Sequence[Instants]) -> None:
+        assert len(parts) > 1
+        super().__init__()
+        self.quantifier = quantifier
+        self.parts = tuple(parts)
+        self._joint = Joint(self.parts, conjunction=quantifier is all)
+
+    def __repr__(self) -> str:
+        return f"{self.quantifier.__name__}_of({', '.join(map(repr, self.parts))})"
+
+    def _holds(self, at: datetime) -> bool:
+        return self.quantifier(part.contains(at) for part in self.parts)
+
+    def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        # The parts are often shared and know their runs: that may tell already. Mere windows are searched together.
+        if all(isinstance(part, Recurring) for part in self.parts):
+            return self._search(at, at, holds=holds)
+        stop = self._leap(at, holds=holds)
+        if stop is None:
+            return _Run(at, min(at, _LAST - HORIZON) + HORIZON, holds, ends=False)
+        if self._holds(stop) != holds:
+            return _Run(at, stop, holds, ends=True)
+        return self._search(at, stop, holds=holds)
+
+    def _leap(self, at: datetime, *, holds: bool) -> datetime | None:
+        """An instant up to which the answer stands, by what the parts say; None: for five years from `at`."""
+        if (self.quantifier is all) is holds:
+            # Every part agrees with the answer: the first to change changes it.
+            return min((until for part in self.parts if (until := part.until(at)) is not None), default=None)
+        latest = at
+        for part in self.parts:
+            if part.contains(at) is holds:
+                # Each part that agrees with the answer has to change before it does.
+                until = part.until(at)
+                if until is None:
+                    return None
+                latest = max(latest, until)
+        return latest
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
+        return self._joint.cells(stretch, days, early, late)
+
+    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
+        return self._joint.narrowed(stretch, cells, early, late)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return self._joint.leaves()
+
+
+@final
+class _Lasting(_Searched):
+    """The minutes from which on a set holds throughout so many minutes, that one included."""
+
+    __slots__ = ("inner", "minutes")
+
+    def __init__(self, inner: Instants, minutes: int) -> None:
+        super().__init__()
+        self.inner = inner
+        self.minutes = minutes
+
+    def __repr__(self) -> str:
+        return f"with_time_left({self.inner!r}, {self.minutes}m)"
+
+    def _holds(self, at: datetime) -> bool:
+        start = _instant(_microseconds(at) // _MINUTE_US * _MINUTE_US)
+        stop = self.inner.until(start) if self.inner.contains(start) else start
+        return stop is None or stop - start >= self.minutes * _MINUTE
+
+    def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        return self._search(at, at, holds=holds)
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        """It changes on the minute only, so it does not matter where in a minute one looks."""
+        latest = max((leaf.phase for leaf in self.inner.leaves()), default=0)
+        ahead = stretch_of(stretch.first + stretch.length, -(-self.minutes // DAY))
+        whole = [self.inner.cells(each, each.visible, latest, 0) for each in (stretch, ahead)]
+        return on(days, held_for(whole, (stretch.length, ahead.length), self.minutes))
+
+    def leaves(self) -> Iterable[Leaf]:
+        return ()
+
+
+def since(at: datetime) -> Instants:
+    """[at, ∞)."""
+    return _Since(at)
+
+
+@lru_cache(maxsize=4096)
+def recurring(cron: Cron, duration_ns: int) -> Instants:
+    """[hit, hit + duration) for every hit: one object for equal arguments, so that all share what it remembers."""
+    windows = Recurring(cron, duration_ns)
+    if windows.never:
+        return NEVER
+    return ALWAYS if windows.reach >= _WEEK_MINUTES and windows.week() == _ALL_WEEK else windows
+
+
+def complement(instants: Instants) -> Instants:
+    """Every instant that is not in the set."""
+    if instants is ALWAYS:
+        return NEVER
+    if instants is NEVER:
+        return ALWAYS
+    return instants.inner if type(instants) is _Not else _complement(instants)
+
+
+@lru_cache(maxsize=4096)
+def _complement(instants: Instants) -> Instants:
+    """One object for one set, so that combinations with it can be shared."""
+    return _Not(instants)
+
+
+def all_of(parts: Iterable[Instants]) -> Instants:
+    """The instants in every one of the sets; ALWAYS if there are none."""
+    kept: dict[Instants, None] = {}
+    latest: _Since | None = None
+    for part in _flat(all, parts):
+        if part is NEVER:
+            return NEVER
+        # Not isinstance: for an abstract base class that is slow, and this is asked for every pod.
+        if type(part) is _Since:
+            latest = part if latest is None or part.at > latest.at else latest
+        elif part is not ALWAYS:
+            kept[part] = None
+    return _combined(all, latest, kept) or ALWAYS
+
+
+def any_of(parts: Iterable[Instants]) -> Instants:
+    """The instants in at least one of the sets; NEVER if there are none."""
+    kept: dict[Instants, None] = {}
+    earliest: _Since | None = None
+    for part in _flat(any, parts):
+        if part is ALWAYS:
+            return ALWAYS
+        if type(part) is _Since:
+            earliest = part if earliest is None or part.at < earliest.at else earliest
+        elif part is not NEVER:
+            kept[part] = None
+    if _fill_the_week([part for part in kept if type(part) is Recurring]):
+        return ALWAYS
+    return _combined(any, earliest, kept) or NEVER
+
+
+def _fill_the_week(windows: list[Recurring]) -> bool:
+    """R10: whether the windows leave no gap in any week."""
+    if sum([part.reach for part in windows]) < _WEEK_MINUTES:
+        return False
+    week = 0
+    for part in windows:
+        week |= part.week()
+    return week == _ALL_WEEK
+
+
+def _combined(
+    quantifier: Callable[[Iterable[object]], bool], since_: _Since | None, others: Iterable[Instants]
+) -> Instants | None:
+    """What is left after simplifying. The sets that many nodes have in common are one object, and remember for all."""
+    sets = tuple(others)
+    shared = sets[0] if len(sets) == 1 else _shared(quantifier, _Unordered(sets)) if sets else None
+    if since_ is None or shared is None:
+        return since_ or shared
+    return _Combined(quantifier, (since_, shared))
+
+
+class _Unordered:
+    """The same sets in another order mean the same."""
+
+    __slots__ = ("key", "sets")
+
+    def __init__(self, sets: tuple[Instants, ...]) -> None:
+        self.sets = sets
+        self.key = frozenset(sets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unordered) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=4096)
+def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _Unordered) -> Instants:
+    return _Combined(quantifier, parts.sets)
+
+
+def with_time_left(instants: Instants, span: timedelta) -> Instants:
+    """The instants from whose minute on the set holds for `span`, rounded up to minutes.
+
+    What holds throughout a span in several sets holds so in each, so each part is looked at by itself. What holds for
+    good from some instant on always has time left; windows that last until then are still taken to close there.
+    """
+    if type(instants) is _Constant or type(instants) is _Since:
+        return instants
+    if type(instants) is _Combined and instants.quantifier is all:
+        return all_of([with_time_left(part, span) for part in instants.parts])
+    if type(instants) is _Combined and any(type(part) is _Since for part in instants.parts):
+        lasting = [part for part in instants.parts if type(part) is _Since]
+        windows = any_of([part for part in instants.parts if type(part) is not _Since])
+        return any_of([*lasting, with_time_left(windows, span)])
+    return _lasting(instants, max(1, -(-span // _MINUTE)))
+
+
+@lru_cache(maxsize=4096)
+def _lasting(instants: Instants, minutes: int) -> Instants:
+    return _Lasting(instants, minutes)
+
+
+def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:
+    """The parts, with those of nested sets of the same kind in their place; but many are better left together.
+
+    The pods of a node, say, are asked for every reason, and together remember the answer.
+    """
+    for part in parts:
+        if type(part) is _Combined and part.quantifier is quantifier and len(part.parts) <= _FEW:
+            yield from _flat(quantifier, part.parts)
+        else:
+            yield part
+
+
+def _microseconds(at: datetime) -> int:
+    return (at - _EPOCH) // _MICROSECOND
+
+
+def _instant(microseconds: int) -> datetime:
+    # Beyond year 9999 is never.
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _LAST

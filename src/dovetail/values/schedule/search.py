@@ -1,0 +1,197 @@
+"""When does the answer of a set of instants change next, within the years to come?
+
+Time is cut into UTC days, and a day into minutes. Within a minute a set changes only at a few *phases*: windows open on
+the minute, and close a fixed time into one. What a set may be at any phase comes from looking at each of its windows at
+the earliest or the latest of them, for thousands of days at once. Only the first minute that may bring the change is
+then looked at more closely. If that was for nothing a few times, the phases are told apart for all minutes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from dovetail.values.schedule.almanac import LAST_DAY, Stretch, stretch_of
+from dovetail.values.schedule.cells import WHOLE_DAY, Cells, first_minute, inverted, join, on
+from dovetail.values.schedule.zone import DAY
+
+MINUTE_US = 60_000_000
+# (step, length) in days: stretches begin at multiples of a step, so that they can be shared, and most changes are near.
+# Together they reach three months beyond five years, so that an answer serves for a while.
+_STRETCHES = ((8, 16), (64, 128), (256, 2112))
+_GUESSES = 4
+
+
+class Leaf(Protocol):
+    """A set that is not made of others: it changes on the minute, and at one other place in a minute."""
+
+    @property
+    def phase(self) -> int:
+        """That place, in microseconds."""
+
+    def turns_in(self, minute: int) -> bool:
+        """Whether it may change there in this minute."""
+
+
+class Searchable(ABC):
+    """What is known of a set for the search."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
+        """These days of the stretch by the minutes in which the set holds.
+
+        What ends is looked at `early` microseconds into a minute, and what begins `late`. If early is the earlier,
+        these are the minutes in which it may hold at some phase between; if it is the later, those in which it does
+        throughout.
+        """
+
+    @abstractmethod
+    def leaves(self) -> Iterable[Leaf]:
+        """The sets this one is made of, in the end."""
+
+    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> "Searchable":
+        """What tells the same in these cells from one phase to another, with all that stays as it is put together."""
+        if any(early < leaf.phase <= late for leaf in self.leaves()):
+            return self
+        return _Told(self.cells(stretch, sum(cells.values()), early, late))
+
+
+class _Told(Searchable):
+    """Cells that do not change within minutes."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, told: Cells) -> None:
+        self.told = told
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
+        return on(days, self.told)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return ()
+
+
+class Inverse(Searchable):
+    """What holds when a set does not."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Searchable) -> None:
+        self.inner = inner
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
+        return inverted(self.inner.cells(stretch, days, late, early))
+
+    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
+        inner = self.inner.narrowed(stretch, cells, early, late)
+        return _Told(inverted(inner.told)) if isinstance(inner, _Told) else Inverse(inner)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return self.inner.leaves()
+
+
+class Joint(Searchable):
+    """What holds when all of several sets do (a conjunction), or when any does."""
+
+    __slots__ = ("conjunction", "parts")
+
+    def __init__(self, parts: Sequence[Searchable], *, conjunction: bool) -> None:
+        self.parts = parts
+        self.conjunction = conjunction
+
+    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
+        neutral, decisive = (WHOLE_DAY, 0) if self.conjunction else (0, WHOLE_DAY)
+        left = self.parts[0].cells(stretch, days, early, late)
+        decided = left.pop(decisive, 0)
+        for part in self.parts[1:]:
+            if not left:
+                break  # the others cannot change it, and there may be thousands
+            others = part.cells(stretch, days ^ decided, early, late)
+            others.pop(neutral, None)
+            join(left, others, conjunction=self.conjunction)
+            decided |= left.pop(decisive, 0)
+        return {**left, decisive: decided} if decided else left
+
+    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
+        parts = [part.narrowed(stretch, cells, early, late) for part in self.parts]
+        told = [part for part in parts if isinstance(part, _Told)]
+        if len(told) > 1:
+            together = Joint(told, conjunction=self.conjunction).cells(stretch, sum(cells.values()), early, late)
+            # In the cells in question only: more days are alike then.
+            masked = dict(cells)
+            join(masked, together, conjunction=True)
+            parts = [_Told(masked), *[part for part in parts if not isinstance(part, _Told)]]
+        return parts[0] if len(parts) == 1 else Joint(parts, conjunction=self.conjunction)
+
+    def leaves(self) -> Iterable[Leaf]:
+        return (leaf for part in self.parts for leaf in part.leaves())
+
+
+class Found(NamedTuple):
+    """The next change, or where the search ended without one."""
+
+    at: int  # microseconds since the epoch
+    changes: bool
+
+
+def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Callable[[int], bool]) -> Found:
+    """When an answer that stands at some microsecond changes; `holds_at` gives the exact answer at any other."""
+    leaves = tuple(dict.fromkeys(searched.leaves()))
+    phases = sorted({0, *[leaf.phase for leaf in leaves]})
+    # Windows that close on the minute change nothing after it has begun.
+    minute = after // MINUTE_US - (len(phases) > 1)
+    day = after // MINUTE_US // DAY
+    for step, length in _STRETCHES:
+        if day > LAST_DAY:
+            break
+        stretch = stretch_of(day // step * step, length)
+        zero, stop = stretch.first * DAY, min(stretch.first + length, LAST_DAY + 1)
+        days = (1 << stop - stretch.first) - (1 << day - stretch.first)
+        day = stop
+        cells = _other_cells(searched, stretch, days, phases, holds=holds)
+        for _ in range(_GUESSES):
+            following = first_minute(cells, minute + 1 - zero)
+            if following is None:
+                break
+            minute = zero + following
+            if len(phases) == 1:
+                return Found(minute * MINUTE_US, changes=True)
+            for phase in sorted({0, *[leaf.phase for leaf in leaves if leaf.turns_in(minute)]}):
+                at = minute * MINUTE_US + phase
+                if at > after and holds_at(at) != holds:
+                    return Found(at, changes=True)
+        else:
+            found = _first_by_phase(searched, stretch, cells, phases, minute + 1 - zero, holds=holds)
+            if found is not None:
+                return Found((zero + found[0]) * MINUTE_US + found[1], changes=True)
+    return Found(day * DAY * MINUTE_US, changes=False)
+
+
+def _first_by_phase(
+    searched: Searchable, stretch: Stretch, cells: Cells, phases: list[int], start: int, *, holds: bool
+) -> tuple[int, int] | None:
+    """The minute from `start` on, of those in which it may change at these phases, and the phase at which it does."""
+    following = first_minute(cells, start)
+    if following is None or len(phases) == 1:
+        return None if following is None else (following, phases[0])
+    half, found = len(phases) // 2, []
+    for some in (phases[:half], phases[half:]):
+        narrowed = searched.narrowed(stretch, cells, some[0], some[-1])
+        others = _other_cells(narrowed, stretch, sum(cells.values()), some, holds=holds)
+        fewer = on(sum(others.values()), cells)
+        join(fewer, others, conjunction=True)
+        fewer.pop(0, None)
+        found.append(_first_by_phase(narrowed, stretch, fewer, some, start, holds=holds))
+    return min([change for change in found if change is not None], default=None)
+
+
+def _other_cells(searched: Searchable, stretch: Stretch, days: int, phases: list[int], *, holds: bool) -> Cells:
+    """The days by the minutes in which, at some of the phases, the answer may be another."""
+    early, late = phases[0], phases[-1]
+    if holds:
+        found = inverted(searched.cells(stretch, days, late, early))
+    else:
+        found = searched.cells(stretch, days, early, late)
+    found.pop(0, None)
+    return found

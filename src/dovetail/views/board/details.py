@@ -1,0 +1,164 @@
+"""What is there to say about one node: every verdict, its pods, what happened to it, and why it is left alone?"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from dovetail.model.problem import Problem
+from dovetail.model.refs import MaySee, Ref, Sentence
+from dovetail.model.snapshot import ClusterNode
+from dovetail.views.explain.verdicts import DeletionView, Explanation, NodeView, PodView, VerdictView, View
+
+# What is shown of pods whose names are withheld.
+A_POD: Final = Ref("Pod")
+
+
+class Decided(View, frozen=True, kw_only=True):
+    """A decision of the controller; `rejected`: why it was not carried out after all."""
+
+    at: datetime
+    text: str
+    nodes: tuple[str, ...]
+    rejected: Sentence = Sentence()
+
+
+class Step(View, frozen=True):
+    """Something that has happened to a node."""
+
+    at: datetime
+    what: str | Sentence
+    message: str
+
+
+class ProblemShown(View, frozen=True):
+    severity: str
+    rule: str
+    object: Ref
+    message: str | Sentence
+    remedy: str
+
+
+P = TypeVar("P", Problem, ProblemShown)
+
+
+class Details(View, frozen=True, kw_only=True):
+    """Everything about one node."""
+
+    at: datetime
+    key: str
+    node: NodeView
+    pods: tuple[PodView, ...]
+    hidden_pods: int
+    """Pods in namespaces that the reader may not list."""
+    history: tuple[Step, ...]
+    """The latest first."""
+    left_alone: Sentence | None
+    commands: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+def make_details(
+    member: ClusterNode,
+    explanation: Explanation,
+    *,
+    decisions: Sequence[Decided] = (),
+    left_alone: Sentence | None = None,
+    commands: Sequence[str] = (),
+    may_see: MaySee | None = None,
+) -> Details:
+    """What the explanation says of this node and its pods. Raises LookupError if it says nothing."""
+    claim = None if member.claim is None else member.claim.name
+    view = next((node for node in explanation.nodes if (node.name, node.node_claim) == (member.name, claim)), None)
+    if view is None:
+        raise LookupError(str(member.object))
+    there = {pod.object for pod in member.pods}
+    pods = tuple(pod for pod in explanation.pods if Ref("Pod", pod.namespace, pod.name) in there)
+    named = {
+        member.object,
+        *there,
+        *(() if claim is None else (Ref("NodeClaim", "", claim),)),
+        Ref("NodePool", "", member.pool),
+    }
+    details = Details(
+        at=explanation.at,
+        key=str(member.object),
+        node=view,
+        pods=pods,
+        hidden_pods=0,
+        history=_history(member, decisions if may_see is None else redacted_decisions(decisions, may_see)),
+        left_alone=left_alone,
+        commands=tuple(commands),
+        problems=tuple(problem for problem in explanation.problems if problem.object in named),
+    )
+    return details if may_see is None else _redacted_details(details, may_see)
+
+
+def _history(member: ClusterNode, decisions: Sequence[Decided]) -> tuple[Step, ...]:
+    """What the controller decided, and what the objects themselves remember."""
+    steps = [Step(each.at, _verdict_on(each), each.text) for each in decisions if member.name in each.nodes]
+    for part in (member.claim, member.node):
+        if part is not None and part.created_at is not None:
+            steps.append(Step(part.created_at, "created", str(part.object)))
+        if part is not None and part.deleted_at is not None:
+            steps.append(Step(part.deleted_at, "deleted", f"{part.object} is being deleted"))
+    for type_, condition in ({} if member.claim is None else member.claim.conditions).items():
+        if condition.last_transition_time is not None:
+            reason = condition.message or (condition.reason if condition.reason != type_ else "")
+            steps.append(Step(condition.last_transition_time, f"{type_} {condition.status}", reason))
+    return tuple(sorted(steps, key=lambda step: (step.at, str(step.what)), reverse=True))
+
+
+def _verdict_on(decided: Decided) -> str | Sentence:
+    return Sentence("rejected: ", decided.rejected) if decided.rejected else "decided"
+
+
+def _redacted_details(details: Details, may_see: MaySee) -> Details:
+    node = details.node
+    reasons = tuple(
+        msgspec.structs.replace(reason, verdicts=_redacted_verdicts(reason.verdicts, may_see))
+        for reason in node.reasons
+    )
+    seen = tuple(pod for pod in details.pods if may_see(pod.namespace))
+    forced = tuple(_redacted_deletion(deletion, may_see) for deletion in node.forced_deletions)
+    return msgspec.structs.replace(
+        details,
+        node=msgspec.structs.replace(node, reasons=reasons, forced_deletions=forced),
+        pods=seen,
+        hidden_pods=len(details.pods) - len(seen),
+        left_alone=None if details.left_alone is None else details.left_alone.redacted(may_see),
+        problems=redacted_problems(details.problems, may_see),
+    )
+
+
+def redacted_decisions(decisions: Iterable[Decided], may_see: MaySee) -> tuple[Decided, ...]:
+    """Why a command was rejected may name any pod (R49)."""
+    return tuple(
+        msgspec.structs.replace(each, rejected=each.rejected.redacted(may_see)) if each.rejected else each
+        for each in decisions
+    )
+
+
+def redacted_problems(problems: Iterable[P], may_see: MaySee) -> tuple[P, ...]:
+    """Problems of objects that the reader may see, and of these without the names of others."""
+    return tuple(
+        msgspec.structs.replace(problem, message=problem.message.redacted(may_see))
+        if isinstance(problem.message, Sentence)
+        else problem
+        for problem in problems
+        if problem.object.is_seen_by(may_see)
+    )
+
+
+def _redacted_verdicts(verdicts: Sequence[VerdictView], may_see: MaySee) -> tuple[VerdictView, ...]:
+    return tuple(
+        msgspec.structs.replace(verdict, blockers=_redacted_verdicts(verdict.blockers, may_see))
+        if verdict.object.is_seen_by(may_see)
+        else msgspec.structs.replace(verdict, object=A_POD, message=verdict.object.hidden())
+        for verdict in verdicts
+    )
+
+
+def _redacted_deletion(deletion: DeletionView, may_see: MaySee) -> DeletionView:
+    return deletion if deletion.pod.is_seen_by(may_see) else msgspec.structs.replace(deletion, pod=A_POD)

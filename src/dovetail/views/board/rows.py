@@ -1,0 +1,319 @@
+"""What does the dashboard show? A board: a compact row a node, and what each pool's budgets allow over time.
+
+Instants are whole seconds since 1970. Lists of spans have no ends: each lasts until the next one starts, the first has
+gone on from before (start 0) and the last goes on. So a row stays the same, byte for byte, while only time passes, and
+what is sent to a page are the few rows that did change.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import ceil, floor
+from typing import Final, TypeAlias
+
+import msgspec
+
+from dovetail.api.names import Condition, Reason
+from dovetail.model.problem import Problem
+from dovetail.model.refs import MaySee, Ref
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.views.board.blockers import Blockers, Cause, Held
+from dovetail.views.board.details import (
+    A_POD,
+    Decided,
+    Details,
+    ProblemShown,
+    make_details,
+    redacted_decisions,
+    redacted_problems,
+)
+from dovetail.views.explain.verdicts import View
+from dovetail.views.forecast import data as ahead
+
+__all__ = [
+    "PROBLEMS_SHOWN",
+    "Board",
+    "Cause",
+    "Decided",
+    "Details",
+    "Event",
+    "Herd",
+    "Lane",
+    "Row",
+    "Span",
+    "Strip",
+    "make_board",
+    "make_details",
+    "next_change",
+    "redacted",
+]
+
+# What the spans of a row already say is not said again as an event.
+_TOLD_BY_SPANS: Final = frozenset(
+    {ahead.Type.FREE, ahead.Type.BLOCKED, ahead.Type.WINDOW_OPENS, ahead.Type.WINDOW_CLOSES}
+)
+_KINDS: Final = {kind: number for number, kind in enumerate(ahead.Kind)}
+_SINCE: Final = {
+    Reason.DRIFTED: Condition.DRIFTED,
+    Reason.EXPIRED: Condition.EXPIRED,
+    Reason.EMPTY: Condition.CONSOLIDATABLE,
+    Reason.UNDERUTILIZED: Condition.CONSOLIDATABLE,
+}
+PROBLEMS_SHOWN: Final = 200
+
+# start, kind, and indexes into the row's causes
+Span: TypeAlias = tuple[int, ...]
+# instant (0: now), type, object, and whether it is certain
+Event: TypeAlias = tuple[int, str, Ref, bool]
+
+
+class Row(View, frozen=True, kw_only=True):
+    """One node, or a NodeClaim that has none."""
+
+    key: str
+    name: str
+    pool: str
+    claim: str
+    state: str
+    type: str
+    capacity: str
+    zone: str
+    pods: int
+    free: int | None
+    expires: int | None
+    graceful: int | None
+    deadline: int | None
+    wanted: tuple[str, ...]
+    """The reasons it has to go now."""
+    stuck: tuple[str, int | None] | None
+    """Why it should be gone, and since when; None: it is not held up."""
+    causes: tuple[Cause, ...]
+    spans: tuple[Span, ...]
+    events: tuple[Event, ...]
+
+
+class Lane(View, frozen=True):
+    """What the budgets of a pool allow for one reason: start, limit, in use, allowed, budget (-1: none)."""
+
+    reason: str
+    forceful: bool
+    """The reason asks no budget (R19)."""
+    spans: tuple[tuple[int, int, int, int, int], ...]
+
+
+class Strip(View, frozen=True):
+    """One pool."""
+
+    name: str
+    nodes: int
+    lanes: tuple[Lane, ...]
+
+
+class Herd(View, frozen=True):
+    """Many nodes to which the same happens at about the same time."""
+
+    start: int
+    end: int
+    type: str
+    pool: str
+    count: int
+    message: str
+
+
+class Board(View, frozen=True, kw_only=True):
+    """Everything at one instant, if nothing but time changes."""
+
+    at: int
+    end: int
+    assumption: str
+    restricted: bool = False
+    """Names of pods are withheld from this reader."""
+    rows: tuple[Row, ...]
+    pools: tuple[Strip, ...]
+    herds: tuple[Herd, ...]
+    problems: tuple[ProblemShown, ...]
+    decisions: tuple[Decided, ...] = ()
+
+
+def make_board(snapshot: Snapshot, forecast: ahead.Forecast, decisions: Sequence[Decided] = ()) -> Board:
+    """The board of this forecast, which is one of this snapshot."""
+    members = {_identity(member): member for member in snapshot.nodes}
+    blockers = Blockers(snapshot, forecast.at, forecast.end)
+    rows = [_row(node, members[node.name, node.node_claim or ""], blockers, forecast.at) for node in forecast.nodes]
+    return Board(
+        at=floor(forecast.at.timestamp()),
+        end=_seconds(forecast.end),
+        assumption=forecast.assumption,
+        rows=tuple(rows),
+        pools=tuple(_strip(pool) for pool in forecast.nodepools),
+        herds=tuple(_herd(herd) for herd in forecast.herds),
+        problems=tuple(_problem(problem) for problem in forecast.problems[:PROBLEMS_SHOWN]),
+        decisions=tuple(decisions),
+    )
+
+
+def next_change(board: Board) -> int | None:
+    """The first instant after the board's at which time alone changes it, but for what it leaves out."""
+    instants = [span[0] for row in board.rows for span in row.spans]
+    instants += [event[0] for row in board.rows for event in row.events]
+    instants += [span[0] for pool in board.pools for lane in pool.lanes for span in lane.spans]
+    return min((instant for instant in instants if instant > board.at), default=None)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------------
+
+
+def _identity(member: ClusterNode) -> tuple[str, str]:
+    return member.name, "" if member.claim is None else member.claim.name
+
+
+def _row(node: ahead.NodeForecast, member: ClusterNode, blockers: Blockers, at: datetime) -> Row:
+    causes, spans = _spans(node, blockers, at)
+    wanted = _wanted(node, at)
+    events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
+    return Row(
+        key=str(member.object),
+        name=node.name,
+        pool=node.nodepool or "",
+        claim=node.node_claim or "",
+        state=node.state,
+        type=node.instance_type or "",
+        capacity=node.capacity_type or "",
+        zone=node.zone or "",
+        pods=node.pods,
+        free=_future(node.free_at, at),
+        expires=_maybe(node.expires_at),
+        graceful=_maybe(node.gracefully_expires_at),
+        deadline=_maybe(node.deadline),
+        wanted=tuple(wanted),
+        stuck=_stuck(node, member, wanted, held=any(len(span) > 2 for span in spans[:1])),
+        causes=tuple(causes),
+        spans=tuple(spans),
+        events=tuple(
+            (0 if each.at <= at else _seconds(each.at), each.type, each.object, each.certainty == "exact")
+            for each in events
+        ),
+    )
+
+
+def _spans(node: ahead.NodeForecast, blockers: Blockers, at: datetime) -> tuple[dict[Cause, int], list[Span]]:
+    """Which causes hold when: within one span they come and go."""
+    causes: dict[Cause, int] = {}
+    spans: list[Span] = []
+    for span in node.spans:
+        held: list[Held] = [
+            ((cause.rule, cause.object, "", 0), cause.start, cause.until or span.end)
+            for cause in span.causes
+            if cause.object.kind != "Pod"
+        ]
+        if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
+            held += blockers.during(node.name, span)
+        held.sort(key=lambda each: each[2], reverse=True)  # who blocks for the longest comes first
+        edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
+        for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
+            found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
+            entry: Span = (0 if edge <= at else _seconds(edge), _KINDS[span.kind], *sorted(found))
+            if not spans or spans[-1][1:] != entry[1:]:
+                spans.append(entry)
+    return causes, spans
+
+
+def _wanted(node: ahead.NodeForecast, at: datetime) -> dict[str, bool]:
+    """The reasons it has now, and whether each is allowed."""
+    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
+    return {reason: span.allowed for reason, span in now if span.wanted}
+
+
+def _stuck(
+    node: ahead.NodeForecast, member: ClusterNode, wanted: Mapping[str, bool], *, held: bool
+) -> tuple[str, int | None] | None:
+    claim = member.claim
+    if node.state in IN_DISRUPTION:
+        if not held:
+            return None
+        gone = [part.deleted_at for part in (claim, member.node) if part is not None and part.deleted_at is not None]
+        return "Draining", _maybe(min(gone, default=None))
+    if not wanted or any(wanted.values()):
+        return None
+    since = {
+        reason: None if claim is None or reason not in _SINCE else claim.true_since(_SINCE[Reason(reason)])
+        for reason in wanted
+    }
+    longest = min(wanted, key=lambda reason: (since[reason] is None, _maybe(since[reason]) or 0))
+    return longest, _maybe(since[longest])
+
+
+def _future(instant: datetime | None, at: datetime) -> int | None:
+    """0: already."""
+    return None if instant is None else 0 if instant <= at else _seconds(instant)
+
+
+def _maybe(instant: datetime | None) -> int | None:
+    return None if instant is None else _seconds(instant)
+
+
+def _seconds(instant: datetime) -> int:
+    """Rounded up: whoever looks then finds that it has come."""
+    return ceil(instant.timestamp())
+
+
+# -- pools, herds and problems -----------------------------------------------------------------------------------------
+
+
+def _strip(pool: ahead.PoolForecast) -> Strip:
+    lanes = []
+    for lane in pool.reasons:
+        spans: list[tuple[int, int, int, int, int]] = []
+        for number, span in enumerate(lane.spans):
+            budget = -1 if span.budget is None else span.budget
+            start = _seconds(span.start) if number else 0
+            entry = (start, span.limit, span.in_use, span.allowed, budget)
+            if not spans or spans[-1][1:] != entry[1:]:
+                spans.append(entry)
+        lanes.append(Lane(lane.reason, lane.forceful, tuple(spans)))
+    return Strip(pool.name, pool.nodes, tuple(lanes))
+
+
+def _herd(herd: ahead.Herd) -> Herd:
+    pool = herd.nodepool or ""
+    return Herd(_seconds(herd.start), _seconds(herd.end), herd.type, pool, herd.count, herd.message)
+
+
+def _problem(problem: Problem) -> ProblemShown:
+    return ProblemShown(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
+
+
+# -- for readers who may not list all pods -----------------------------------------------------------------------------
+
+
+def redacted(board: Board, may_see: MaySee) -> Board:
+    """The same without the names of pods in namespaces that the reader may not list: they are only counted."""
+    return msgspec.structs.replace(
+        board,
+        restricted=True,
+        rows=tuple(_redacted_row(row, may_see) for row in board.rows),
+        problems=redacted_problems(board.problems, may_see),
+        decisions=redacted_decisions(board.decisions, may_see),
+    )
+
+
+def _redacted_row(row: Row, may_see: MaySee) -> Row:
+    hidden: dict[str, int] = {}
+    for cause in row.causes:
+        if not cause[1].is_seen_by(may_see):
+            hidden[cause[0]] = hidden.get(cause[0], 0) + 1
+    withheld = any(not event[2].is_seen_by(may_see) for event in row.events)
+    if not hidden and not withheld:
+        return row
+    causes: dict[Cause, int] = {}
+    places = []
+    for cause in row.causes:
+        shown = cause if cause[1].is_seen_by(may_see) else (cause[0], A_POD, "", hidden[cause[0]])
+        places.append(causes.setdefault(shown, len(causes)))
+    spans: list[Span] = []
+    for start, kind, *indexes in row.spans:
+        rest = (kind, *sorted({places[index] for index in indexes}))
+        if not spans or spans[-1][1:] != rest:
+            spans.append((start, *rest))
+    events = tuple((at, type_, ref if ref.is_seen_by(may_see) else A_POD, sure) for at, type_, ref, sure in row.events)
+    return msgspec.structs.replace(row, causes=tuple(causes), spans=tuple(spans), events=events)

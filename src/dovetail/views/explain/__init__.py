@@ -1,0 +1,1 @@
+"""`explain`: the verdict of every rule for each pod and node."""

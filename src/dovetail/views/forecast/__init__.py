@@ -1,0 +1,1 @@
+"""`forecast`: what becomes of each node over a span of time."""

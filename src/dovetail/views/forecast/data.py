@@ -1,0 +1,161 @@
+"""What a forecast consists of. Keys are stable, new ones may be added; times are UTC."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.model.problem import Problem
+from dovetail.model.refs import Ref
+from dovetail.views.explain.verdicts import View
+
+ASSUMPTION = "nothing but time changes"
+
+
+class Kind(StrEnum):
+    """What a node is during a span: budgets aside, for any graceful reason."""
+
+    FREE = "free"
+    BLOCKED = "blocked"
+    DRAINING = "draining"
+    GONE = "gone"
+
+
+class Type(StrEnum):
+    """What happens to a node or to a pod on it."""
+
+    EXPIRES = "expires"
+    GRACEFULLY_EXPIRES = "gracefully-expires"
+    DISRUPTS = "disrupts"
+    FREE = "free"
+    BLOCKED = "blocked"
+    WINDOW_OPENS = "window-opens"
+    WINDOW_CLOSES = "window-closes"
+    POD_EVICTED = "pod-evicted"
+    POD_DELETED = "pod-deleted"
+    DEADLINE = "deadline"
+    FORCED = "forced"
+
+
+class Certainty(StrEnum):
+    """Exact: so it will be, if nobody edits anything. Assumed: only if nothing at all changes but the time."""
+
+    EXACT = "exact"
+    ASSUMED = "assumed"
+
+
+class Cause(View, frozen=True):
+    """A rule that blocks, from when on within the span, and until when."""
+
+    rule: str
+    object: Ref
+    message: str
+    start: datetime
+    until: datetime | None
+
+
+class Span(View, frozen=True):
+    start: datetime
+    end: datetime
+    kind: Kind
+    causes: tuple[Cause, ...] = ()
+
+
+class ReasonSpan(View, frozen=True):
+    """`allowed` with the budgets as they are in use now."""
+
+    start: datetime
+    end: datetime
+    wanted: bool
+    allowed: bool
+
+
+class ReasonForecast(View, frozen=True):
+    reason: str
+    wanted: bool
+    spans: tuple[ReasonSpan, ...]
+
+
+class Event(View, frozen=True):
+    at: datetime
+    type: Type
+    object: Ref
+    message: str
+    certainty: Certainty
+
+
+class NodeForecast(View, frozen=True, kw_only=True):
+    name: str
+    nodepool: str | None
+    node_claim: str | None
+    state: str
+    instance_type: str | None = None
+    capacity_type: str | None = None
+    zone: str | None = None
+    pods: int
+    free_at: datetime | None
+    """The first instant at which no rule blocks; None: never within five years."""
+    expires_at: datetime | None
+    gracefully_expires_at: datetime | None
+    deadline: datetime | None
+    """Of the drain that has begun, or of the one that begins within the span."""
+    spans: tuple[Span, ...]
+    reasons: tuple[ReasonForecast, ...]
+    events: tuple[Event, ...]
+    cut_at: datetime | None = None
+    """The answer changes so often that nothing is told from here on; what stood last fills the span."""
+
+
+class BudgetSpan(View, frozen=True):
+    start: datetime
+    end: datetime
+    limit: int
+    in_use: int
+    allowed: int
+    budget: int | None
+    """Index of the budget that binds; None: none does."""
+
+
+class BudgetForecast(View, frozen=True):
+    reason: str
+    forceful: bool
+    """The reason asks no budget (R19), so that these figures have no effect."""
+    spans: tuple[BudgetSpan, ...]
+
+
+class PoolForecast(View, frozen=True):
+    name: str
+    nodes: int
+    reasons: tuple[BudgetForecast, ...]
+
+
+class Herd(View, frozen=True):
+    """Many nodes of one pool to which the same happens within a short time."""
+
+    start: datetime
+    end: datetime
+    type: Type
+    nodepool: str | None
+    count: int
+    nodes: tuple[str, ...]
+    message: str
+
+
+class Forecast(View, frozen=True, kw_only=True):
+    at: datetime
+    end: datetime
+    assumption: str = ASSUMPTION
+    exact_until: datetime
+    """Nothing is moved, launched or removed before: up to here everything in the forecast is exact."""
+    nodes: tuple[NodeForecast, ...]
+    nodepools: tuple[PoolForecast, ...]
+    herds: tuple[Herd, ...]
+    problems: tuple[Problem, ...]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node runs on, by its labels."""
+
+    instance_type: str | None = None
+    capacity_type: str | None = None
+    zone: str | None = None

@@ -1,0 +1,147 @@
+"""What becomes of the pods of a node that is drained, and when is the drain over?
+
+The drain plan of the controller itself is asked, from one of its instants to the next. What it cannot know is how long
+a pod takes to end: here, each takes all of its grace.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dovetail.model.records import PodRecord
+from dovetail.model.refs import Ref
+from dovetail.planning.node.drain import Action, PodStep, drain_plan, is_waited_for
+from dovetail.planning.timings import Timings
+from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.protection import protection
+from dovetail.rules.verdict import together
+from dovetail.values.timestamp import format_time
+from dovetail.views.forecast.data import Certainty, Event, Type
+
+_TIMINGS = Timings()
+# A pod with a window of a minute an hour, held back by a budget for months, changes that often.
+_MOST_STEPS = 1000
+
+
+class Drain(msgspec.Struct, frozen=True, kw_only=True):
+    """`gone_at`: when the last pod is gone at the latest, or the deadline. None: time alone does not end it."""
+
+    deadline: datetime | None
+    events: tuple[Event, ...]
+    gone_at: datetime | None
+
+
+def drain(
+    node: Ref,
+    pods: Sequence[PodRecord],
+    pdbs: PdbIndex,
+    *,
+    begins_at: datetime,
+    deadline: datetime | None,
+    end: datetime,
+    begun: bool,
+    sure: bool,
+) -> Drain:
+    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins so, with these pods."""
+    walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure)
+    now: datetime | None = begins_at
+    for _ in range(_MOST_STEPS):
+        if now is None or now > end or not walk.waiting or (deadline is not None and now > deadline):
+            break
+        now = walk.step(now)
+    gone_at = walk.gone_at()
+    events = walk.events
+    if deadline is not None and begins_at < deadline <= end:
+        events.append(_deadline(node, walk, deadline, gone_at))
+    return Drain(deadline=deadline, events=tuple(events), gone_at=gone_at)
+
+
+class _Walk:
+    def __init__(
+        self,
+        pods: Sequence[PodRecord],
+        pdbs: PdbIndex,
+        *,
+        begins_at: datetime,
+        deadline: datetime | None,
+        begun: bool,
+        sure: bool,
+    ) -> None:
+        self.waiting = {pod.uid or pod.object: pod for pod in pods if is_waited_for(pod, begins_at, _TIMINGS)}
+        self.events: list[Event] = []
+        self.held = False
+        """Whether some pod stays, by its own protection, until it is deleted for the deadline."""
+        self.sure = sure
+        self._pdbs = pdbs
+        self._begins_at = begins_at
+        self._deadline = deadline
+        self._begun = begun
+        self._later: set[Ref] = set()
+        least = timedelta(seconds=0 if begun else _TIMINGS.least_drain_seconds)
+        self._last_end = begins_at + least
+
+    def step(self, now: datetime) -> datetime | None:
+        """Do what is due, and say when something is due next; None: nothing will be."""
+        plan = drain_plan(self.waiting.values(), deadline=self._deadline, now=now, timings=_TIMINGS)
+        for step in plan.steps:
+            if step.action is Action.LATER:
+                self._later.add(step.pod.object)
+            elif step.action is Action.DELETE:
+                self._delete(step, now)
+            elif step.action is Action.EVICT:
+                self._evict(step.pod, now)
+        followed = any(step.action is Action.LATER for step in plan.steps)
+        going = [pod.deleted_at for pod in self.waiting.values() if pod.deleted_at is not None]
+        self._last_end = max([self._last_end, *going])
+        # Who is going is watched only where another group waits for that.
+        self.waiting = {
+            key: pod
+            for key, pod in self.waiting.items()
+            if pod.deleted_at is None or (followed and pod.deleted_at > now)
+        }
+        instants = [plan.until, *(going if followed else ())]
+        return min((at for at in instants if at is not None and at > now), default=None)
+
+    def gone_at(self) -> datetime | None:
+        """None: somebody stays for ever."""
+        if self.waiting:
+            return self._deadline
+        return self._last_end if self._deadline is None else min(self._last_end, self._deadline)
+
+    def _evict(self, pod: PodRecord, now: datetime) -> None:
+        guarded = bool(self._pdbs.binding(pod))
+        if guarded and not self._pdbs.verdict(pod).allowed:
+            return  # it waits for its budget, of which time alone tells nothing
+        # Of what could have been done before the forecast began it is not known why it was not.
+        overdue = self._begun and now == self._begins_at
+        exact = self.sure and not overdue and not guarded and pod.object not in self._later
+        self._told(Type.POD_EVICTED, pod, now, f"evicted, with {pod.grace_seconds}s of grace", exact=exact)
+        self._goes(pod, now, pod.grace_seconds)
+
+    def _delete(self, step: PodStep, now: datetime) -> None:
+        pod, forced = step.pod, step.forced
+        assert forced is not None
+        if pod.deleted_at is None:
+            freed_at = together(protection(pod, self._begins_at)).first(self._begins_at)
+            held = freed_at is None or freed_at >= now
+            self.held |= held
+            overdue = self._begun and now == self._begins_at
+            message = f"deleted for the deadline of its node, with {forced.grace_seconds}s of grace"
+            self._told(Type.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)
+        self._goes(pod, now, forced.grace_seconds)
+
+    def _goes(self, pod: PodRecord, now: datetime, grace_seconds: int) -> None:
+        ends_at = now + timedelta(seconds=max(1, min(grace_seconds, 10**8)))
+        self.waiting[pod.uid or pod.object] = msgspec.structs.replace(pod, deleted_at=ends_at)
+
+    def _told(self, type_: Type, pod: PodRecord, at: datetime, message: str, *, exact: bool) -> None:
+        self.events.append(Event(at, type_, pod.object, message, Certainty.EXACT if exact else Certainty.ASSUMED))
+
+
+def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> Event:
+    certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
+    if walk.held or gone_at == deadline:
+        return Event(deadline, Type.FORCED, node, "its drain ends by force, if it has not ended by then", certainty)
+    over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
+    return Event(deadline, Type.DEADLINE, node, f"deadline of its drain{over}", certainty)

@@ -1,0 +1,327 @@
+"""What becomes of one node over the span: when is it free or blocked and by whom, when does it go, and how?"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from dovetail.api.names import Reason
+from dovetail.model.records import PodRecord
+from dovetail.rules.budgets import BUDGETED
+from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
+from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.protection import disruption_block_schedule, disruption_schedule, do_not_disrupt
+from dovetail.rules.states import IN_DISRUPTION, State
+from dovetail.rules.verdict import Rule, Verdict
+from dovetail.values.duration import add
+from dovetail.values.schedule.instants import NEVER, Instants
+from dovetail.values.timestamp import format_time
+from dovetail.views.forecast.data import (
+    Cause,
+    Certainty,
+    Event,
+    Kind,
+    Machine,
+    NodeForecast,
+    ReasonForecast,
+    ReasonSpan,
+    Span,
+    Type,
+)
+from dovetail.views.forecast.drains import Drain, drain
+from dovetail.views.forecast.moves import Moves, may_go
+from dovetail.views.forecast.outlook import Outlook
+from dovetail.views.turns import MAX_TURNS, turns
+
+MOST_CAUSES = 10
+_JUDGES = {
+    Rule.DO_NOT_DISRUPT: do_not_disrupt,
+    Rule.DISRUPTION_SCHEDULE: disruption_schedule,
+    Rule.DISRUPTION_BLOCK_SCHEDULE: disruption_block_schedule,
+}
+# Those for which the engine takes a node by rules alone; what is underutilized takes scheduling to say.
+_BY_RULES = (Reason.EMPTY, Reason.DRIFTED, Reason.EXPIRED)
+
+
+class Future:
+    """The span, and what is worked out once for all nodes."""
+
+    def __init__(self, at: datetime, end: datetime, pdbs: PdbIndex) -> None:
+        self.at = at
+        self.end = end
+        self.pdbs = pdbs
+        # Nodes of a kind share their sets.
+        self._told: dict[Instants, tuple[bool, tuple[datetime, ...]]] = {}
+
+    def turns(self, when: Instants) -> tuple[datetime, ...]:
+        """The instants in the span, after its beginning, at which the answer changes."""
+        return self._answers(when)[1]
+
+    def holds(self, when: Instants, at: datetime) -> bool:
+        """The answer at an instant of the span: it is another one after each turn."""
+        first, told = self._answers(when)
+        return first != bool(bisect_right(told, at) & 1)
+
+    def _answers(self, when: Instants) -> tuple[bool, tuple[datetime, ...]]:
+        known = self._told.get(when)
+        if known is None:
+            known = self._told[when] = (when.contains(self.at), tuple(turns(when, self.at, self.end)))
+        return known
+
+    def begun(self, look: Outlook) -> Drain | None:
+        """The drain of a node that is drained already."""
+        if look.state is not State.DRAINING:
+            return None
+        member = look.member
+        claim, node = member.claim, member.node
+        sure = claim is not None and claim.deleted_at is not None and node is not None and node.ready
+        return drain(
+            member.object,
+            member.pods,
+            self.pdbs,
+            begins_at=self.at,
+            deadline=look.deadline,
+            end=self.end,
+            begun=True,
+            sure=sure,
+        )
+
+
+def node_forecast(
+    look: Outlook, future: Future, moves: Moves, begun: Drain | None, machine: Machine | None
+) -> NodeForecast:
+    """Everything about the node."""
+    return _Node(look, future, moves, begun).forecast(machine or Machine())
+
+
+class _Node:
+    def __init__(self, look: Outlook, future: Future, moves: Moves, begun: Drain | None) -> None:
+        self.look = look
+        self.future = future
+        self.at, self.end = future.at, future.end
+        self.moves = moves
+        self.events: list[Event] = []
+        self.leaves_at, self.drain = self._departure(begun)
+
+    def forecast(self, machine: Machine) -> NodeForecast:
+        look, member = self.look, self.look.member
+        spans = tuple(self._spans())
+        self._tell_rules(spans)
+        self._tell_windows()
+        if self.drain is not None:
+            self.events += [event for event in self.drain.events if event.at <= self.end]
+        self.events.sort(key=lambda event: event.at)
+        deadline = look.deadline if self.drain is None else self.drain.deadline
+        return NodeForecast(
+            name=member.name,
+            nodepool=member.pool or None,
+            node_claim=None if member.claim is None else member.claim.name,
+            state=look.state,
+            instance_type=machine.instance_type,
+            capacity_type=machine.capacity_type,
+            zone=machine.zone,
+            pods=len(member.pods),
+            free_at=look.free.first(self.at),
+            expires_at=look.expires_at,
+            gracefully_expires_at=look.gracefully_expires_at,
+            deadline=deadline,
+            spans=spans,
+            reasons=tuple(self._reason(reason) for reason in BUDGETED),
+            events=tuple(self.events),
+            cut_at=self._cut_at(),
+        )
+
+    # -- how it goes ---------------------------------------------------------------------------------------------------
+
+    def _departure(self, begun: Drain | None) -> tuple[datetime | None, Drain | None]:
+        """From when on it is on its way out as far as that can be told, and its drain."""
+        look = self.look
+        if look.state in IN_DISRUPTION:
+            return self.at, begun
+        self._tell_graceful_expiry()
+        goes = self._tell_disruption()
+        expires_at = look.expires_at
+        if expires_at is None or expires_at > self.end:
+            return (None, None) if goes is None else (goes, self._drained(goes, sure=True))
+        at = max(self.at, expires_at)
+        # What is overdue already the controller did not do, for a reason that is not known.
+        sure = expires_at > self.at and self.moves.stays_until(look, at)
+        if goes is None or at < goes:
+            overdue = "" if expires_at > self.at else f", overdue since {format_time(expires_at)}"
+            self._tell(at, Type.EXPIRES, f"expireAfter is over: it is drained, whatever budgets say{overdue}", sure)
+            return at, self._drained(at, sure=sure)
+        return goes, self._drained(goes, sure=True)
+
+    def _drained(self, at: datetime, *, sure: bool) -> Drain:
+        member = self.look.member
+        grace_ns = None if member.claim is None else member.claim.grace_period_ns
+        return drain(
+            member.object,
+            member.pods,
+            self.future.pdbs,
+            begins_at=at,
+            deadline=None if grace_ns is None else add(at, grace_ns),
+            end=self.end,
+            begun=False,
+            sure=sure and self.moves.has_pods_until(self.look, at),
+        )
+
+    def _tell_graceful_expiry(self) -> None:
+        at, hard = self.look.gracefully_expires_at, self.look.expires_at
+        if at is not None and self.at < at <= self.end and (hard is None or at < hard):
+            message = "gracefulExpireAfter is over: it is to be replaced, under budgets"
+            self._tell(at, Type.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.look, at))
+
+    def _tell_disruption(self) -> datetime | None:
+        """When the engine may take it for a reason it has; given back only if that is sure to happen."""
+        look = self.look
+        firsts = [
+            (first, reason)
+            for reason in _BY_RULES
+            if (goes := may_go(look, reason)) is not NEVER and (first := goes.first(self.at)) is not None
+        ]
+        at, reason = min(firsts, default=(None, Reason.EMPTY))
+        if at is None or at > self.end or (look.expires_at is not None and at >= look.expires_at):
+            return None
+        placed = not is_empty(look.member)
+        static = look.record is not None and look.record.replicas is not None
+        sure = self.moves.is_alone(at) and not placed and not static
+        needs = ", if its pods have a place elsewhere" if placed else ""
+        self._tell(at, Type.DISRUPTS, f"may be taken for {reason.value}{needs}", sure)
+        return at if sure else None
+
+    # -- free or blocked -----------------------------------------------------------------------------------------------
+
+    def _spans(self) -> Iterator[Span]:
+        """Without a gap from the beginning to the end."""
+        leaves_at = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
+        free = self.look.free
+        edges = [self.at, *(turn for turn in self.future.turns(free) if turn < leaves_at), leaves_at]
+        for start, end in pairwise(edges):
+            if start == end:
+                continue
+            if self.future.holds(free, start):
+                yield Span(start, end, Kind.FREE)
+            else:
+                yield Span(start, end, Kind.BLOCKED, self._causes(start, end))
+        if self.leaves_at is None or self.leaves_at >= self.end:
+            return
+        gone_at = None if self.drain is None else self.drain.gone_at
+        over = self.end if gone_at is None else min(gone_at, self.end)
+        if leaves_at < over:
+            yield Span(leaves_at, over, Kind.DRAINING, self._waited_for(leaves_at))
+        if over < self.end:
+            yield Span(over, self.end, Kind.GONE)
+
+    def _causes(self, start: datetime, end: datetime) -> tuple[Cause, ...]:
+        """Rules that block, one taking over from the other, until the end."""
+        found: list[Cause] = []
+        at: datetime | None = start
+        while at is not None and at < end:
+            causes = _grouped([*self._node_blockers(at), *self._pod_blockers(at)], at)
+            if not causes:
+                break
+            found += causes
+            reaches = [cause.until for cause in causes]
+            at = None if None in reaches else max(filter(None, reaches))
+        return tuple(found[:MOST_CAUSES])
+
+    def _waited_for(self, at: datetime) -> tuple[Cause, ...]:
+        return tuple(_grouped(list(self._pod_blockers(at)), at)[:MOST_CAUSES])
+
+    def _node_blockers(self, at: datetime) -> Iterator[Verdict]:
+        look = self.look
+        own = look.own if at == self.at else None
+        for verdict in standing_rules(look.member, look.record, Reason.DRIFTED, at, own):
+            if not verdict.allowed:
+                yield verdict
+
+    def _pod_blockers(self, at: datetime) -> Iterator[Verdict]:
+        for pod, verdict in self.look.telling:
+            if not self.future.holds(verdict.when, at):
+                yield verdict if at == self.at else _again(pod, verdict, at)
+
+    def _reason(self, reason: Reason) -> ReasonForecast:
+        """Up to its departure."""
+        look, judged = self.look, self.look.judged[reason]
+        end = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
+        ends = (look.expires_at, look.gracefully_expires_at) if reason is Reason.EXPIRED else ()
+        changes = {*self.future.turns(judged.when), *(at for at in ends if at is not None and at > self.at)}
+        spans: list[ReasonSpan] = []
+        for start, stop in pairwise([self.at, *sorted(change for change in changes if change < end), end]):
+            wanted, allowed = self._is_wanted(reason, start), self.future.holds(judged.when, start)
+            if spans and (spans[-1].wanted, spans[-1].allowed) == (wanted, allowed):
+                spans[-1] = ReasonSpan(spans[-1].start, stop, wanted, allowed)
+            elif start < stop:
+                spans.append(ReasonSpan(start, stop, wanted, allowed))
+        return ReasonForecast(reason, judged.wanted, tuple(spans))
+
+    def _is_wanted(self, reason: Reason, at: datetime) -> bool:
+        """Time brings on only expiration, by which other reasons may end."""
+        look = self.look
+        if not look.judged[reason].wanted and reason is not Reason.EXPIRED:
+            return False
+        return is_wanted(look.member, look.record, reason, at)
+
+    def _cut_at(self) -> datetime | None:
+        sets = (self.look.free, *(judged.when for judged in self.look.judged.values()))
+        cut = [told[-1] for when in sets if len(told := self.future.turns(when)) == MAX_TURNS]
+        return min(cut, default=None)
+
+    # -- what is told --------------------------------------------------------------------------------------------------
+
+    def _tell_rules(self, spans: Sequence[Span]) -> None:
+        for before, span in pairwise(spans):
+            if span.kind is Kind.FREE:
+                self._tell(span.start, Type.FREE, "no rule blocks it any more", self.moves.is_exact(span.start))
+            elif span.kind is Kind.BLOCKED and before.kind is Kind.FREE:
+                by = ", ".join(dict.fromkeys(cause.rule for cause in span.causes))
+                self._tell(span.start, Type.BLOCKED, f"blocked by {by}", self.moves.is_exact(span.start))
+
+    def _tell_windows(self) -> None:
+        """The windows of its pods, those that are alike together."""
+        alike: dict[tuple[Rule, Instants], list[PodRecord]] = {}
+        for pod, verdict in self.look.telling:
+            if verdict.rule in (Rule.DISRUPTION_SCHEDULE, Rule.DISRUPTION_BLOCK_SCHEDULE):
+                alike.setdefault((verdict.rule, verdict.when), []).append(pod)
+        end = self.end if self.leaves_at is None else self.leaves_at
+        for (rule, when), pods in alike.items():
+            block = rule is Rule.DISRUPTION_BLOCK_SCHEDULE
+            whose = f"of {len(pods)} pods" if len(pods) > 1 else "of the pod"
+            name = f"{'block' if block else 'disruption'} window {whose}"
+            for turn in self.future.turns(when):
+                if turn > end:
+                    break
+                opens = self.future.holds(when, turn) != block
+                type_ = Type.WINDOW_OPENS if opens else Type.WINDOW_CLOSES
+                certainty = Certainty.EXACT if self.moves.is_exact(turn) else Certainty.ASSUMED
+                message = f"{name} {'opens' if opens else 'closes'}"
+                self.events.append(Event(turn, type_, pods[0].object, message, certainty))
+
+    def _tell(self, at: datetime, type_: Type, message: str, exact: bool) -> None:
+        certainty = Certainty.EXACT if exact else Certainty.ASSUMED
+        self.events.append(Event(at, type_, self.look.member.object, message, certainty))
+
+
+def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:
+    """What the rule says of the pod then; of budgets of pods time tells nothing."""
+    judge = _JUDGES.get(verdict.rule)
+    return verdict if judge is None else judge(pod, at)
+
+
+def _grouped(verdicts: Sequence[Verdict], at: datetime) -> list[Cause]:
+    """Those that last longest first; of pods that say the same, one speaks for all."""
+    alike: dict[tuple[Rule, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        alike.setdefault((verdict.rule, verdict.message), []).append(verdict)
+    causes = [
+        Cause(
+            rule,
+            group[0].object,
+            message if len(group) == 1 else f"{message} (and {len(group) - 1} more like it)",
+            at,
+            group[0].until,
+        )
+        for (rule, message), group in alike.items()
+    ]
+    return sorted(causes, key=lambda cause: (cause.until is not None, -(cause.until or at).timestamp()))

@@ -1,0 +1,82 @@
+"""What will the budgets of a pool allow over the span, and which crowds of its nodes come at once?"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from dovetail.api.names import Reason
+from dovetail.rules.budgets import BUDGETED
+from dovetail.values.timestamp import format_time
+from dovetail.views.forecast.data import BudgetForecast, BudgetSpan, Herd, NodeForecast, PoolForecast, Type
+from dovetail.views.pools import Pool
+
+# A budget with a window a minute would give ten thousand a week.
+MOST_SPANS = 1000
+TOGETHER = timedelta(minutes=10)
+FEWEST = 3
+FEWEST_PERCENT = 2
+_HERDS = {
+    Type.EXPIRES: "expire",
+    Type.GRACEFULLY_EXPIRES: "expire gracefully",
+    Type.DISRUPTS: "may be taken",
+    Type.FREE: "become free",
+    Type.FORCED: "are forced out",
+}
+
+
+def pool_forecast(pool: Pool, at: datetime, end: datetime) -> PoolForecast:
+    """Each reason over time; what is in use stays so."""
+    graceful = pool.record.graceful_expire_after_ns is not None
+    return PoolForecast(
+        pool.record.name,
+        pool.counts.nodes,
+        tuple(
+            BudgetForecast(
+                reason, reason is Reason.EXPIRED and not graceful, tuple(_budget_spans(pool, reason, at, end))
+            )
+            for reason in BUDGETED
+        ),
+    )
+
+
+def _budget_spans(pool: Pool, reason: Reason, at: datetime, end: datetime) -> Iterator[BudgetSpan]:
+    in_use = len(pool.counts.consumers)
+    for told in range(MOST_SPANS):
+        allowed = pool.allowance_at(reason, at)
+        last = allowed.until is None or allowed.until >= end or told == MOST_SPANS - 1
+        stop = end if last or allowed.until is None else allowed.until
+        yield BudgetSpan(at, stop, allowed.limit, in_use, allowed.allowed, allowed.binding)
+        if last:
+            return
+        at = stop
+
+
+def herds(nodes: Iterable[NodeForecast], sizes: Mapping[str, int]) -> list[Herd]:
+    """Of each pool, at least three nodes and one in fifty to which the same happens within ten minutes."""
+    instants: dict[tuple[str | None, Type], list[tuple[datetime, str]]] = defaultdict(list)
+    for node in nodes:
+        for event in node.events:
+            if event.type in _HERDS:
+                instants[node.nodepool, event.type].append((event.at, node.name))
+    found: list[Herd] = []
+    for (pool, type_), points in instants.items():
+        fewest = max(FEWEST, -(-sizes.get(pool or "", 0) * FEWEST_PERCENT // 100))
+        found += _crowds(pool, type_, sorted(points), fewest)
+    return sorted(found, key=lambda herd: (herd.start, herd.nodepool or "", herd.type))
+
+
+def _crowds(pool: str | None, type_: Type, points: Sequence[tuple[datetime, str]], fewest: int) -> Iterator[Herd]:
+    first = stop = 0
+    while first < len(points):
+        while stop < len(points) and points[stop][0] - points[first][0] <= TOGETHER:
+            stop += 1
+        if stop - first < fewest:
+            first += 1
+            continue
+        start, end = points[first][0], points[stop - 1][0]
+        names = tuple(dict.fromkeys(name for _, name in points[first:stop]))
+        whose = f" of {pool}" if pool else ""
+        within = "" if start == end else " within 10 minutes"
+        message = f"{len(names)} nodes{whose} {_HERDS[type_]}{within} at {format_time(start)}"
+        yield Herd(start, end, type_, pool, len(names), names, message)
+        first = stop

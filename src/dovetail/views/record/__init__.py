@@ -1,0 +1,1 @@
+"""`record`: which parts of an object a dump holds."""

@@ -1,0 +1,1 @@
+"""What a simulated run came to, as data and as a page."""
