@@ -25,17 +25,19 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 import aiohttp
 
 from bench.many_nodes import KINDS, PODS_PER_NODE, types
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.kube import connect
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.consolidation import single
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.timings import Timings
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.scheduling.problem import Options
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 
 P = ParamSpec("P")
@@ -84,11 +86,12 @@ class TimedThread(ThreadCompute):
 class Stand:
     """What the controller has, on this server."""
 
-    def __init__(self, url: str, cluster: Cluster, state: PlacingState) -> None:
+    def __init__(self, url: str, cluster: Cluster, provider: KwokProvider) -> None:
         self._url = url
         self._cluster = cluster
-        self._state = state
-        self._maker = BoardMaker(cluster, state, options=Options())
+        self._state = PlacingState(cluster)
+        self._types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
+        self._maker = BoardMaker(cluster, self._state, options=Options())
         self._rules = Rules()
         self._thread = TimedThread()
 
@@ -101,8 +104,8 @@ class Stand:
         return Pass(time.thread_time() - started, world, self._thread.taken()), decision, board
 
     async def board(self) -> Board:
-        await self._state.refresh()
-        await self._maker.settle()
+        await self._types.refresh(self._state.usable_pools())
+        await self._cluster.settled()
         picture = await self._maker.pictured(self._thread)
         return await self._thread.run(self._maker.board, picture)
 
@@ -127,7 +130,7 @@ async def standing(url: str) -> AsyncIterator[Stand]:
         async with connect(kubeconfig=str(file)) as api, asyncio.TaskGroup() as group:
             provider = KwokProvider(api, types=types())
             cluster = Cluster(api, SystemClock(), provider.node_classes)
-            stand = Stand(url, cluster, PlacingState(cluster, provider))
+            stand = Stand(url, cluster, provider)
             following = [group.create_task(each.run()) for each in cluster.reflectors]
             for each in cluster.reflectors:
                 await each.wait_synced()

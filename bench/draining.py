@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from bench.real_ingest import _create
 from dovetail.api import names
 from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.kube import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -24,7 +25,6 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
-from dovetail.state.cluster import Cluster
 from tests.cluster import folders
 from tests.cluster.build import is_built
 from tests.cluster.plane import PATIENT, ControlPlane

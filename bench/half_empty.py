@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.controllers.metrics.pool_costs import bought_as, prices_of
-from dovetail.ports import InstanceType
+from dovetail.model.instance_types import InstanceType
 from dovetail.providers.catalogue import allocatable, built_in
+from dovetail.state.instance_types import BILLION, bought_as, machine_type, prices_of
 from dovetail.values.quantity import parse_quantity
 from tests import manifests
 from tests.manifests import Manifest
@@ -64,12 +64,12 @@ def _disruption(after: str) -> Manifest:
 
 # -- what it costs -----------------------------------------------------------------------------------------------------
 
-_PRICES: Final = prices_of(built_in())
+_PRICES: Final = prices_of([type_ for each in built_in() if (type_ := machine_type(each, print)) is not None])
 
 
 def cost_of(labels: Iterable[Mapping[str, str]]) -> float:
     """By the hour, of Nodes with these labels."""
-    return sum(_PRICES[bought_as(each)] for each in labels)
+    return sum(_PRICES[bought_as(each)] for each in labels) / BILLION
 
 
 def least_cost(number: int) -> float:
@@ -88,7 +88,9 @@ def least_cost(number: int) -> float:
 def _machine(type_: InstanceType) -> tuple[float, float, float]:
     """The cpus and bytes that pods may have, and the price."""
     room = allocatable(type_)
-    price = min(price for (_, _, capacity_type), price in prices_of([type_]).items() if capacity_type == "on-demand")
+    price = (
+        min(cost for (name, _, kind), cost in _PRICES.items() if (name, kind) == (type_.name, "on-demand")) / BILLION
+    )
     return _amount(room["cpu"]), _amount(room["memory"]), price
 
 

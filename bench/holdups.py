@@ -21,6 +21,8 @@ from prometheus_client import CollectorRegistry
 from bench.cluster import objects as cluster_objects
 from dovetail.api import names
 from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.controllers.disruption.engine import Disruption
 from dovetail.controllers.metrics.cluster import ClusterMetrics
@@ -48,7 +50,6 @@ from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.scheduling.problem import Options
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 from dovetail.web.probes import metrics_route, probe_routes, serving
 
@@ -154,7 +155,8 @@ async def stretches(nodes: int) -> dict[str, float]:
     api, clock = MemoryApi(raw_objects(nodes)), SystemClock()
     provider = KwokProvider(api)
     cluster = Cluster(api, clock, provider.node_classes)
-    state = PlacingState(cluster, provider)
+    state = PlacingState(cluster)
+    types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
     maker = BoardMaker(cluster, state, options=Options())
     metrics = Metrics(CollectorRegistry())
     metrics.registry.register(ClusterMetrics(cluster, clock, leads=lambda: True))
@@ -168,11 +170,11 @@ async def stretches(nodes: int) -> dict[str, float]:
 
     async with _running(cluster):
         spare_collections()
-        await state.refresh()
-        await maker.settle()
+        await types.refresh(state.usable_pools())
+        await cluster.settled()
         for number, when in enumerate(("first", *["again"] * _EVENTS)):
             measured(f"places {when}", state.places)
-            measured(f"pods to place {when}", lambda: (state.pending(), state.leaving()))
+            measured(f"pods to place {when}", lambda: (state.pending(), state.leaving(clock.now())))
             measured(f"note for a pass {when}", lambda: maker.noted(clock.now(), lambda _: False))
             measured(f"note for a scrape {when}", lambda: list(metrics.registry.collect()))
             measured(f"picture, aside {when}", lambda: maker.picture(clock.now()))
@@ -204,7 +206,8 @@ class Program:
         self.metrics = Metrics(CollectorRegistry())
         provider = KwokProvider(api)
         self.cluster = Cluster(api, clock, provider.node_classes)
-        prices = Prices(self.cluster, provider, self.metrics)
+        types = InstanceTypeSource(self.cluster, provider, keep_seconds=Timings().instance_types_seconds)
+        prices = Prices(self.cluster, types, self.metrics)
         controllers = all_controllers(
             self.cluster,
             provider,
@@ -213,6 +216,7 @@ class Program:
             Gates(),
             provisioning=Provisioning(compute=ThreadCompute()),
             disrupting=Disrupting(),
+            types=types,
         )
         (self.disruption,) = (each for each in controllers if isinstance(each, Disruption))
         self.manager = Manager(

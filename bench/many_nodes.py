@@ -17,7 +17,8 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from dovetail.api import names
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, InstanceType, Offering, Resource
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Resource
 from dovetail.providers.catalogue import ZONES, allocatable, built_in
 from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool
 

@@ -128,7 +128,7 @@ async def measure(kubeconfig: str) -> dict[str, float]:
         await reflector.wait_synced()
         found = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - cpu}
         gc.collect()
-        found |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.snapshot().items)}
+        found |= {"kept_mb": _resident_mb() - before, "pods": len(reflector.store.snapshot().items)}
         found |= {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -23,9 +23,10 @@ from dovetail.api import objects
 from dovetail.kube import connect
 from dovetail.ports import NODEPOOLS, NODES, PODS, KubeApi
 from dovetail.runtime.clock import SystemClock
-from dovetail.runtime.reflector import Added, Change, Reflector
+from dovetail.runtime.reflector import Reflector
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.actors.wire import DEPLOYMENTS
+from dovetail.state.store import Added, Change
 from dovetail.values.timestamp import parse_time
 from tests.cluster import folders
 from tests.cluster.access import Cluster, condition
@@ -51,17 +52,17 @@ class Watcher:
             api, SystemClock(), NODES, lambda node: dict(node.metadata.labels)
         )
         self.made = 0
-        self.pods.subscribe(self._count)
+        self.pods.store.subscribe(self._count)
 
     def _count(self, change: Change[str]) -> None:
         self.made += isinstance(change, Added)
 
     def all_run(self, count: int) -> bool:
-        phases = [kept.value for kept in self.pods.snapshot().items.values()]
+        phases = [kept.value for kept in self.pods.store.snapshot().items.values()]
         return len(phases) == count and all(phase == "Running" for phase in phases)
 
     def labels(self) -> list[dict[str, str]]:
-        return [kept.value for kept in self.nodes.snapshot().items.values()]
+        return [kept.value for kept in self.nodes.store.snapshot().items.values()]
 
 
 # -- the process -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
+from dovetail.model.instance_types import InstanceType
 from dovetail.planning.node.health import RepairPolicy
+from dovetail.state.store import Unread
 from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")
@@ -84,14 +86,6 @@ class Propagation(StrEnum):
 
 
 # -- what comes back --------------------------------------------------------------------------------------------------
-
-
-class Unread(msgspec.Struct, frozen=True):
-    """An object that could not be decoded, named as far as that is possible: it must not be taken for a deleted one."""
-
-    problem: str
-    namespace: str = ""
-    name: str = ""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -322,25 +316,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     # Set by a provider that cannot tell whether the machine is gone: since when it is being ended and not ready.
     silent_since: datetime | None = None
     claim_uid: str = ""  # of the NodeClaim it was launched for, by which one that nobody knows of is found again
-
-
-class Offering(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which an instance type can be bought: at least its zone and capacity type, and the price by the hour."""
-
-    requirements: tuple[objects.Requirement, ...]
-    price: float
-    available: bool = True
-    reservation_capacity: int = 0
-
-
-class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of machine. Types that cannot be had now are listed too: availability is the offering's."""
-
-    name: str
-    requirements: tuple[objects.Requirement, ...]
-    offerings: tuple[Offering, ...]
-    capacity: Mapping[str, str]
-    overhead: Mapping[str, str] = {}
 
 
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):

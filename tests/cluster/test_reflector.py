@@ -13,7 +13,8 @@ from dovetail.kube.client import connect
 from dovetail.ports import NODES
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.pace import Backoff
-from dovetail.runtime.reflector import Added, Change, Deleted, Reflector, ReflectorTimings, Updated
+from dovetail.runtime.reflector import Reflector, ReflectorTimings
+from dovetail.state.store import Added, Change, Deleted, Updated
 from tests.cluster.access import Cluster, kubeconfig_text
 from tests.cluster.plane import ControlPlane
 
@@ -34,7 +35,7 @@ class Follower:
         self.reflector = reflector
         self.told: State = {}
         self.deleted: list[str] = []
-        reflector.subscribe(self._notice)
+        reflector.store.subscribe(self._notice)
 
     def _notice(self, change: Change[str]) -> None:
         match change:
@@ -48,7 +49,7 @@ class Follower:
     def state(self) -> State:
         return {
             name: (kept.uid, kept.resource_version, kept.value)
-            for (_, name), kept in self.reflector.snapshot().items.items()
+            for (_, name), kept in self.reflector.store.snapshot().items.items()
         }
 
 

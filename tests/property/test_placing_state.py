@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -23,7 +25,6 @@ from dovetail.ports import (
     ApiError,
     Resource,
 )
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import Places, PlacingState, Pods
 from tests import manifests
 from tests.unit.controllers.manifests import condition
@@ -183,15 +184,16 @@ class Changes:
 async def from_scratch(world: Scene, marked: set[str]) -> tuple[Places, Pods, Pods]:
     """As a process that starts now sees it."""
     cluster = Cluster(world.server, world.clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
-    state = PlacingState(cluster, world.provider)
+    state = PlacingState(cluster)
+    types = InstanceTypeSource(cluster, world.provider, keep_seconds=300)
     running = [asyncio.ensure_future(cache.run()) for cache in cluster.reflectors]
     try:
         for cache in cluster.reflectors:
             await cache.wait_synced()
         for claim in sorted(marked):
             state.mark(claim)
-        await state.refresh()
-        return state.places(), state.pending(), state.leaving()
+        await types.refresh(state.usable_pools())
+        return state.places(), state.pending(), state.leaving(world.clock.now())
     finally:
         for task in running:
             task.cancel()
@@ -208,8 +210,8 @@ def test_the_state_is_what_it_would_be_had_it_begun_now(seed: int) -> None:
             if changes.chance.random() < 0.5:
                 world.state.places()  # so that it is made in many small steps as well as in few large ones
             if number % LOOK_EVERY == 0:
-                await world.state.refresh()
-                here = (world.state.places(), world.state.pending(), world.state.leaving())
+                await world.refresh()
+                here = (world.state.places(), world.state.pending(), world.state.leaving(world.clock.now()))
                 there = await from_scratch(world, world.state._nodes._marked)
                 assert here[0].nodes == there[0].nodes
                 assert here[0] == there[0]
@@ -227,7 +229,7 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
         changes = Changes(world, seed)
         for _ in range(CHANGES):
             await changes.next()
-            world.state.places(), world.state.pending(), world.state.leaving()
+            world.state.places(), world.state.pending(), world.state.leaving(world.clock.now())
         for kind in dict.fromkeys(KINDS):
             for namespace, name in list(world.server.registry.store.collection(kind).objects):
                 if kind is NAMESPACES:
@@ -239,11 +241,11 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
         await world.refreshed()
         nodes, daemons = world.state._nodes, world.state._daemons
         assert world.state.places() == Places()
-        assert world.state.pending() == world.state.leaving() == Pods()
+        assert world.state.pending() == world.state.leaving(world.clock.now()) == Pods()
         readings = nodes.readings
-        left = [nodes._places, nodes._frames, nodes._shown, nodes._volume_users, nodes._marked]
+        left = [nodes.derived.all(), nodes._names, nodes._by_node, nodes._shown, nodes._volume_users, nodes._marked]
         left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
-        left += [world.state._waiting, world.state._unlaunched, world.state._pools._answers]
+        left += [world.state._waiting, world.state._unlaunched, world.cluster.instance_types._answers]
         assert not any(left), left
 
     play(scene)

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import msgspec
 
+from dovetail.api import names
+
 # A time without a zone would be a guess.
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -350,3 +352,8 @@ class VolumeAttachmentSpec(Wire, frozen=True):
 class VolumeAttachment(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+def is_true(of: NodeClaim | NodePool | Node, condition: names.Condition) -> bool:
+    """Whether the object has the condition, as it is stored."""
+    return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)

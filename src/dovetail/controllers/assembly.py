@@ -1,9 +1,12 @@
 """All controllers that act on a cluster, made so that they know of each other what they need."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
@@ -25,7 +28,6 @@ from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydrati
 from dovetail.controllers.nodeclaim.lifecycle import Lifecycle
 from dovetail.controllers.nodeclaim.state import State
 from dovetail.controllers.nodeclaim.transitions import Transitions
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.controllers.nodepool.hash import NodePoolHash
@@ -45,7 +47,6 @@ from dovetail.ports import CloudProvider
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 
 
@@ -72,16 +73,18 @@ def all_controllers(
     *,
     provisioning: Provisioning | None = None,
     disrupting: Disrupting | None = None,
+    types: InstanceTypeSource | None = None,
 ) -> list[Controller]:
     """To be made before the caches run: they subscribe to them.
 
     `provisioning` None: pods that wait get no nodes. `disrupting` None, or without it: no node goes gracefully.
+    `types`: who asks the provider for instance types, if somebody else wants to know them too.
     """
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
-    members = PoolMembers(cluster)
-    judging = (PodEvents(cluster, timings), Drifting(cluster, provider, timings))
+    types = types or InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
+    judging = (PodEvents(cluster, timings), Drifting(cluster, provider, types, timings))
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
         evictions,
@@ -97,18 +100,16 @@ def all_controllers(
         Transitions(cluster),
         Protection(cluster, metrics),
         health,
-        NodePoolCounter(cluster, timings, members),
-        NodePoolDisruptions(
-            cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED, members=members
-        ),
+        NodePoolCounter(cluster, timings),
+        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED),
         NodePoolHash(cluster),
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),
     ]
     if provisioning is not None:
-        state = PlacingState(cluster, provider, timings)
+        state = PlacingState(cluster, pause=timedelta(seconds=timings.unlaunched_pause_seconds))
         controllers.append(
-            Provisioner(cluster, state, creation, provisioning=provisioning, metrics=metrics, timings=timings)
+            Provisioner(cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings)
         )
         if disrupting is not None:
             controllers += _disrupting(
@@ -117,8 +118,8 @@ def all_controllers(
                 creation,
                 metrics,
                 timings,
+                types=types,
                 judging=judging,
-                members=members,
                 gates=gates,
                 provisioning=provisioning,
                 disrupting=disrupting,
@@ -143,19 +144,20 @@ def _disrupting(
     metrics: Metrics,
     timings: Timings,
     *,
+    types: InstanceTypeSource,
     judging: Sequence[Keyed[str]],
-    members: PoolMembers,
     gates: Gates,
     provisioning: Provisioning,
     disrupting: Disrupting,
 ) -> list[Controller]:
     """Those that choose nodes and have them go."""
     counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
-    recheck = Recheck(cluster, disrupting.reading, members)
+    recheck = Recheck(cluster, disrupting.reading)
     commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
     disruption = Disruption(
         cluster,
         state,
+        types,
         BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading),
         commands,
         judging=judging,

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from dovetail.api.documents import Document, InputError, decode
-from dovetail.ports import ApiError, EventType, Page, Resource, Unread, WatchEvent
+from dovetail.ports import ApiError, EventType, Page, Resource, WatchEvent
+from dovetail.state.store import Unread
 
 T = TypeVar("T")
 

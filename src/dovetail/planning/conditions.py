@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.api.names import Condition, ConditionReason
 from dovetail.api.objects import Condition as Entry
-from dovetail.api.objects import Node, NodeClaim, NodePool
+from dovetail.api.objects import NodeClaim, NodePool
 from dovetail.values.timestamp import format_time
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -21,11 +21,6 @@ _DEPENDENTS: dict[type[NodeClaim] | type[NodePool], tuple[Condition, ...]] = {
     NodePool: (Condition.VALIDATION_SUCCEEDED, Condition.NODECLASS_READY),
 }
 _AWAITING = "object is awaiting reconciliation"
-
-
-def is_true(of: NodeClaim | NodePool | Node, name: Condition) -> bool:
-    """Whether the object has the condition, as it is stored."""
-    return any(entry.type == name and entry.status == TRUE for entry in of.status.conditions)
 
 
 class Conditions:

@@ -14,7 +14,7 @@ from dovetail.api import names
 from dovetail.api.json_paths import duplicate_key
 from dovetail.api.objects import Quantities, Requirement
 from dovetail.api.refusals import explain_refusal
-from dovetail.ports import InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.values.duration import shown
 from dovetail.values.quantity import Quantity, QuantityError, parse_quantity
 

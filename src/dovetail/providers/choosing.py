@@ -12,7 +12,8 @@ from operator import and_
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim, Requirement
-from dovetail.ports import CloudError, InstanceType, InsufficientCapacity, Offering
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.scheduling import requirements
 from dovetail.scheduling.labels import normalised
 

@@ -4,12 +4,12 @@ A reflector lists, then watches, and lists anew when the server no longer knows 
 in the gap shows as the difference between the two lists, so no deletion is missed. Of each object only what `keep`
 returns is kept.
 
-Subscribers are plain callbacks and not queues: they run in the same turn of the loop as the change, so that they can
-never see a snapshot that disagrees with the changes they were told of, and nothing has to be dropped when one is slow.
-They must be quick (add a key to a work queue, move a record in an index) and must not raise. An error of one is logged
-and counted, or raised where failures are not tolerated; the other subscribers are told all the same. Only the first
-list is told in several turns, for it is long, and nobody relies on it before the last of them, in which the reflector
-is synced.
+What it learns goes into a `Store`, whose subscribers are plain callbacks and not queues: they run in the same turn of
+the loop as the change, so that they never see contents that disagree with the changes they were told of, and nothing is
+dropped when one is slow. They must be quick (add a key to a work queue, move a record in an index) and must not raise.
+An error of one is logged and counted, or raised where failures are not tolerated; the other subscribers are told all
+the same. Only the first list is told in several turns, for it is long; nobody relies on it before the last of them, in
+which the store is synced.
 """
 
 import asyncio
@@ -17,12 +17,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from random import Random
-from types import MappingProxyType
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from dovetail.api.objects import ObjectMeta
 from dovetail.ports import (
     ApiError,
     Clock,
@@ -33,27 +31,30 @@ from dovetail.ports import (
     Resource,
     TooManyRequests,
     Unavailable,
-    Unread,
     WatchEvent,
 )
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import unless_idle, within
+from dovetail.state.store import (
+    Added,
+    Change,
+    Deleted,
+    Kept,
+    Key,
+    Named,
+    Store,
+    Synced,
+    Unread,
+    Updated,
+    take_in,
+)
 
 log = logging.getLogger(__name__)
 
 
-class Named(Protocol):
-    """Any object of Kubernetes."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
 T = TypeVar("T", bound=Named)
 V = TypeVar("V")
-
-Key: TypeAlias = tuple[str, str]  # namespace (empty for what has none) and name
 
 # After so many watches that failed the version itself may be what the server does not like.
 WATCHES_BEFORE_RELIST: Final = 5
@@ -72,49 +73,6 @@ class ReflectorTimings(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 150.0
     early_seconds: float = 1.0  # a watch that tells nothing and ends sooner was in vain
     backoff: Backoff = Backoff(first_seconds=0.8, cap_seconds=30.0, jitter=0.5)
-
-
-# -- what is kept, and what subscribers are told ----------------------------------------------------------------------
-
-
-class Kept(msgspec.Struct, Generic[V], frozen=True):
-    """What is kept of an object. The version tells whether an own write is reflected; it has no order."""
-
-    uid: str
-    resource_version: str
-    value: V
-
-
-class Added(msgspec.Struct, Generic[V], frozen=True):
-    """An object is there. `initial`: it was in the first list, so it may have been there for long (R24)."""
-
-    key: Key
-    new: Kept[V]
-    initial: bool = False
-
-
-class Updated(msgspec.Struct, Generic[V], frozen=True):
-    """The same object (by UID) has changed."""
-
-    key: Key
-    old: Kept[V]
-    new: Kept[V]
-
-
-class Deleted(msgspec.Struct, Generic[V], frozen=True):
-    """An object is gone; `old` is what was last known of it."""
-
-    key: Key
-    old: Kept[V]
-
-
-class Synced(msgspec.Struct, frozen=True):
-    """A whole list has been taken in: the snapshot is the server's state at this version."""
-
-    resource_version: str
-
-
-Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | Unread
 
 
 # -- the states -------------------------------------------------------------------------------------------------------
@@ -334,13 +292,6 @@ def _kept(item: T, keep: Callable[[T], V]) -> Kept[V] | Unread:
 # -- the loop ---------------------------------------------------------------------------------------------------------
 
 
-class Snapshot(msgspec.Struct, Generic[V], frozen=True):
-    """All objects as they were together at one version; later changes do not touch it."""
-
-    resource_version: str
-    items: Mapping[Key, Kept[V]]
-
-
 class Reflector(Generic[T, V]):
     """Follows the objects of one kind. `run` it in a TaskGroup; it ends only when cancelled."""
 
@@ -357,9 +308,9 @@ class Reflector(Generic[T, V]):
         seed: int = 0,
         timings: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
         failures: Failures | None = None,
+        store: Store[V] | None = None,
     ) -> None:
         self.name = resource.plural
-        self.undecodable = 0  # how often something could not be read, for the metrics
         self.relists = 0
         self.failures = 0
         self._api = api
@@ -367,18 +318,16 @@ class Reflector(Generic[T, V]):
         self._resource = resource
         self._kept_of = keep
         self._failures = failures or Failures()
+        self.store: Store[V] = Store(self.name, self._failures.take) if store is None else store
         self._where: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
         self._chance = Random(seed)
         self._timings = timings
-        self._items: dict[Key, Kept[V]] = {}
-        self._version = ""
-        self._snapshot: Snapshot[V] | None = None
-        self._subscribers: list[Callable[[Change[V]], None]] = []
         self._synced = asyncio.Event()
 
-    def subscribe(self, subscriber: Callable[[Change[V]], None]) -> None:
-        """Tell it of every change from now on; before `run`, or it misses the first list."""
-        self._subscribers.append(subscriber)
+    @property
+    def undecodable(self) -> int:
+        """How often something could not be read, for the metrics."""
+        return self.store.undecodable
 
     @property
     def synced(self) -> bool:
@@ -386,17 +335,8 @@ class Reflector(Generic[T, V]):
         return self._synced.is_set()
 
     async def wait_synced(self) -> None:
+        """Until a whole list has been taken in."""
         await self._synced.wait()
-
-    def get(self, key: Key) -> Kept[V] | None:
-        """What is known of one object, as of the last change told."""
-        return self._items.get(key)
-
-    def snapshot(self) -> Snapshot[V]:
-        """Everything, as of the last change told; made only once between two changes."""
-        if self._snapshot is None:
-            self._snapshot = Snapshot(self._version, MappingProxyType(self._items.copy()))
-        return self._snapshot
 
     async def run(self) -> None:
         state: State[V] = Listing(initial=not self.synced)
@@ -465,15 +405,15 @@ class Reflector(Generic[T, V]):
             return then
         if state.pages:  # reading the last of several was enough for a turn
             await self._clock.sleep(0)
-        items, found = self._items.copy(), list[Change[V]]()
+        items, found = self.store.copy(), list[Change[V]]()
         for change in changes:
-            self._apply(change, items)
+            take_in(change, items)
             found.append(change)
             await self._give_way(len(found))
-        self._items = items
-        self._reach(then)
+        self.store.replace(items, then.resource_version)
         for number, change in enumerate(found, 1):
-            self._tell(change)
+            self._note(change)
+            self.store.tell(change)
             if state.initial:
                 await self._give_way(number)
         return then
@@ -484,45 +424,24 @@ class Reflector(Generic[T, V]):
 
     def _advance(self, state: State[V], seen: Seen[T]) -> State[V]:
         changes, then = self._step(state, seen)
-        if isinstance(then, Watching):
-            self._reach(then)
         found = list(changes)
         for change in found:
-            self._apply(change, self._items)
-        # Only now, so that a subscriber who looks finds all that the event changed and not the part before its change.
-        for change in found:
-            self._tell(change)
+            self._note(change)
+        self.store.apply(*found, version=then.resource_version if isinstance(then, Watching) else None)
         return then
 
     def _step(self, state: State[V], seen: Seen[T]) -> Step[V]:
         if isinstance(seen, Failed):
             self.failures += 1
             log.warning("%s: %s", self.name, seen.error)
-        return step(state, seen, self._items, self._keep)
+        return step(state, seen, self.store.items, self._keep)
 
-    def _reach(self, then: Watching) -> None:
-        self._version = then.resource_version
-        self._snapshot = None
-
-    def _apply(self, change: Change[V], items: dict[Key, Kept[V]]) -> None:
-        match change:
-            case Added(key=key, new=new) | Updated(key=key, new=new):
-                items[key] = new
-            case Deleted(key=key):
-                del items[key]
-            case Unread():
-                self.undecodable += 1
-                log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
-
-    def _tell(self, change: Change[V]) -> None:
+    def _note(self, change: Change[V]) -> None:
         if isinstance(change, Synced):
             self.relists += self.synced
             self._synced.set()
-        for subscriber in self._subscribers:
-            try:
-                subscriber(change)
-            except Exception as error:  # noqa: BLE001  it is logged and counted, or raised again
-                self._failures.take(self.name, error)
+        elif isinstance(change, Unread):
+            log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
 
     def _keep(self, item: T) -> V:
         """Raises ValueError: the object cannot be read."""

@@ -1,6 +1,6 @@
 """What do the DaemonSets of the cluster run on nodes (05 §8.1), told by their templates and their newest pods?"""
 
-import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -8,61 +8,56 @@ from dovetail.api.objects import ObjectMeta
 from dovetail.api.pod_specs import DaemonSet, SchedulingPod
 from dovetail.model.records import PodRecord
 from dovetail.model.spec_limits import within_limits
-from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
 from dovetail.scheduling.daemons import Daemon, read_daemon
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ResourceError
-from dovetail.state.cluster import Cluster
-
-log = logging.getLogger(__name__)
+from dovetail.state.cluster import ClusterState
+from dovetail.state.derived import Derived
+from dovetail.state.store import Added, Change, Deleted, Key, Updated
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class PlacingDaemons:
-    """Make it before the caches run."""
+    """Make it before changes are applied."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
+        self._warn = cluster.warn
         self._pods: dict[str, dict[Key, PodRecord]] = {}  # by UID of the DaemonSet
         self._newest: dict[str, PodRecord] = {}
         self._sets: dict[str, DaemonSet] = {}  # by UID
-        self._dirty: set[str] = set()
-        self._daemons: dict[str, Daemon] = {}
+        self._daemons: Derived[str, Daemon] = Derived(self._read)
         self._flaws: dict[str, str] = {}
+        self._shown: Mapping[str, Daemon] = {}
         self._told: tuple[Daemon, ...] = ()
         cluster.daemon_sets.subscribe(self._set_changed)
         cluster.pods.subscribe(self._pod_changed)
 
     def daemons(self) -> tuple[Daemon, ...]:
         """By name; the same object unless something has changed. One that cannot be read is left out, and told."""
-        if not self._dirty:
-            return self._told
-        before = dict(self._daemons)
-        for uid in self._dirty:
-            self._read(uid)
-        self._dirty.clear()
-        if self._daemons != before:
-            self._told = tuple(sorted(self._daemons.values(), key=lambda daemon: daemon.name))
+        daemons = self._daemons.all()
+        if daemons is not self._shown:
+            self._shown = daemons
+            self._told = tuple(sorted(daemons.values(), key=lambda daemon: daemon.name))
         return self._told
 
-    def _read(self, uid: str) -> None:
-        known, found = self._daemons.pop(uid, None), self._sets.get(uid)
-        flaw, newest = "", self._newest.get(uid)
-        if found is not None:
-            name = f"{found.metadata.namespace}/{found.metadata.name}"
-            _, wrong = within_limits(found.spec.template.spec)
-            try:
-                if not wrong:
-                    read = read_daemon(name, found.spec.template, () if newest is None else (_whole(newest),))
-                    self._daemons[uid] = known if known == read else read
-            except (RequirementError, ResourceError) as error:
-                wrong = str(error)
-            flaw = f"DaemonSet {name} counts as if it were not there: {wrong}" if wrong else ""
+    def _read(self, uid: str, known: Daemon | None) -> Daemon | None:
+        daemon_set, newest = self._sets.get(uid), self._newest.get(uid)
+        if daemon_set is None:
+            self._flaws.pop(uid, None)
+            return None
+        name, daemon = f"{daemon_set.metadata.namespace}/{daemon_set.metadata.name}", None
+        _, wrong = within_limits(daemon_set.spec.template.spec)
+        try:
+            if not wrong:
+                daemon = read_daemon(name, daemon_set.spec.template, () if newest is None else (_whole(newest),))
+        except (RequirementError, ResourceError) as error:
+            wrong = str(error)
+        flaw = f"DaemonSet {name} counts as if it were not there: {wrong}" if wrong else ""
         if flaw and self._flaws.get(uid) != flaw:
-            log.warning("%s", flaw)
+            self._warn(flaw)
         self._flaws[uid] = flaw
-        if not flaw:
-            del self._flaws[uid]
+        return known if known == daemon else daemon
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -70,10 +65,10 @@ class PlacingDaemons:
         match change:
             case Added(new=new) | Updated(new=new):
                 self._sets[new.uid] = new.value
-                self._dirty.add(new.uid)
+                self._daemons.touch(new.uid)
             case Deleted(old=old):
                 self._sets.pop(old.uid, None)
-                self._dirty.add(old.uid)
+                self._daemons.touch(old.uid)
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
         match change:
@@ -103,7 +98,7 @@ class PlacingDaemons:
         del left[key]
         if not left:
             del self._pods[uid], self._newest[uid]
-            self._dirty.add(uid)
+            self._daemons.touch(uid)
         elif self._newest[uid].uid == pod.uid:
             self._lead(uid, max(left.values(), key=_age_key))
 
@@ -112,7 +107,7 @@ class PlacingDaemons:
         known = self._newest.get(uid)
         self._newest[uid] = pod
         if known is None or known.scheduling is not pod.scheduling:
-            self._dirty.add(uid)
+            self._daemons.touch(uid)
 
 
 def _daemon_set(pod: PodRecord) -> str:

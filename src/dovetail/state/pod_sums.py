@@ -12,9 +12,9 @@ import msgspec
 
 from dovetail.api.pod_specs import Container, ContainerResources, SchedulingPod, SchedulingPodSpec
 from dovetail.model.records import Owner, PodRecord, Scheduling
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.scheduling.resources import NOTHING, ONE_POD, ResourceError, Resources, pod_request
-from dovetail.state.cluster import Cluster
+from dovetail.state.cluster import ClusterState
+from dovetail.state.store import Added, Change, Deleted, Updated
 
 
 class Amounts(NamedTuple):
@@ -62,9 +62,9 @@ _NOTHING: Final = NodeSums()
 
 
 class PodSums:
-    """The sums of every node that has pods. Make it before the caches run."""
+    """The sums of every node that has pods. Make it before changes are applied."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._nodes: dict[str, NodeSums] = {}
         self._known: WeakKeyDictionary[Scheduling, Amounts] = WeakKeyDictionary()
         cluster.pods.subscribe(self._follow)

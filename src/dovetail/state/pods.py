@@ -11,17 +11,15 @@ import msgspec
 
 from dovetail.api.objects import ClaimVolume, ObjectMeta, Volume
 from dovetail.api.pod_specs import PodAffinity, PodAffinityTerm, SchedulingPod, SchedulingPodSpec
+from dovetail.model.flaws import Flaw
 from dovetail.model.records import PodRecord, Scheduling
-from dovetail.planning.nodepool.validation import Flaw
-from dovetail.ports import Unread
-from dovetail.runtime.reflector import Added, Change, Deleted, Synced, Updated
 from dovetail.scheduling.host_ports import HostPorts, host_ports
 from dovetail.scheduling.node_affinity import read_node_affinity
 from dovetail.scheduling.problem import BoundPod, Origin, Pod, Rule, read_bound_pod, read_pod
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ONE_POD, ResourceError, Resources, pod_request
 from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes, VolumeError, attachments, pod_volumes
-from dovetail.state.cluster import Cluster, by_name
+from dovetail.state.cluster import ClusterState
 from dovetail.state.refusals import (
     NO_MANAGED_NODE,
     Unplaceable,
@@ -30,6 +28,7 @@ from dovetail.state.refusals import (
     volume_flaw,
     wants_no_managed_node,
 )
+from dovetail.state.store import Added, Change, Deleted, Synced, Unread, Updated, by_name
 
 _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 
@@ -73,9 +72,9 @@ class _Spec(msgspec.Struct, eq=False):
 
 
 class PodReadings:
-    """Make it before the caches run. `reread` is called when what was read of bound pods is no longer so."""
+    """Make it before changes are applied. `reread` is called when what was read of bound pods is no longer so."""
 
-    def __init__(self, cluster: Cluster, *, reread: Callable[[], object], well_known: frozenset[str]) -> None:
+    def __init__(self, cluster: ClusterState, *, reread: Callable[[], object], well_known: frozenset[str]) -> None:
         self._cluster = cluster
         self._reread = reread
         self._well_known = well_known

@@ -20,8 +20,8 @@ from dovetail.rules.nodes import PodsStanding
 from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
 from dovetail.rules.protection import Kind, may_be_protected, protection, read_do_not_disrupt, read_schedule
 from dovetail.rules.verdict import Rule, Verdict, together
-from dovetail.runtime.reflector import Added, Change, Deleted, Snapshot, Updated
-from dovetail.state.cluster import Cluster
+from dovetail.state.cluster import ClusterState
+from dovetail.state.store import Added, Change, Contents, Deleted, Updated
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
 
 
@@ -109,7 +109,7 @@ class _Selected(_Kind):
     def __init__(self) -> None:
         self._pdbs = PdbIndex((), ())
 
-    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+    def know(self, pdbs: Contents[PdbRecord]) -> None:
         """Without the pods: what a budget allows is in its status, and one without allows nothing yet."""
         if self.by is not pdbs:
             self.by = pdbs
@@ -141,9 +141,9 @@ Counted: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
 
 
 class PodCounts:
-    """How many active pods are alike. Make it before the caches run."""
+    """How many active pods are alike. Make it before changes are applied."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._kinds = (_Annotated(), _Selected())
         self._counts: dict[tuple[int, Hashable], tuple[PodRecord, int]] = {}
         cluster.pods.subscribe(self._follow)
@@ -181,7 +181,7 @@ class AlikePods:
         self._groups: WeakValueDictionary[tuple[int, Hashable], Alike] = WeakValueDictionary()
         self._counted: list[Alike] = []
 
-    def know(self, pdbs: Snapshot[PdbRecord]) -> None:
+    def know(self, pdbs: Contents[PdbRecord]) -> None:
         """These are the budgets from now on."""
         self._selected.know(pdbs)
 

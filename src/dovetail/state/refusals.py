@@ -9,8 +9,8 @@ from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.api.objects import Requirement
 from dovetail.api.pod_specs import SchedulingPodSpec
+from dovetail.model.flaws import OPERATORS, Flaw, value_flaw
 from dovetail.model.refs import About, Ref, Sentence
-from dovetail.planning.nodepool.validation import OPERATORS, Flaw, value_flaw
 from dovetail.scheduling.labels import is_restricted, normalised
 from dovetail.scheduling.node_affinity import NodeAffinity
 from dovetail.scheduling.volumes import Flaw as VolumeFlaw

@@ -3,10 +3,9 @@
 Everything that is told is immutable, and the same object until something about it changes, so that whoever worked on
 it before can tell by identity what is new. It costs in proportion to what has changed since it was last asked for.
 
-    if state.unsynced() is None:
-        await state.refresh()               # the only thing that is waited for: instance types
+    if state.unsynced(now) is None:
         places = state.places()             # nodes first: a pod that is bound meanwhile is merely placed for nothing
-        pending, leaving = state.pending(), state.leaving()
+        pending, leaving = state.pending(), state.leaving(now)
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,18 +17,18 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.model.records import PodRecord
-from dovetail.planning.timings import Timings
-from dovetail.ports import CloudProvider
 from dovetail.rules.states import has_disrupted_taint
-from dovetail.runtime.reflector import Added, Change, Deleted, Key, Updated
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
-from dovetail.state.cluster import Cluster
+from dovetail.state.cluster import ClusterState
 from dovetail.state.daemons import PlacingDaemons
-from dovetail.state.nodes import Place, PlacingNodes
+from dovetail.state.derived import Derived
+from dovetail.state.nodes import NodeKey
+from dovetail.state.places import Place, PlacingNodes
 from dovetail.state.pools import PlacingPools
 from dovetail.state.protections import Alike, AlikePods, Judgement
 from dovetail.state.refusals import Unplaceable
+from dovetail.state.store import Added, Change, Deleted, Key, Updated
 
 __all__ = [
     "Disrupted",
@@ -128,17 +127,14 @@ Trigger: TypeAlias = Waiting | Disrupted
 
 
 class PlacingState:
-    """Make it before the caches run: it subscribes to them."""
+    """Make it before changes are applied: it subscribes to the stores.
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        provider: CloudProvider,
-        timings: Timings = Timings(),  # noqa: B008  frozen
-    ) -> None:
+    `pause`: how long a claim that is being launched keeps others from being decided.
+    """
+
+    def __init__(self, cluster: ClusterState, *, pause: timedelta = timedelta(seconds=30)) -> None:
         self._cluster = cluster
-        self._clock = cluster.clock
-        self._pause = timedelta(seconds=timings.unlaunched_pause_seconds)
+        self._pause = pause
         self._listeners: list[Callable[[Trigger], None]] = []
         self._waiting: dict[Key, PodRecord] = {}
         self._unbound: set[Key] = set()  # active pods without a node, whether the scheduler has seen them or not
@@ -150,25 +146,29 @@ class PlacingState:
         self._told = Places()
         self._nodes = PlacingNodes(cluster)
         self._daemons = PlacingDaemons(cluster)
-        self._pools = PlacingPools(cluster, provider, keep_seconds=timings.instance_types_seconds)
+        self._pools = PlacingPools(cluster)
+        self._movable: Derived[NodeKey, ReadPods] = Derived(self._read_node)
+        cluster.managed.derived.dependents.append(self._movable)
+        self._nodes.derived.dependents.append(self._movable)
+        cluster.settle_too(self._nodes.derived, cost=10)
+        cluster.settle_too(self._movable, cost=10)
         cluster.pods.subscribe(self._pod_changed)
         cluster.nodes.subscribe(self._node_changed)
         cluster.claims.subscribe(self._claim_changed)
 
     # -- whether it can be relied on ----------------------------------------------------------------------------------
 
-    def unsynced(self) -> str | None:
+    def unsynced(self, now: datetime) -> str | None:
         """Why nothing should be decided on this, or None (06 §7.3).
 
         A claim that is being launched is capacity that nobody knows yet. But one slow launch does not stop the others
         for long: after a while it counts as a node on which nothing fits.
         """
-        behind = [reflector.name for reflector in self._cluster.reflectors if not reflector.synced]
+        behind = [store.name for store in self._cluster.stores.values() if not store.synced]
         if behind:
             return f"not yet listed: {', '.join(behind)}"
         if unseen := self._cluster.claims.unseen():
             return f"the watch has not told yet of NodeClaims {_listed(unseen)}"
-        now = self._clock.now()
         launching = [name for name, claim in self._unlaunched.items() if self._holds_up(claim, now)]
         return f"NodeClaims {_listed(sorted(launching))} are being launched" if launching else None
 
@@ -178,13 +178,9 @@ class PlacingState:
 
     # -- where to -----------------------------------------------------------------------------------------------------
 
-    async def refresh(self) -> None:
-        """Ask the provider for instance types where that is due, and look at most of what has changed, in short turns.
-
-        To be awaited before `places`.
-        """
-        await self._pools.refresh()
-        await self._nodes.settle(self._clock)
+    def usable_pools(self) -> Iterable[objects.NodePool]:
+        """Those that new nodes can be made of, if their instance types are known."""
+        return self._pools.usable()
 
     def places(self) -> Places:
         """The same object unless something has changed; then with everything in it that has not."""
@@ -198,9 +194,21 @@ class PlacingState:
         """The objects behind the node that `places` tells by this name."""
         return self._nodes.place(name)
 
-    def by_node(self) -> Mapping[str, Place]:
-        """What `place` tells, by name of the Node where there is one; it changes with the places."""
-        return self._nodes.by_node()
+    def movable(self) -> Mapping[NodeKey, ReadPods]:
+        """The pods of every node that has a Node, as they would be placed if they had to go.
+
+        It is the same object until something changes.
+        """
+        return self._movable.all()
+
+    def _read_node(self, key: NodeKey, known: ReadPods | None) -> ReadPods | None:
+        managed = self._cluster.managed.get(key)
+        if managed is None or managed.node is None:
+            return None
+        place = self._nodes.by_node().get(managed.node.metadata.name)
+        if known is not None and known.pods is managed.pods and known.place is place:
+            return known
+        return self.read(place, managed.pods, Origin.CANDIDATE)
 
     # -- who -----------------------------------------------------------------------------------------------------------
 
@@ -212,9 +220,8 @@ class PlacingState:
         """Provisionable pods (06 §1), without those that cannot be placed whatever is done (06 §2)."""
         return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
 
-    def leaving(self) -> Pods:
+    def leaving(self, now: datetime) -> Pods:
         """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
-        now = self._clock.now()
         self._alike.know(self._cluster.pdbs.snapshot())
         going: dict[str, Moving] = {}
         for place in self._nodes.places():
@@ -249,7 +256,7 @@ class PlacingState:
 
         Once every pod has a node, and none has to leave its own, nobody is on the way any more, sooner than is said.
         """
-        if not (self._unbound or self.leaving().pods):
+        if not (self._unbound or self.leaving(at).pods):
             return {}
         return {name: until for name, until in self._nominated.items() if at < until}
 

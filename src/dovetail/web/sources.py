@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.engine import Disruption, Past
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.problem import Problem, Severity
@@ -15,9 +16,9 @@ from dovetail.model.records import Recorder, claim_record, node_record, pdb_reco
 from dovetail.model.refs import Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
-from dovetail.runtime.reflector import Change, Reflector
+from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import happens_within
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Change
 from dovetail.views.board.rows import Decided
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.views.forecast.data import Machine
@@ -181,7 +182,7 @@ class LiveSource(Source):
         self._pools = Reflector(api, clock, NODEPOOLS, pool_record, seed=seed)
         self._pdbs = Reflector(api, clock, PDBS, pdb_record, seed=seed)
         for reflector in self.reflectors:
-            reflector.subscribe(self._news.tell)
+            reflector.store.subscribe(self._news.tell)
 
     @property
     def reflectors(self) -> list[Reflector[Any, Any]]:
@@ -195,7 +196,7 @@ class LiveSource(Source):
                 await waiting
 
     def look(self) -> Seen:
-        pods, nodes, claims, pools, pdbs = (reflector.snapshot().items.values() for reflector in self.reflectors)
+        pods, nodes, claims, pools, pdbs = (reflector.store.snapshot().items.values() for reflector in self.reflectors)
 
         def take() -> Snapshot:
             return take_snapshot(

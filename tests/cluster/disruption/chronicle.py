@@ -13,7 +13,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.planning.disruption.records import Recorded, read_record
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, KubeApi, Resource
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
+from dovetail.state.store import Added, Change, Deleted, Updated
 from tests.cluster.termination.history import History, Thing, Version
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.kube.client import connect
 from dovetail.model.records import Owner
@@ -20,7 +21,6 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import KubeApi
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.sim.actors.cluster import kind_of
-from dovetail.state.cluster import Cluster
 from dovetail.values.quantity import parse_quantity
 from tests.cluster.access import Cluster as Server
 from tests.cluster.provisioning.workloads import POOL

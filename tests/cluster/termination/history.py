@@ -12,8 +12,9 @@ from dovetail.api.objects import Instant, ObjectMeta, Wire
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PDBS, PODS, KubeApi, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.pace import Backoff
-from dovetail.runtime.reflector import Added, Change, Deleted, Reflector, ReflectorTimings, Updated
+from dovetail.runtime.reflector import Reflector, ReflectorTimings
 from dovetail.runtime.tasks import root_cause
+from dovetail.state.store import Added, Change, Deleted, Updated
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", dict[str, Any], namespaced=True)
 FOLLOWED: Final = (PODS, NODES, NODECLAIMS, PDBS, EVENTS, SERVICE_ACCOUNTS)
@@ -74,7 +75,7 @@ class History:
 
     def _followed(self, api: KubeApi, kind: Resource[Any]) -> Reflector[Thing, Thing]:
         reflector = Reflector(api, self._clock, kind.read_as(Thing), lambda thing: thing, timings=TIMINGS)
-        reflector.subscribe(lambda change: self._note(kind.plural, change))
+        reflector.store.subscribe(lambda change: self._note(kind.plural, change))
         return reflector
 
     def _note(self, plural: str, change: Change[Thing]) -> None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 from prometheus_client import CollectorRegistry
 
 from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.kube.client import connect
 from dovetail.observe.metrics import Metrics
@@ -27,7 +28,6 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.runtime.tasks import root_cause
-from dovetail.state.cluster import Cluster
 from tests.cluster.access import Cluster as Server
 
 # R44. The net under refused evictions stays as slow as it is: a budget's own change must be what is acted upon.

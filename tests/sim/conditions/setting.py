@@ -16,12 +16,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.nodeclaim.consolidatable import PodEvents
 from dovetail.controllers.nodeclaim.drift import Drifting
+from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, PODS, CloudError, InstanceType, KubeApi, Resource
+from dovetail.ports import NODECLAIMS, PODS, CloudError, KubeApi, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
@@ -194,7 +196,9 @@ def play(
     def controllers_of(program: Program) -> Sequence[Controller]:
         metrics = settings[0].metrics = Metrics(CollectorRegistry())
         provider = Provider(program.api, vendor)
-        made = [PodEvents(program.cluster, timings), Drifting(program.cluster, provider, timings), *more(program)]
+        cluster = program.cluster
+        types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
+        made = [PodEvents(cluster, timings), Drifting(cluster, provider, types, timings), *more(program)]
         for controller in made:
             if isinstance(controller, Keyed):
                 controller.measure(metrics)

@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.api import names
 from dovetail.controllers.nodepool.hash import NodePoolHash
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError, InstanceType
+from dovetail.model.instance_types import InstanceType
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import START
 from tests.sim.conditions.setting import MACHINE, Setting, play

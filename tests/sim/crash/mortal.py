@@ -14,27 +14,18 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
 from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
-from dovetail.ports import (
-    EVENTS,
-    KWOK_NODECLASSES,
-    Body,
-    CloudProvider,
-    Instance,
-    InstanceType,
-    Interruption,
-    KubeApi,
-    Resource,
-)
+from dovetail.ports import EVENTS, KWOK_NODECLASSES, Body, CloudProvider, Instance, Interruption, KubeApi, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.runtime.passing import PassingReads
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import SimCloud
-from dovetail.state.cluster import Cluster
 from tests.unit.controllers.running import under_checkers
 
 T = TypeVar("T")

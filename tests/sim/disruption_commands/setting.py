@@ -20,10 +20,11 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names, objects
 from dovetail.api.names import REPLACEMENT_OF, Condition
 from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.recheck import Recheck
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
@@ -41,7 +42,6 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 from tests.sim.provisioning import setting as provisioning
 from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
@@ -59,18 +59,31 @@ OWN = (names.NODEPOOL_LABEL, names.KWOK_NODECLASS_LABEL)
 class Parts(msgspec.Struct, frozen=True):
     """What a process runs, and what tests ask of it."""
 
+    cluster: Cluster
+    types: InstanceTypeSource
     controllers: list[Controller]
     commands: DisruptionCommands
     state: PlacingState
     counts: DisruptionMetrics
+
+    async def refresh(self) -> None:
+        await self.types.refresh(self.state.usable_pools())
+        await self.cluster.settled()
 
 
 def parts(
     cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings, gates: Gates | None = None
 ) -> Parts:
     """All controllers, but nobody who decides anything: that is the tests' part."""
+    types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
     made = all_controllers(
-        cluster, provider, metrics, timings, gates or Gates(), provisioning=Provisioning(compute=InlineCompute())
+        cluster,
+        provider,
+        metrics,
+        timings,
+        gates or Gates(),
+        provisioning=Provisioning(compute=InlineCompute()),
+        types=types,
     )
     (provisioner,) = (each for each in made if isinstance(each, Provisioner))
     others = [each for each in made if not each.name.startswith(DECIDES)]
@@ -81,12 +94,12 @@ def parts(
         ClaimCreation(cluster, metrics),
         metrics,
         timings,
-        recheck=Recheck(cluster, Reading.SEED, PoolMembers(cluster)),
+        recheck=Recheck(cluster, Reading.SEED),
         counts=counts,
     )
     leftovers = (DisruptionStrays(cluster, provisioner.state), FailedReplacements(cluster, commands, timings))
     controllers = [*others, commands, *leftovers]
-    return Parts(controllers, commands, provisioner.state, counts)
+    return Parts(cluster, types, controllers, commands, provisioner.state, counts)
 
 
 class Setting(provisioning.Setting):
@@ -153,7 +166,7 @@ class Setting(provisioning.Setting):
         return {pool.metadata.name: pool for pool in self.program.cluster.pools.values()}
 
     async def start(self, command: Command) -> bool:
-        await self.parts.state.refresh()
+        await self.parts.refresh()
         return await self.commands.start(self.context(), command, self.pools())
 
     def context(self) -> Context:

@@ -316,7 +316,7 @@ def test_a_claim_that_is_going_or_another_one_is_not_taken() -> None:
 def test_a_dry_run_writes_nothing() -> None:
     async def scenario(setting: Setting) -> None:
         await setting.stand("a")
-        await setting.parts.state.refresh()
+        await setting.parts.refresh()
         dry = msgspec.structs.replace(setting.context(), api=DryRunApi(setting.program.api))
         assert not await setting.commands.start(dry, setting.command("a", replacements=1), setting.pools())
         await setting.sim.run_for("1m")

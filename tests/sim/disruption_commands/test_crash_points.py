@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import REPLACEMENT_OF
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
@@ -23,7 +24,6 @@ from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import Launch, SimCloud
 from dovetail.sim.server.store import Change
-from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.conftest import CRASH_POINTS
 from tests.sim.crash.flows import initialized
@@ -72,9 +72,9 @@ class Decider:
         kept = [self._cluster.claims.get(("", name)) for name in self._shape.claims]
         there = [each.value for each in kept if each and each.value.metadata.deletion_timestamp is None]
         held = commands.held_back("default", now) is not None or any(commands.holds(c.metadata.name) for c in there)
-        if not there or held or self._made.state.unsynced() is not None:
+        if not there or held or self._made.state.unsynced(now) is not None:
             return
-        await self._made.state.refresh()
+        await self._made.refresh()
         candidates = [
             Candidate(node=c.status.node_name, claim=c.metadata.name, claim_uid=c.metadata.uid, pool="default")
             for c in there

@@ -214,7 +214,7 @@ def test_nothing_is_made_from_a_pool_that_is_gone() -> None:
         await setting.sim.apply(pool_of_four("other"))
         await setting.sim.run_for("2s")
         command = setting.command("a", replacements=1, pool="other")
-        await setting.parts.state.refresh()
+        await setting.parts.refresh()
         pools = setting.pools()
         await setting.sim.api.delete(NODEPOOLS, "other")
         await setting.commands.start(setting.context(), command, pools)

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.model.records import _SharedMapping
@@ -32,7 +33,6 @@ from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.builders import at
 from tests.conftest import MEASURED

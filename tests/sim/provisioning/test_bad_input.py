@@ -6,7 +6,8 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import CloudError, InstanceType
+from dovetail.model.instance_types import InstanceType
+from dovetail.ports import CloudError
 from tests import manifests
 from tests.sim.provisioning.setting import Setting, play, pool_of_four
 from tests.unit.controllers.manifests import Manifest, node_pool

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -23,7 +24,6 @@ from dovetail.scheduling.problem import Options
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.sim.server.faults import Fault
-from dovetail.state.cluster import Cluster
 from tests import manifests
 from tests.sim.provisioning.setting import BIG, Setting, play, pool_of_four, requests
 from tests.unit.controllers.manifests import Manifest, node_pool

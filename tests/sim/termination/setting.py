@@ -12,6 +12,7 @@ play(scenario, cloud=True)  # they are the simulator's cloud's: `setting.cloud` 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,6 +32,7 @@ from dovetail.ports import (
     VOLUME_ATTACHMENTS,
     VOLUME_CLAIMS,
     CloudProvider,
+    KubeApi,
     Resource,
 )
 from dovetail.providers.kwok.provider import KwokProvider
@@ -282,6 +284,7 @@ def play(
     shuffle: bool = False,
     latency_seconds: float = 0.0,
     more: More | None = None,
+    provider_of: Callable[[KubeApi], CloudProvider] | None = None,
     except_for: Sequence[str] = (),
 ) -> None:
     """Run the scenario beside all controllers, in virtual time; `more` makes others that run too.
@@ -293,7 +296,8 @@ def play(
     def controllers_of(program: Program) -> Sequence[Controller]:
         setting = settings[0]
         setting.metrics = Metrics(CollectorRegistry())
-        provider: CloudProvider = setting.cloud if cloud else KwokProvider(program.api, seed=seed)
+        kwok = provider_of or partial(KwokProvider, seed=seed)
+        provider: CloudProvider = setting.cloud if cloud else kwok(program.api)
         beside = () if more is None else more(program, provider, setting.metrics)
         made = all_controllers(program.cluster, provider, setting.metrics, timings or Timings(), gates or Gates())
         return [*made, *beside]

@@ -5,21 +5,17 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from dovetail.api import names, objects
-from dovetail.ports import (
-    KWOK_NODECLASSES,
-    PODS,
-    CloudError,
-    InstanceType,
-    NotFound,
-    Resource,
-)
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
+from dovetail.model.instance_types import InstanceType
+from dovetail.planning.timings import Timings
+from dovetail.ports import KWOK_NODECLASSES, PODS, CloudError, NotFound, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.scheduling.problem import Node
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import Places, PlacingState, Trigger
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
@@ -56,7 +52,8 @@ class Scene:
         self.server = ApiServer(clock, collect_garbage=False)
         self.cluster = Cluster(self.server, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
         self.provider = Catalogue(self.server)
-        self.state = PlacingState(self.cluster, self.provider)
+        self.state = PlacingState(self.cluster)
+        self.types = InstanceTypeSource(self.cluster, self.provider, keep_seconds=Timings().instance_types_seconds)
         self.heard: list[Trigger] = []
         self.state.on_change(self.heard.append)
 
@@ -92,8 +89,15 @@ class Scene:
         await self.told()
 
     async def refreshed(self) -> Places:
-        await self.state.refresh()
+        await self.refresh()
         return self.state.places()
+
+    async def refresh(self) -> None:
+        await self.types.refresh(self.state.usable_pools())
+        await self.cluster.settled()
+
+    def unsynced(self) -> str | None:
+        return self.state.unsynced(self.clock.now())
 
     def nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self.state.places().nodes}
@@ -108,7 +112,7 @@ class Scene:
         return {refused.pod.name: str(refused) for refused in self.state.pending().refused.values()}
 
     def leaving(self) -> list[str]:
-        return sorted(pod.name for pod in self.state.leaving().pods)
+        return sorted(pod.name for pod in self.state.leaving(self.clock.now()).pods)
 
 
 def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:

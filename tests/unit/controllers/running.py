@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.ports import EVENTS, KWOK_NODECLASSES, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
@@ -23,7 +24,6 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.api_server import ApiServer, Client
-from dovetail.state.cluster import Cluster
 
 # A decision may be the last of several whose requests go out one after the other.
 TRIPS = 40

@@ -4,8 +4,8 @@ from types import MappingProxyType
 from weakref import ref
 
 from dovetail.model.records import PdbRecord, Recorder
-from dovetail.runtime.reflector import Kept, Snapshot
 from dovetail.state.protections import AlikePods
+from dovetail.state.store import Contents, Kept
 from tests.builders import at, pdb, pod
 
 NOW = at("2026-03-01T00:00:00Z")
@@ -15,7 +15,7 @@ def test_nothing_is_kept_of_pods_that_nobody_asks_about_any_more() -> None:
     """While the budgets stay the same."""
     budgets: dict[tuple[str, str], Kept[PdbRecord]] = {("default", "guard"): Kept("uid", "1", pdb(allowed=0))}
     alike, recorder = AlikePods(), Recorder()
-    alike.know(Snapshot("1", MappingProxyType(budgets)))
+    alike.know(Contents("1", MappingProxyType(budgets)))
     labels = []
     for number in range(100):
         one = pod(labels={"job-name": f"job-{number}"}, recorder=recorder)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.model.records import PodRecord, Recorder
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Gone, Resource
-from dovetail.runtime.reflector import Change
+from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server import eviction
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.state.cluster import Cache, Cluster, Index, InFlight
+from dovetail.state.store import Change, Index, InFlight, Store
 from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim
@@ -31,8 +32,12 @@ class Scene:
         self.clock = clock
         self.server = ApiServer(clock, collect_garbage=False)
         self.registry = self.server.registry
-        self.nodes: Cache[objects.Node, objects.Node] = Cache(self.server, clock, NODES, lambda found: found)
-        self.pods: Cache[objects.Pod, PodRecord] = Cache(self.server, clock, PODS, Recorder().pod)
+        self.reflectors = (
+            Reflector[objects.Node, objects.Node](self.server, clock, NODES, lambda found: found),
+            Reflector[objects.Pod, PodRecord](self.server, clock, PODS, Recorder().pod),
+        )
+        self.nodes: Store[objects.Node] = self.reflectors[0].store
+        self.pods: Store[PodRecord] = self.reflectors[1].store
 
     async def told(self) -> None:
         """Everything up to now."""
@@ -78,8 +83,8 @@ def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     async def main(clock: VirtualClock) -> None:
         world = Scene(clock)
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(cache.run()) for cache in (world.nodes, world.pods)]
-            await world.nodes.wait_synced()
+            running = [group.create_task(cache.run()) for cache in world.reflectors]
+            await world.reflectors[0].wait_synced()
             await scene(world)
             for task in running:
                 task.cancel()
@@ -291,9 +296,9 @@ def test_a_list_settles_what_the_watch_has_missed() -> None:
         world.nodes.doomed("held", held.metadata.uid)
         world.server.compact()
         world.server.drop_watches(NODES, Gone("too old"))
-        relists = world.nodes.relists
+        relists = world.reflectors[0].relists
         await world.told()
-        assert world.nodes.relists == relists + 1
+        assert world.reflectors[0].relists == relists + 1
         assert (world.value("changed"), world.value("gone"), world.value("held")) == ("1", None, "")
 
     play(scene)

@@ -10,6 +10,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.controllers.disruption.board import BoardMaker, Noted, Picture
 from dovetail.controllers.metrics.cluster import ClusterMetrics
@@ -46,7 +47,7 @@ class Boards(Scene):
                 quiet(a_claim(name, of=name, true=UP)),
                 a_pod(f"p-{number}", on=name, labels={"app": "web"}),
             )
-        await self.state.refresh()
+        await self.types.refresh(self.state.usable_pools())
 
     async def allow(self, evictions: int) -> None:
         """So many, as the budget's status says."""
@@ -95,7 +96,7 @@ def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
         first, whole = world.noted(), world.picture()
         assert len(taken(whole)) == NODES_THERE
         assert world.noted().members is first.members
-        await world.change(PODS, "p-7", {"metadata": {"annotations": {"example.com/a": "b"}}})
+        await world.change(PODS, "p-7", {"metadata": {"annotations": {names.POD_DELETION_COST: "5"}}})
         second = world.noted()
         assert made_again(first.members, second.members) == ["n-7"]
         assert made_again(first.read, second.read) == ["n-7"]
@@ -163,7 +164,7 @@ def test_at_the_start_it_takes_turns() -> None:
                 await asyncio.sleep(0)
 
         other = asyncio.create_task(others())
-        await world.maker.settle()
+        await world.cluster.settled()
         other.cancel()
         assert turns >= 120 // 50
         assert len(taken(await world.maker.pictured(InlineCompute()))) == 120
@@ -178,15 +179,14 @@ def test_pods_that_go_between_two_turns_are_left_for_the_next_look() -> None:
         await world.begin(120)
         odd = [a_pod(f"odd-{number}", on=f"n-{number}", cpu=f"{100 + number}m") for number in range(120)]
         await world.put(*odd)
-        await world.state.refresh()
-        settling = world.maker.settle()
+        settling = world.cluster.settled()
         settling.send(None)  # to the end of the first turn
         for pod in odd:
             await world.delete(PODS, pod["metadata"]["name"], grace_seconds=0)
         with suppress(StopIteration):
             while True:
                 settling.send(None)
-        await world.state.refresh()
+        await world.refresh()
         assert {len(read.pods) for read in world.noted().read.values()} == {1}
 
     play(scenario)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
@@ -27,7 +26,7 @@ TWO = {**NONE, "cpu": "8", "memory": "32Gi", "pods": "220", "nodes": "2"}
 
 
 def controllers(program: Program) -> list[Controller]:
-    return [NodePoolCounter(program.cluster, Timings(), PoolMembers(program.cluster))]
+    return [NodePoolCounter(program.cluster, Timings())]
 
 
 def counted(sim: SimCluster, pool: str = "default") -> tuple[int | None, Mapping[str, Any]]:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS
@@ -13,7 +12,7 @@ from tests.unit.controllers.running import Program, run_controllers
 
 
 def controllers(program: Program) -> list[Controller]:
-    return [NodePoolDisruptions(program.cluster, Timings(), members=PoolMembers(program.cluster))]
+    return [NodePoolDisruptions(program.cluster, Timings())]
 
 
 def shown(sim: SimCluster) -> dict[str, dict[str, Any]]:

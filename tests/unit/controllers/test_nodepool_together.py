@@ -5,7 +5,6 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.controllers.nodepool.hash import NodePoolHash
 from dovetail.controllers.nodepool.readiness import NodePoolReadiness
@@ -27,7 +26,7 @@ def controllers(program: Program) -> list[Controller]:
         NodePoolHash(cluster),
         NodePoolValidation(cluster),
         NodePoolReadiness(cluster),
-        NodePoolCounter(cluster, timings, PoolMembers(cluster)),
+        NodePoolCounter(cluster, timings),
         RegistrationHealth(cluster),
         ClaimHydration(cluster),
         NodeHydration(cluster),

@@ -272,7 +272,7 @@ def test_pods_of_a_node_that_goes_leave() -> None:
         await world.delete(PODS, "ending")
         await world.delete(PODS, "db-0")
         assert world.leaving() == ["db-0", "web"]
-        assert {pod.origin for pod in world.state.leaving().pods} == {Origin.DELETING}
+        assert {pod.origin for pod in world.state.leaving(world.clock.now()).pods} == {Origin.DELETING}
 
     play(scene)
 
@@ -322,7 +322,7 @@ def test_pods_that_share_a_new_claim_come_together() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_pod("waits"))
         await on_a_leaving_node(world, a_pod("leaves", on="n"))
-        (waits,), (leaves,) = world.state.pending().pods, world.state.leaving().pods
+        (waits,), (leaves,) = world.state.pending().pods, world.state.leaving(world.clock.now()).pods
         assert waits.request is leaves.request or waits.request == leaves.request
         assert (waits.origin, leaves.origin) == (Origin.PENDING, Origin.DELETING)
 

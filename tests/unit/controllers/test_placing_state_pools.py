@@ -3,7 +3,8 @@
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import DAEMONSETS, NODECLAIMS, NODEPOOLS, PODS, CloudError, InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import DAEMONSETS, NODECLAIMS, NODEPOOLS, PODS, CloudError
 from dovetail.providers.catalogue import built_in
 from tests.unit.controllers.manifests import node_class
 from tests.unit.controllers.placing_scene import TYPES, Scene, a_claim, a_daemon_set, a_pod, a_pool, play

@@ -10,13 +10,13 @@ from tests.unit.controllers.placing_scene import Scene, a_claim, a_node, a_pod, 
 
 def test_a_claim_that_is_being_launched_holds_everything_up() -> None:
     async def scene(world: Scene) -> None:
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
         await world.put(a_claim("b"), a_claim("a"))
-        assert world.state.unsynced() == "NodeClaims a, b are being launched"
+        assert world.unsynced() == "NodeClaims a, b are being launched"
         await world.put(a_claim("a", of="n"))
-        assert world.state.unsynced() == "NodeClaims b are being launched"
+        assert world.unsynced() == "NodeClaims b are being launched"
         await world.put(a_claim("b", of="m"))
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
 
     play(scene)
 
@@ -25,12 +25,12 @@ def test_a_slow_launch_holds_up_for_a_while_only() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_claim("slow"))
         await world.clock.sleep(29.8)
-        assert world.state.unsynced() is not None
+        assert world.unsynced() is not None
         await world.clock.sleep(0.2)
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
         assert not world.node("slow").allocatable
         await world.put(a_claim("next"))
-        assert world.state.unsynced() == "NodeClaims next are being launched"
+        assert world.unsynced() == "NodeClaims next are being launched"
         await world.put(a_claim("slow", of="n"))
         assert world.node("slow").allocatable
 
@@ -41,9 +41,9 @@ def test_a_claim_that_is_deleted_before_it_is_launched_holds_up_no_longer() -> N
     async def scene(world: Scene) -> None:
         await world.put(a_claim("gone"), a_claim("going", finalizers=True))
         await world.delete(NODECLAIMS, "gone")
-        assert world.state.unsynced() == "NodeClaims going are being launched"
+        assert world.unsynced() == "NodeClaims going are being launched"
         await world.delete(NODECLAIMS, "going")
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
         assert [node.name for node in world.state.places().nodes if node.open] == []
 
     play(scene)
@@ -52,7 +52,7 @@ def test_a_claim_that_is_deleted_before_it_is_launched_holds_up_no_longer() -> N
 def test_claims_of_other_providers_hold_nothing_up() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_claim("c", nodeClassRef={"group": "x.example", "kind": "Other", "name": "o"}))
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
 
     play(scene)
 
@@ -61,9 +61,9 @@ def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it() -> None:
     async def scene(world: Scene) -> None:
         made = world.server.registry.create(NODECLAIMS, node_claim("c"))
         world.cluster.claims.wrote(made.read_as(objects.NodeClaim))
-        assert world.state.unsynced() == "the watch has not told yet of NodeClaims c"
+        assert world.unsynced() == "the watch has not told yet of NodeClaims c"
         await world.told()
-        assert world.state.unsynced() == "NodeClaims c are being launched"
+        assert world.unsynced() == "NodeClaims c are being launched"
 
     play(scene)
 
@@ -73,7 +73,7 @@ def test_own_writes_to_claims_that_are_known_hold_nothing_up() -> None:
         await world.put(a_claim("c", of="n"))
         written = world.server.registry.patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}, manager="test")
         world.cluster.claims.wrote(written.read_as(objects.NodeClaim))
-        assert world.state.unsynced() is None
+        assert world.unsynced() is None
 
     play(scene)
 
@@ -81,7 +81,7 @@ def test_own_writes_to_claims_that_are_known_hold_nothing_up() -> None:
 def test_only_so_many_names_are_told() -> None:
     async def scene(world: Scene) -> None:
         await world.put(*(a_claim(f"c{number}") for number in range(8)))
-        assert world.state.unsynced() == "NodeClaims c0, c1, c2, c3, c4 and 3 more are being launched"
+        assert world.unsynced() == "NodeClaims c0, c1, c2, c3, c4 and 3 more are being launched"
 
     play(scene)
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from dovetail.kube.reading import ErrorEvent, Unreadable, read_event, read_object, read_page
-from dovetail.ports import EVENTS, NODES, PODS, ApiError, EventType, Page, Unread
+from dovetail.ports import EVENTS, NODES, PODS, ApiError, EventType, Page
+from dovetail.state.store import Unread
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:

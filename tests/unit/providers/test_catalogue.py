@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import InstanceType
+from dovetail.model.instance_types import InstanceType
 from dovetail.providers.catalogue import (
     CatalogueError,
     allocatable,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dovetail.api import names
 from dovetail.api.objects import Requirement
-from dovetail.ports import CloudError, InstanceType, InsufficientCapacity, Offering
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import accepts, by_key, choose, compatible
 from tests.unit.providers.claims import OTHER, SMALL, claim, labels_of, requirement

@@ -12,10 +12,11 @@ from dovetail.ports import NODES, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import RESTARTS, SOUND_SECONDS, Failures
 from dovetail.runtime.manager import Context, Manager
-from dovetail.runtime.reflector import Added, Change, Reflector
+from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.watching import Watch
+from dovetail.state.store import Added, Change
 from tests.builders import at
 from tests.unit.runtime.test_manager import Part, idle
 
@@ -160,8 +161,8 @@ def test_a_subscriber_that_fails_keeps_nothing_from_the_others() -> None:
             if isinstance(change, Added):
                 told.append(change.new.value)
 
-        world.reflector.subscribe(bad)
-        world.reflector.subscribe(good)
+        world.reflector.store.subscribe(bad)
+        world.reflector.store.subscribe(good)
         await put(world, "n1", kept="one")
         async with asyncio.TaskGroup() as group:
             group.create_task(world.run(Part("idle", idle), seconds=60))
@@ -178,7 +179,7 @@ def test_an_object_that_cannot_be_kept_is_left_out_and_the_others_are_not() -> N
         await put(world, "n1")
         await put(world, "n2", kept="two")
         await world.run(Part("idle", idle), seconds=60)
-        assert [kept.value for kept in world.reflector.snapshot().items.values()] == ["two"]
+        assert [kept.value for kept in world.reflector.store.snapshot().items.values()] == ["two"]
         assert (world.failures.counts["nodes"], world.reflector.undecodable) == (1, 1)
 
     play(scene)
@@ -199,7 +200,7 @@ class FailsOnce(ApiServer):
 def test_a_reflector_that_fails_lists_again_and_says_nothing_twice() -> None:
     async def scene(world: World) -> None:
         told: list[Change[str]] = []
-        world.reflector.subscribe(told.append)
+        world.reflector.store.subscribe(told.append)
         await put(world, "n1", kept="one")
         async with asyncio.TaskGroup() as group:
             group.create_task(world.run(Part("idle", idle), seconds=60))

@@ -150,7 +150,7 @@ def test_a_failing_reflector_ends_everything() -> None:
         def fail(_change: object) -> None:
             raise ZeroDivisionError
 
-        world.reflector.subscribe(fail)
+        world.reflector.store.subscribe(fail)
         with pytest.raises(PartFailed, match="nodes has failed"):
             await world.manager(Part("idle", idle)).run(world.stop)
 

@@ -10,19 +10,11 @@ import pytest
 
 from dovetail.api.objects import Node, ObjectMeta
 from dovetail.ports import NODES, ApiError, Gone, InternalError, TooManyRequests, Unavailable
-from dovetail.runtime.reflector import (
-    EVENTS_IN_A_ROW,
-    Added,
-    Change,
-    Deleted,
-    Reflector,
-    ReflectorTimings,
-    Synced,
-    Updated,
-)
+from dovetail.runtime.reflector import EVENTS_IN_A_ROW, Reflector, ReflectorTimings
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
+from dovetail.state.store import Added, Change, Deleted, Synced, Updated
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")
@@ -44,7 +36,7 @@ class Scene:
         )
         self.changes: list[Change[str]] = []
         self.rebuilt: dict[str, tuple[str, str]] = {}
-        self.reflector.subscribe(self.notice)
+        self.reflector.store.subscribe(self.notice)
 
     def notice(self, change: Change[str]) -> None:
         self.changes.append(change)
@@ -76,7 +68,7 @@ class Scene:
 
     def check(self) -> None:
         """What the reflector has, what it told, and what the server has are all the same."""
-        had = {name: (kept.uid, kept.value) for (_, name), kept in self.reflector.snapshot().items.items()}
+        had = {name: (kept.uid, kept.value) for (_, name), kept in self.reflector.store.snapshot().items.items()}
         assert had == self.truth()
         assert self.rebuilt == had
 
@@ -125,7 +117,7 @@ def test_many_pages_are_one_list() -> None:
             await world.add(f"n{number}")
         reader: Reflector[Node, str] = Reflector(world.server, world.clock, NODES, keep)
         seen: list[int] = []
-        reader.subscribe(lambda _change: seen.append(len(reader.snapshot().items)))
+        reader.store.subscribe(lambda _change: seen.append(len(reader.store.snapshot().items)))
         async with asyncio.TaskGroup() as group:
             running = group.create_task(reader.run())
             await reader.wait_synced()
@@ -145,13 +137,13 @@ def test_the_first_list_is_told_in_turns_and_synced_in_the_last() -> None:
         seen: list[tuple[int, int, bool]] = []
 
         def look() -> None:
-            seen.append((len(told), len(reader.snapshot().items), reader.synced))
+            seen.append((len(told), len(reader.store.snapshot().items), reader.synced))
 
         def notice(change: Change[str]) -> None:
             told.append(change)
             asyncio.get_running_loop().call_soon(look)  # when the reflector gives way
 
-        reader.subscribe(notice)
+        reader.store.subscribe(notice)
         async with asyncio.TaskGroup() as group:
             running = group.create_task(reader.run())
             await reader.wait_synced()
@@ -177,7 +169,7 @@ def test_a_later_list_is_told_in_one_turn() -> None:
         def notice(_change: Change[str]) -> None:
             asyncio.get_running_loop().call_soon(lambda: seen.add(len(world.rebuilt)))
 
-        world.reflector.subscribe(notice)
+        world.reflector.store.subscribe(notice)
         world.server.faults.add(Fault(error=Unavailable("down")), verb="watch", times=4)
         world.server.drop_watches(error=Unavailable("down"))
         for number in range(NODES_THERE):
@@ -356,7 +348,7 @@ def test_what_cannot_be_kept_is_counted_and_stops_nothing() -> None:
         picky: Reflector[Node, int] = Reflector(world.server, world.clock, NODES, value)
 
         def values() -> dict[str, int]:
-            return {name: kept.value for (_, name), kept in picky.snapshot().items.items()}
+            return {name: kept.value for (_, name), kept in picky.store.snapshot().items.items()}
 
         await world.add("bad", "x")
         await world.add("good", "1")
@@ -395,7 +387,7 @@ def test_what_cannot_be_decoded_is_not_taken_for_deleted() -> None:
         picky = Reflector(world.server, world.clock, NODES.read_as(Numbered), lambda node: node.metadata.name)
 
         def known() -> set[str]:
-            return {kept.value for kept in picky.snapshot().items.values()}
+            return {kept.value for kept in picky.store.snapshot().items.values()}
 
         for name in ("a", "b", "c"):
             await world.add(name)
@@ -424,14 +416,14 @@ def test_snapshots_do_not_change() -> None:
     async def scene(world: Scene) -> None:
         await world.add("a")
         await world.reflector.wait_synced()
-        before = world.reflector.snapshot()
-        assert world.reflector.snapshot() is before
+        before = world.reflector.store.snapshot()
+        assert world.reflector.store.snapshot() is before
         await world.change("a", "1")
         await world.delete("a")
         await world.clock.sleep(1)
         assert [kept.value for kept in before.items.values()] == ["0"]
-        assert dict(world.reflector.snapshot().items) == {}
-        assert world.reflector.snapshot().resource_version != before.resource_version
+        assert dict(world.reflector.store.snapshot().items) == {}
+        assert world.reflector.store.snapshot().resource_version != before.resource_version
 
     play(scene)
 
@@ -444,7 +436,7 @@ def test_an_error_of_a_subscriber_comes_out() -> None:
         def fail(_change: Change[str]) -> None:
             raise ZeroDivisionError
 
-        world.reflector.subscribe(fail)
+        world.reflector.store.subscribe(fail)
         with pytest.raises(ZeroDivisionError):
             await world.reflector.run()
 

@@ -8,39 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.objects import ObjectMeta, Pod
-from dovetail.ports import (
-    ApiError,
-    EventType,
-    Gone,
-    Page,
-    TooManyRequests,
-    Unavailable,
-    Unread,
-    WatchEvent,
-)
+from dovetail.ports import ApiError, EventType, Gone, Page, TooManyRequests, Unavailable, WatchEvent
 from dovetail.runtime.reflector import (
     PAGES_AT_MOST,
     WATCHES_BEFORE_RELIST,
-    Added,
     BackingOff,
-    Change,
-    Deleted,
     Ended,
     Expired,
     Failed,
-    Kept,
-    Key,
     Listing,
     Paged,
     Seen,
     State,
-    Synced,
     Told,
-    Updated,
     Waited,
     Watching,
     step,
 )
+from dovetail.state.store import Added, Change, Deleted, Kept, Key, Synced, Unread, Updated
 
 Known = dict[Key, Kept[str]]
 

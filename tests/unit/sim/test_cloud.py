@@ -9,16 +9,8 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.objects import NodePool
-from dovetail.ports import (
-    NODECLAIMS,
-    NODES,
-    CloudError,
-    CreateFailed,
-    InstanceGone,
-    InstanceType,
-    InsufficientCapacity,
-    Unavailable,
-)
+from dovetail.model.instance_types import InstanceType
+from dovetail.ports import NODECLAIMS, NODES, CloudError, CreateFailed, InstanceGone, InsufficientCapacity, Unavailable
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import condition_status

@@ -21,8 +21,8 @@ from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.cli.common.sources import Read, cluster_documents, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
 from dovetail.controllers.assembly import Disrupting
+from dovetail.model.instance_types import InstanceType
 from dovetail.model.problem import Problem
-from dovetail.ports import InstanceType
 from dovetail.rules.budgets import Reading
 from dovetail.sim.scenarios.playing import Play
 from dovetail.sim.scenarios.reading import Scenario, read_scenario

@@ -7,7 +7,7 @@ import click
 
 from dovetail.cli.common.failing import fail
 from dovetail.cli.run.values import read_instance_types
-from dovetail.ports import InstanceType
+from dovetail.model.instance_types import InstanceType
 
 INSTANCE_TYPES: Final = click.option(
     "--instance-types", metavar="FILE", help="A JSON file of instance types, instead of the built-in ones."

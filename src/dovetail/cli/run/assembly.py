@@ -23,6 +23,8 @@ from dovetail.cli.common.handles import allow_all_handles
 from dovetail.cli.run.observed_kwok import ObservedKwok
 from dovetail.cli.run.options import RunOptions
 from dovetail.controllers.assembly import Disrupting, all_controllers
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.engine import Disruption
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import Prices
@@ -40,7 +42,6 @@ from dovetail.runtime.failures import Failures
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
-from dovetail.state.cluster import Cluster
 from dovetail.web.access import REVIEWS_AT_ONCE, Access, ReviewedAccess
 from dovetail.web.app import board_served
 from dovetail.web.decisions import decisions_route
@@ -104,7 +105,7 @@ async def _settle(cluster: Cluster) -> None:
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
     spare_collections()
-    await cluster.members.settle()  # before a scrape looks up all of them in one turn
+    await cluster.settled()  # before a scrape looks up all of them in one turn
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------
@@ -185,17 +186,20 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
         namespace=connection.namespace,
         name=options.leader_election_name,
     )
-    prices = Prices(cluster, provider, metrics)
+    timings = Timings()
+    types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
+    prices = Prices(cluster, types, metrics)
     prices.measure(metrics)
     controllers = [
         *all_controllers(
             cluster,
             provider,
             metrics,
-            Timings(),
+            timings,
             options.gates,
             provisioning=provisioning(options),
             disrupting=Disrupting(reading=options.budget_reading),
+            types=types,
         ),
         prices,
     ]

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from dovetail.api import objects
+from dovetail.model.instance_types import InstanceType
 from dovetail.observe.logs import said_about
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import Clock, CloudError, Instance, InstanceGone, InstanceType, KubeApi
+from dovetail.ports import Clock, CloudError, Instance, InstanceGone, KubeApi
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.dry_run import WouldWrite
 

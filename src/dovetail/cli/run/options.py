@@ -22,8 +22,8 @@ from dovetail.cli.run.values import (
     read_scheduler_config,
 )
 from dovetail.controllers.assembly import Gates
+from dovetail.model.instance_types import InstanceType
 from dovetail.observe.logs import LEVELS, LogFormat
-from dovetail.ports import InstanceType
 from dovetail.rules.budgets import Reading
 
 

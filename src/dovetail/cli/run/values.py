@@ -11,7 +11,7 @@ from dovetail.api.documents import InputError
 from dovetail.api.refusals import explain_refusal
 from dovetail.cli.common.files import read_file
 from dovetail.controllers.assembly import Gates
-from dovetail.ports import InstanceType
+from dovetail.model.instance_types import InstanceType
 from dovetail.providers.catalogue import read_catalogue
 from dovetail.values.duration import SECOND, parse_duration, shown
 

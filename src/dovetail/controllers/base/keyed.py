@@ -4,7 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
@@ -13,9 +13,8 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
-from dovetail.state.cluster import Cache, InFlight
+from dovetail.state.store import Added, Change, Deleted, InFlight, Store, Updated
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -77,7 +76,7 @@ class Keyed(ABC, Generic[K]):
         metrics.workqueue_unfinished_seconds.labels(*labels).set_function(lambda: sum(self._working_seconds()))
         metrics.workqueue_longest_seconds.labels(*labels).set_function(lambda: max(self._working_seconds(), default=0))
 
-    def follow(self, cache: Cache[Any, V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
+    def follow(self, cache: Store[V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
         """Work on the keys that a change of this kind concerns, those of the old object and of the new.
 
         `after_seconds`: not at once, so that several changes are one piece of work.

@@ -5,10 +5,10 @@ from datetime import datetime
 
 from dovetail.api import objects
 from dovetail.api.names import Condition, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import write_status
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import KubeApi
-from dovetail.state.cluster import Cluster
 
 
 async def write_reason(

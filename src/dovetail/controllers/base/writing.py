@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
@@ -21,7 +22,7 @@ from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
 from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
 from dovetail.scheduling.problem import Pod
-from dovetail.state.cluster import Cache, Cluster
+from dovetail.state.store import Store
 from dovetail.values.duration import DurationError, parse_simple
 from dovetail.values.timestamp import format_time
 
@@ -200,7 +201,7 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> boo
     return True
 
 
-async def _delete(api: KubeApi, resource: Resource[Any], cache: Cache[Any, Any], meta: objects.ObjectMeta) -> None:
+async def _delete(api: KubeApi, resource: Resource[Any], cache: Store[Any], meta: objects.ObjectMeta) -> None:
     try:
         await api.delete(resource, meta.name, uid=meta.uid)
     except NotFound:

@@ -13,10 +13,10 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.disruption.standing import Standing, StandingNodes
 from dovetail.controllers.disruption.undone_moves import Kind, left_alone
-from dovetail.controllers.metrics.pool_costs import Offered, bought_as
 from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
@@ -34,16 +34,16 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
-from dovetail.runtime.reflector import Kept, Snapshot
 from dovetail.scheduling.fast import LastingWorld
-from dovetail.scheduling.problem import MachineType, Options, Origin, Pod
-from dovetail.state.cluster import Cluster
-from dovetail.state.members import Member, MemberKey
-from dovetail.state.nodes import AT_ONCE, Place, is_daemon
+from dovetail.scheduling.problem import Options, Pod
+from dovetail.state.instance_types import Offered, bought_as
+from dovetail.state.nodes import ManagedNode, NodeKey
+from dovetail.state.places import is_daemon
 from dovetail.state.protections import AlikePods, standing_of
 from dovetail.state.scheduling import Moving, Places, PlacingState, ReadPods, moving
+from dovetail.state.store import Contents, Kept
 
-LOOKED_AT_ONCE: Final = 1_000  # members in one turn of the event loop that turn out to be known: some 2 ms
+_NO_PRICES: Final[Mapping[Offered, int]] = {}
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -51,13 +51,14 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     at: datetime
     places: Places
-    members: Mapping[MemberKey, Member]
-    read: Mapping[MemberKey, ReadPods]  # of the members that have a Node
+    members: Mapping[NodeKey, ManagedNode]
+    read: Mapping[NodeKey, ReadPods]  # of the members that have a Node
     claims: Iterable[Kept[objects.NodeClaim]]
-    pdbs: Snapshot[PdbRecord]
+    pdbs: Contents[PdbRecord]
     pools: Mapping[str, ReadPool]
     taken: frozenset[str]  # claims
     expecting: Mapping[str, datetime]  # a pod, until then; by claim or node
+    prices: Mapping[str, Mapping[Offered, int]]  # by pool, of what it can be made of
     owed: tuple[Pod, ...]
 
 
@@ -111,19 +112,16 @@ class BoardMaker:
     ) -> None:
         self._cluster = cluster
         self._state = state
-        self._members = cluster.members
         self._budgets = PoolBudgets(cluster, reading)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
         self.forget()
 
     def forget(self) -> None:
         """Everything that was found out before, and is kept only to save work."""
-        self._read: dict[MemberKey, ReadPods] = {}
         self._alike = AlikePods()
         self._standing = StandingNodes(self._alike)
         self._known: dict[str, Looked] = {}
         self._judgements: dict[str, Judged] = {}
-        self._prices: dict[str, tuple[object, dict[Offered, int]]] = {}
         self._world = LastingWorld(self._options)
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
@@ -136,51 +134,23 @@ class BoardMaker:
         """The same at once, which takes long."""
         return self.pictured_of(self.noted(now, lambda _: False))
 
-    async def settle(self) -> None:
-        """Read most of what has to be read anew, in turns that are short, so that little is left to be noted."""
-        await self._members.settle()
-        done, places = 0, self._state.by_node()
-        for looked, (key, member) in enumerate(self._members.now().items(), 1):
-            known = member.node is None or self._known_read(key, member, places) is not None
-            if not known and self._members.stands(key, member):
-                self._read[key] = self._read_of(member, places)
-                done += 1
-            if done == AT_ONCE or looked % LOOKED_AT_ONCE == 0:
-                done = 0
-                await self._cluster.clock.sleep(0)
-
     def noted(self, now: datetime, taken: Callable[[str], bool]) -> Noted:
         """In one turn, and no longer than it takes to look at what has changed."""
-        places, members, by_node = self._state.places(), self._members.now(), self._state.by_node()
-        self._read = {
-            key: self._known_read(key, member, by_node) or self._read_of(member, by_node)
-            for key, member in members.items()
-            if member.node is not None
-        }
+        places, members = self._state.places(), self._cluster.managed.ours()
         claims = (member.claim.metadata.name for member in members.values() if member.claim is not None)
         return Noted(
             at=now,
             places=places,
             members=members,
-            read=self._read.copy(),
+            read=self._state.movable(),
             claims=self._cluster.claims.snapshot().items.values(),
             pdbs=self._cluster.pdbs.snapshot(),
             pools=self._budgets.pools(),
             taken=frozenset(filter(taken, claims)),
             expecting=self._state.nominations(now),
-            owed=(*self._state.pending().pods, *self._state.leaving().pods),
+            prices={name: self._cluster.instance_types.of(name).prices for name in places.types},
+            owed=(*self._state.pending().pods, *self._state.leaving(now).pods),
         )
-
-    def _known_read(self, key: MemberKey, member: Member, places: Mapping[str, Place]) -> ReadPods | None:
-        """If nothing about the node has changed since."""
-        known = self._read.get(key)
-        if known is None or known.pods is not member.pods or member.node is None:
-            return None
-        return known if known.place is places.get(member.node.metadata.name) else None
-
-    def _read_of(self, member: Member, places: Mapping[str, Place]) -> ReadPods:
-        assert member.node is not None
-        return self._state.read(places.get(member.node.metadata.name), member.pods, Origin.CANDIDATE)
 
     # -- aside ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +224,7 @@ class BoardMaker:
         one, pool = known.standing, known.standing.member.pool
         read, flaw = noted.pools.get(pool), noted.places.left_out.get(pool)
         record = None if read is None else read.record
-        prices = self.prices_of(pool, noted.places.types.get(pool, ()))
+        prices = noted.prices.get(pool, _NO_PRICES)
         was = self._judgements.get(one.member.name)
         if was is not None and flaw is None and was.holds(known, record, prices, noted.at):
             return was
@@ -308,20 +278,6 @@ class BoardMaker:
             return (Sentence(f"{what} is not offered, so its price is not known"),)
         return tuple(each.sentence for each in known.moving.found.refused.values())
 
-    def prices_of(self, pool: str, types: tuple[MachineType, ...]) -> dict[Offered, int]:
-        """Whether it can be had now does not matter: it has been bought."""
-        known = self._prices.get(pool)
-        if known is None or known[0] is not types:
-            found = {
-                (type_.name, zone, capacity_type): offer.price
-                for type_ in types
-                for offer in type_.offers
-                for zone in offer.requirements.get(names.ZONE_LABEL).values or ("",)
-                for capacity_type in offer.requirements.get(names.CAPACITY_TYPE_LABEL).values or ("",)
-            }
-            known = self._prices[pool] = (types, found)
-        return known[1]
-
     def _facts(self, noted: Noted, looked: Iterable[Looked], awaited: Collection[str]) -> dict[str, PoolFacts]:
         """Of each pool. `awaited`: names of the replacements that commands under way wait for."""
         claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
@@ -345,7 +301,7 @@ class BoardMaker:
     ) -> PoolFacts:
         record = pool.record
         staying = [each for each in claims if each.metadata.deletion_timestamp is None]
-        prices = self.prices_of(record.name, noted.places.types.get(record.name, ()))
+        prices = noted.prices.get(record.name, _NO_PRICES)
         limit = node_limit(pool.pool)
         # A command of a pool with replicas makes one claim for each that it takes, some time after it has begun.
         held = [each.metadata.name for each in staying]

@@ -8,11 +8,11 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import Effect
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import write_node
 from dovetail.planning.nodeclaim.lifecycle import to_body
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.values.rate import Rate, TokenBucket
 
 MARK: Final = objects.Taint(key=names.CANDIDATE_TAINT, effect=Effect.PREFER_NO_SCHEDULE)

@@ -21,6 +21,8 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.api.objects import is_true
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import (
@@ -40,7 +42,6 @@ from dovetail.controllers.disruption.replacements import Failed, Planned, Refuse
 from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
@@ -60,8 +61,8 @@ from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster, Index
 from dovetail.state.scheduling import PlacingState
+from dovetail.state.store import Index
 from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)

@@ -4,12 +4,13 @@ from datetime import datetime
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
+from dovetail.api.objects import is_true
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import write_metadata, write_node, write_status
-from dovetail.planning.conditions import Conditions, is_true
+from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.lifecycle import to_body
 from dovetail.ports import KubeApi
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
-from dovetail.state.cluster import Cluster
 
 
 def is_going(cluster: Cluster, claim: objects.NodeClaim) -> bool:

@@ -15,6 +15,8 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.api.objects import NodePool
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.passes import Passes
 from dovetail.controllers.disruption.board import BoardMaker, Picture
@@ -33,9 +35,8 @@ from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
-from dovetail.runtime.reflector import Added, Change, Synced, Updated
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
+from dovetail.state.store import Added, Change, Synced, Updated
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Disruption(Passes):
         self,
         cluster: Cluster,
         state: PlacingState,
+        types: InstanceTypeSource,
         maker: BoardMaker,
         commands: DisruptionCommands,
         *,
@@ -77,7 +79,9 @@ class Disruption(Passes):
         timings: Timings,
     ) -> None:
         super().__init__()
+        self._cluster = cluster
         self._state = state
+        self._types = types
         self._maker = maker
         self._commands = commands
         self._judging = judging
@@ -138,9 +142,9 @@ class Disruption(Passes):
             self._batch.close()
             self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             return
-        await self._state.refresh()
-        await self._maker.settle()
-        if self._state.unsynced() is not None:  # the claim that is waited for tells when it is there
+        await self._types.refresh(self._state.usable_pools())
+        await self._cluster.settled()
+        if self._state.unsynced(now) is not None:  # the claim that is waited for tells when it is there
             self._batch.close()
             self._wake_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)

@@ -8,6 +8,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.standing import Standing
 from dovetail.model.records import PoolRecord, pool_record
 from dovetail.model.snapshot import ClusterNode
@@ -22,7 +23,6 @@ from dovetail.rules.budgets import (
     read_budgets,
 )
 from dovetail.rules.states import State
-from dovetail.state.cluster import Cluster
 
 
 class ReadPool(msgspec.Struct, frozen=True, eq=False):

@@ -12,36 +12,35 @@ from datetime import datetime
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.pool_budgets import count_with
-from dovetail.controllers.nodepool.base import PoolMembers
 from dovetail.model.records import pool_record
 from dovetail.planning.disruption.board import told_until
 from dovetail.rules.budgets import Reading, counts_of, limit_at, read_budgets
 from dovetail.rules.nodes import still_allowed
 from dovetail.rules.verdict import Verdict
-from dovetail.state.cluster import Cluster
 from dovetail.state.protections import AlikePods
 
 
 class Recheck:
     """Asks the rules about nodes in S3. Make it before the caches run."""
 
-    def __init__(self, cluster: Cluster, reading: Reading, members: PoolMembers) -> None:
+    def __init__(self, cluster: Cluster, reading: Reading) -> None:
         self._cluster = cluster
         self._reading = reading
-        self._members = members
         self._alike = AlikePods()
 
     async def over_budget(
         self, pools: Iterable[str], reason: Reason, now: datetime, in_command: Callable[[str], bool]
     ) -> Mapping[str, str]:
         """By pool, what is wrong where more nodes are disrupted or unhealthy than its budgets allow for the reason."""
+        await self._cluster.settled()
         found = {}
         for name in sorted(pools):
             pool = self._cluster.pools.get(("", name))
             if pool is None:
                 continue  # the rules about the node say so
-            members = [(each.read, each.state) for each in await self._members.of(name)]
+            members = [(each.record, each.state) for each in self._cluster.managed.in_pool(name)]
             counts = count_with(counts_of(members), members, in_command)
             limit, binding = limit_at(
                 read_budgets(pool_record(pool.value).budgets), reason, now, counts.nodes, self._reading

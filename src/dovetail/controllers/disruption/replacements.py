@@ -8,6 +8,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_claim, tell
 from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.planning.conditions import TRUE
@@ -21,7 +22,6 @@ from dovetail.runtime.events import EventRecorder
 from dovetail.scheduling.problem import NewClaim
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import NOTHING, Resources, total
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 from dovetail.values.duration import DurationError
 

@@ -4,6 +4,7 @@ import logging
 from typing import Final
 
 from dovetail.api.names import EventReason, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
 from dovetail.controllers.disruption.board import Picture
 from dovetail.observe.disruption_metrics import DisruptionMetrics
@@ -15,7 +16,6 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
-from dovetail.state.cluster import Cluster
 
 log = logging.getLogger(__name__)
 

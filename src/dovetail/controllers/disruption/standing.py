@@ -1,6 +1,6 @@
 """Where does each node of ours stand, which disruptions are wanted of it, and what holds them back now?
 
-This works on what `Members` noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000
+This works on nodes as they were noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000
 nodes are cheap.
 """
 
@@ -13,26 +13,32 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.records import PoolRecord
-from dovetail.model.snapshot import ClusterNode, cluster_node
+from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.nodes import is_wanted, pods_rule, standing_rules, when_forced
-from dovetail.rules.states import IN_DISRUPTION, State, state_of
+from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule
-from dovetail.state.members import Member, MemberKey
+from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.protections import Alike, AlikePods, blockers, standing_of
 
 
 class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A member as the rules read it."""
 
-    of: Member
+    of: ManagedNode
     pool: PoolRecord | None
-    member: ClusterNode
-    state: State
     wanted: tuple[Reason, ...]
     wanted_until: datetime | None  # when time alone may add a reason
     groups: tuple[Alike, ...]  # of the pods, where something is wanted and has led to nothing yet
+
+    @property
+    def member(self) -> ClusterNode:
+        return self.of.record
+
+    @property
+    def state(self) -> State:
+        return self.of.state
 
     @property
     def claim(self) -> objects.NodeClaim | None:
@@ -56,11 +62,13 @@ class StandingNodes:
 
     def __init__(self, pods: AlikePods) -> None:
         self._pods = pods
-        self._known: dict[MemberKey, Standing] = {}
+        self._known: dict[NodeKey, Standing] = {}
 
-    def at(self, now: datetime, members: Mapping[MemberKey, Member], pools: Mapping[str, PoolRecord]) -> list[Standing]:
+    def at(
+        self, now: datetime, members: Mapping[NodeKey, ManagedNode], pools: Mapping[str, PoolRecord]
+    ) -> list[Standing]:
         """Everything as it was noted, at that instant."""
-        found: dict[MemberKey, Standing] = {}
+        found: dict[NodeKey, Standing] = {}
         for key, member in members.items():
             known = self._known.get(key)
             if known is None or known.of is not member or not _holds(known, pools, now):
@@ -85,20 +93,16 @@ class StandingNodes:
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
             yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
 
-    def _look(self, of: Member, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
-        member = cluster_node(of.claim, of.node, of.pods)
-        claim = member.claim
+    def _look(self, of: ManagedNode, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
+        member, claim = of.record, of.record.claim
         pool = pools.get(member.pool)
         ends = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
-        state = state_of(member)
         wanted = tuple(reason for reason in BUDGETED if is_wanted(member, pool, reason, now))
         return Standing(
             of=of,
             pool=pool,
-            member=member,
-            state=state,
             wanted=wanted,
-            groups=self._pods.groups_of(member.pods) if wanted and state not in IN_DISRUPTION else (),
+            groups=self._pods.groups_of(member.pods) if wanted and of.state not in IN_DISRUPTION else (),
             wanted_until=min((at for at in ends if at is not None and at > now), default=None),
         )
 

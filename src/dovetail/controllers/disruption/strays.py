@@ -11,16 +11,16 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.api.objects import is_true
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.writing import about_claim, delete_claim, warn
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks
-from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import PlacingState
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.controllers.disruption.standing import Standing, StandingNodes
 from dovetail.controllers.metrics.conditions import StatusMetrics
@@ -27,10 +28,9 @@ from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED, Reading
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Rule
-from dovetail.runtime.reflector import Snapshot
-from dovetail.state.cluster import Cluster
-from dovetail.state.members import Member, MemberKey
+from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.protections import AlikePods, Counted, Effect, PodCounts
+from dovetail.state.store import Contents
 
 PROTECTIONS: Final = {
     Rule.DO_NOT_DISRUPT: "do-not-disrupt",
@@ -48,11 +48,11 @@ class _Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     now: datetime
     monotonic: float
-    members: Mapping[MemberKey, Member]
+    members: Mapping[NodeKey, ManagedNode]
     node_count: int
     pools: Mapping[str, ReadPool]
     pods: Counted
-    pdbs: Snapshot[PdbRecord]
+    pdbs: Contents[PdbRecord]
     pod_times: tuple[Metric, ...]
     costs: Mapping[tuple[str], float] | None
 
@@ -92,7 +92,7 @@ class ClusterMetrics(Collector):
         self._blocked_seconds: dict[Blocked, float] = defaultdict(float)
 
     def collect(self) -> Iterator[Metric]:
-        synced = all(reflector.synced for reflector in self._cluster.reflectors)
+        synced = all(store.synced for store in self._cluster.stores.values())
         unsynced_seconds = 0.0 if synced else self._clock.monotonic() - self._started_at
         yield _gauge("karpenter_cluster_state_synced", "1 if all caches are synced.", {(): int(synced)})
         yield _gauge(
@@ -117,7 +117,7 @@ class ClusterMetrics(Collector):
         return _Noted(
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),
-            members=self._cluster.members.now(),
+            members=self._cluster.managed.ours(),
             node_count=len(self._cluster.nodes.snapshot().items),
             pools=pools,
             pods=self._counts.counted(),

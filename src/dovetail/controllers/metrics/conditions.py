@@ -15,10 +15,10 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import Metric
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.observe.metrics import Rendered, labelled
 from dovetail.ports import Clock
-from dovetail.runtime.reflector import Change, Deleted, Snapshot, Updated
-from dovetail.state.cluster import Cache, Cluster
+from dovetail.state.store import Change, Contents, Deleted, Store, Updated
 
 Conditioned: TypeAlias = objects.NodeClaim | objects.NodePool | objects.Node
 
@@ -71,14 +71,14 @@ class _Counts:
 class NotedKind(NamedTuple):
     """The objects of one kind at one instant, and what had been counted of them."""
 
-    objects: Snapshot[Any]
+    objects: Contents[Any]
     counts: tuple[Metric, ...]
 
 
 class _Kind:
     """The objects of one kind that are ours."""
 
-    def __init__(self, kind: str, cache: Cache[Any, Any], ours: Callable[[Any], bool], extra: Sequence[str]) -> None:
+    def __init__(self, kind: str, cache: Store[Any], ours: Callable[[Any], bool], extra: Sequence[str]) -> None:
         self.name = f"{DEPRECATED}_{kind.lower()}"
         self.identity = (names.GROUP, kind)
         self.labels = [re.sub(r"[^a-zA-Z0-9_]", "_", label) for label in extra]
@@ -106,7 +106,7 @@ class _Kind:
     def noted(self) -> NotedKind:
         return NotedKind(self._cache.snapshot(), tuple(self.counts.collect()))
 
-    def look(self, noted: Snapshot[Any]) -> Iterable[_Lines]:
+    def look(self, noted: Contents[Any]) -> Iterable[_Lines]:
         """All of them as they were then."""
         found: dict[str, _Lines] = {}
         for one in (kept.value for kept in noted.items.values()):

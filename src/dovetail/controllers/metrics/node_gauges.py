@@ -13,11 +13,11 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.observe.metrics import Rendered, decimal, labelled
-from dovetail.runtime.reflector import Snapshot
 from dovetail.scheduling.resources import CPU
-from dovetail.state.cluster import Cluster
 from dovetail.state.pod_sums import NodeSums, PodSums
+from dovetail.state.store import Contents
 from dovetail.values.quantity import NANO_PER_UNIT, QuantityError, parse_quantity
 
 ALLOCATABLE: Final = "karpenter_nodes_allocatable"
@@ -61,7 +61,7 @@ class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
 class NotedNodes(NamedTuple):
     """What was there at one instant."""
 
-    nodes: Snapshot[objects.Node]
+    nodes: Contents[objects.Node]
     sums: Mapping[str, NodeSums]
 
 

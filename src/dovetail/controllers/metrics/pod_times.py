@@ -9,11 +9,11 @@ from datetime import datetime
 from prometheus_client import Histogram
 from prometheus_client.core import Metric
 
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import DURATION_BUCKETS, Summary
 from dovetail.ports import Clock
-from dovetail.runtime.reflector import Change, Updated
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Change, Updated
 
 
 class PodTimes:

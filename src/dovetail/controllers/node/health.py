@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn
@@ -18,7 +19,6 @@ from dovetail.planning.node.health import Ailment, ailment, is_repaired, snake_c
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 BLOCKED_DEDUPE_SECONDS: Final = 900.0
 

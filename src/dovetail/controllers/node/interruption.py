@@ -8,6 +8,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import about_claim, about_node, bound_drain, disrupt, warn
@@ -15,7 +16,6 @@ from dovetail.observe.metrics import Metrics
 from dovetail.ports import CloudProvider, Interruption
 from dovetail.runtime.manager import Context
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.values.timestamp import format_time
 
 

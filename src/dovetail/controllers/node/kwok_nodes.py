@@ -7,13 +7,13 @@ any point loses nothing, and the name, which the claim records, doubles nothing.
 from collections.abc import Iterable
 
 from dovetail.api import objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, AlreadyExists, Invalid, NotFound
 from dovetail.providers.kwok.nodes import appears_at, launched_instance, name_in, node_body
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Added, Change, Deleted, Updated
 
 
 class KwokNodes(Keyed[str]):

@@ -12,6 +12,7 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
@@ -36,7 +37,6 @@ from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome, Retry
-from dovetail.state.cluster import Cluster
 from dovetail.values.duration import SECOND, add
 from dovetail.values.timestamp import TimeError, format_time, parse_time
 

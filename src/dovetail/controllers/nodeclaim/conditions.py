@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
-from dovetail.runtime.reflector import Added, Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Added, Change, Deleted, Updated
 
 
 class ClaimConditions(Keyed[str]):

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from dovetail.api.names import Condition, ConditionReason, EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import about_claim, warn, write_status
 from dovetail.planning.conditions import FALSE, Conditions
 from dovetail.planning.nodeclaim.consistency import shape_flaws
 from dovetail.planning.timings import Timings
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 
 class Consistency(Keyed[str]):

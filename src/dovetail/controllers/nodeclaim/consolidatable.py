@@ -11,6 +11,7 @@ from typing import Any
 
 from dovetail.api import objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
@@ -18,9 +19,8 @@ from dovetail.model.records import PodRecord, claim_record, pool_record
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.consolidatable import consolidatable, is_pod_event, recordable_at, unrecorded_event
 from dovetail.planning.timings import Timings
-from dovetail.runtime.reflector import Added, Change, Updated
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Added, Change, Updated
 from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)

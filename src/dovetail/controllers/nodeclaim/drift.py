@@ -4,42 +4,31 @@ Claims and pools tell when they change; a provider has to be asked now and then,
 need no look of their own: they are recorded on the claim, which is a change of it.
 """
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import ASKING_SECONDS, InstanceTypeSource
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
+from dovetail.model.instance_types import Offering
 from dovetail.planning.conditions import TRUE, Conditions
 from dovetail.planning.nodeclaim.drift import Drift, drift_by_objects, drift_by_provider, is_offered, type_check_at
 from dovetail.planning.timings import Timings
-from dovetail.ports import CloudError, CloudProvider, InstanceType, Offering
+from dovetail.ports import CloudError, CloudProvider
 from dovetail.runtime.pace import Backoff
-from dovetail.runtime.reflector import Change, Deleted
 from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Outcome, Retry
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, RequirementError, Requirements, read_requirements
-from dovetail.state.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-ASKING_SECONDS: Final = 60.0
-
-
-class _Types(NamedTuple):
-    """What a pool could be made of, by name, as the provider last said."""
-
-    uid: str
-    generation: int
-    asked_at: float
-    by_name: Mapping[str, InstanceType]
 
 
 class Drifting(ClaimConditions):
@@ -48,15 +37,13 @@ class Drifting(ClaimConditions):
     name = "nodeclaim.disruption"
     backoff = Backoff(first_seconds=1.0, cap_seconds=300.0)  # at last as slow as the looks
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, timings: Timings) -> None:
+    def __init__(self, cluster: Cluster, provider: CloudProvider, types: InstanceTypeSource, timings: Timings) -> None:
         super().__init__(cluster)
         self._provider = provider
         self._timings = timings
         self._offered_at: dict[str, datetime] = {}  # by name of the claim: when its machine was last found offered
-        self._types: dict[str, _Types] = {}  # by name of the pool
-        self._asking = asyncio.Lock()
+        self._types = types
         self.follow(cluster.node_classes, self._claims_with)
-        cluster.pools.subscribe(self._forget_types)
 
     def forget(self, key: str) -> None:
         self._offered_at.pop(key, None)
@@ -67,10 +54,6 @@ class Drifting(ClaimConditions):
             for claim in self.cluster.claims.values()
             if claim.spec.node_class_ref.name == node_class.metadata.name
         ]
-
-    def _forget_types(self, change: Change[objects.NodePool]) -> None:
-        if isinstance(change, Deleted):
-            self._types.pop(change.key[1], None)
 
     async def tend(self, claim: objects.NodeClaim) -> Outcome:
         pool = self.pool_of(claim)
@@ -112,28 +95,13 @@ class Drifting(ClaimConditions):
         if due_at is None or now < due_at:
             return True
         labels = claim.metadata.labels
-        type_ = (await self._types_of(pool)).get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
+        type_ = (await self._types.of(pool)).by_name.get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
         offered = type_ is not None and is_offered(labels, map(_read, type_.offerings))
         if offered:
             self._offered_at[key] = now
         else:
             self._offered_at.pop(key, None)
         return offered
-
-    async def _types_of(self, pool: objects.NodePool) -> Mapping[str, InstanceType]:
-        """Asked once for all claims of a pool. Raises CloudError."""
-        meta = pool.metadata
-        async with self._asking:
-            known = self._types.get(meta.name)
-            old_at = self.clock.monotonic() - self._timings.instance_types_seconds
-            if known is None or known[:2] != (meta.uid, meta.generation) or known.asked_at <= old_at:
-                found = await self._answer(self._provider.instance_types(pool))
-                if not found:  # not even its own machines: it has not told us anything
-                    raise CloudError(f"the provider lists no instance types for NodePool {meta.name}")
-                by_name = {type_.name: type_ for type_ in found}
-                known = _Types(meta.uid, meta.generation, self.clock.monotonic(), by_name)
-                self._types[meta.name] = known
-            return known.by_name
 
     async def _answer(self, asking: Coroutine[Any, Any, R]) -> R:
         try:

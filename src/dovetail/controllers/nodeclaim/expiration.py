@@ -3,6 +3,7 @@ candidate (R20). A timer a claim; nothing is polled."""
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_status
@@ -12,7 +13,6 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.values.timestamp import format_time
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dovetail.api import objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import disrupt
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
@@ -14,7 +15,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import ApiError, CloudError, CloudProvider, Instance, InstanceGone
 from dovetail.runtime.manager import Context
 from dovetail.runtime.tasks import within
-from dovetail.state.cluster import Cluster, InFlight
+from dovetail.state.store import InFlight
 
 log = logging.getLogger(__name__)
 

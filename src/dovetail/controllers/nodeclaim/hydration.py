@@ -6,10 +6,10 @@ Termination only handles Nodes with the label, and those that another program le
 from collections.abc import Iterable
 from typing import Final
 
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import write_metadata, write_node
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 # Launch and registration write the label too: they must not be disturbed.
 AFTER_SECONDS: Final = 1.0

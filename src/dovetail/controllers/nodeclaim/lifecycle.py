@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
@@ -51,7 +52,6 @@ from dovetail.ports import (
 from dovetail.rules.deadlines import node_deadline
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome, Retry
-from dovetail.state.cluster import Cluster
 from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)

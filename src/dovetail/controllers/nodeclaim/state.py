@@ -6,11 +6,11 @@ For people only: decisions derive the state anew. It waits a moment, so that a c
 from collections.abc import Iterable
 from typing import Final
 
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import write_status
 from dovetail.planning.conditions import Conditions
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 AFTER_SECONDS: Final = 1.0
 

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.runtime.events import Event, EventRecorder, Regarding
 from dovetail.runtime.manager import Context
-from dovetail.runtime.reflector import Change, Updated
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Change, Updated
 
 T = TypeVar("T", objects.NodeClaim, objects.NodePool)
 

@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from dovetail.api import names, objects
-from dovetail.controllers.nodepool.base import PoolController, PoolMember, PoolMembers
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.usage import usage
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster, Index
+from dovetail.state.nodes import ManagedNode
+from dovetail.state.store import Index
 
 
 class NodePoolCounter(PoolController):
@@ -16,9 +18,8 @@ class NodePoolCounter(PoolController):
 
     name = "nodepool.counter"
 
-    def __init__(self, cluster: Cluster, timings: Timings, members: PoolMembers) -> None:
+    def __init__(self, cluster: Cluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
-        self._members = members
         self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
@@ -26,7 +27,8 @@ class NodePoolCounter(PoolController):
         )
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
-        found = usage(self._held(pool.metadata.name, await self._members.of(pool.metadata.name)))
+        await self.cluster.settled()
+        found = usage(self._held(pool.metadata.name, self.cluster.managed.in_pool(pool.metadata.name)))
         known = pool.status
         if (known.nodes, known.resources) != (found.nodes, found.texts):
             gone = dict.fromkeys(known.resources.keys() - found.resources.keys())
@@ -34,17 +36,19 @@ class NodePoolCounter(PoolController):
         return Done()
 
     def _held(
-        self, pool: str, members: Iterable[PoolMember]
+        self, pool: str, nodes: Iterable[ManagedNode]
     ) -> Iterator[tuple[objects.NodeClaim | None, objects.Node | None]]:
         """What has been launched for the pool and is to stay. An instance counts once, whatever claims it."""
         seen: set[str] = set()
-        for claim, node, _, state in members:
-            instance = claim.status.provider_id
-            if not instance or instance in seen or not self.cluster.manages(claim.spec.node_class_ref):
+        for member in nodes:
+            if member.claim is None or not member.ours:
+                continue
+            instance = member.claim.status.provider_id
+            if not instance or instance in seen:
                 continue
             seen.add(instance)
-            if state not in IN_DISRUPTION:
-                yield claim, node
+            if member.state not in IN_DISRUPTION:
+                yield member.claim, self.cluster.node_of(member.claim)
         for node in self._nodes_in[pool]:
             lost = not self.cluster.claims_of(node) and self.cluster.manages_node(node)
             if lost and node.metadata.deletion_timestamp is None:

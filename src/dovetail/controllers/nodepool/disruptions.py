@@ -5,9 +5,10 @@ from typing import Any
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import about_pool, warn
-from dovetail.controllers.nodepool.base import PoolController, PoolMembers
+from dovetail.controllers.nodepool.base import PoolController
 from dovetail.controllers.nodepool.counter import pools_of_claim, pools_of_node
 from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
@@ -21,7 +22,6 @@ from dovetail.rules.budgets import (
     read_budgets,
 )
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.values.timestamp import format_time
 
 
@@ -30,21 +30,19 @@ class NodePoolDisruptions(PoolController):
 
     name = "nodepool.disruptions"
 
-    def __init__(
-        self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED, *, members: PoolMembers
-    ) -> None:
+    def __init__(self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
         self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
-        self._members = members
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
         self.follow(
             cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
         )
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
-        members = await self._members.of(pool.metadata.name)
-        now, counts = self.clock.now(), counts_of((member.read, member.state) for member in members)
+        await self.cluster.settled()
+        nodes = self.cluster.managed.in_pool(pool.metadata.name)
+        now, counts = self.clock.now(), counts_of((node.record, node.state) for node in nodes)
         self._tell_problems(pool, counts, now)
         found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:

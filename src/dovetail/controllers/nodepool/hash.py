@@ -6,12 +6,12 @@ The claims come first and the pool last: if we end in between, the pool still sa
 from contextlib import suppress
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import write_metadata
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
 from dovetail.ports import NODEPOOLS, NotFound
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
-from dovetail.state.cluster import Cluster
 from dovetail.values.duration import DurationError
 
 

@@ -2,11 +2,11 @@
 
 from dovetail.api import objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodepool.readiness import node_class_readiness
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 
 class NodePoolReadiness(PoolController):

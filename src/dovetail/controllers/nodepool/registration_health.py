@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodepool.registration_health import (
@@ -15,7 +16,6 @@ from dovetail.planning.nodepool.registration_health import (
     reset,
 )
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
 
 WAITING_AT_MOST: Final = 16  # of which the last few decide
 

@@ -6,11 +6,12 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
+from dovetail.api.objects import is_true
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import delete_claim
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.nodepool.static_capacity import Census, census, growth, node_limit, victims
 from dovetail.planning.provisioning.claims import claim_name, static_claim_body
@@ -19,7 +20,6 @@ from dovetail.ports import AlreadyExists, ApiError
 from dovetail.rules.pdb import PdbIndex
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
 from dovetail.scheduling.requirements import RequirementError
-from dovetail.state.cluster import Cluster
 from dovetail.values.duration import DurationError
 
 log = logging.getLogger(__name__)

@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import about_node, about_pod, tell, warn
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
@@ -26,9 +27,8 @@ from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, To
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
 from dovetail.rules.pdb import PdbIndex, asks_budgets
 from dovetail.runtime.events import namespace_is_going
-from dovetail.runtime.reflector import Change, Deleted, Updated
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Change, Deleted, Updated
 from dovetail.values.rate import Rate, TokenBucket
 from dovetail.values.timestamp import format_time
 

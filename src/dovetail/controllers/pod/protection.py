@@ -7,14 +7,14 @@ from typing import TypeAlias
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.writing import about_pod, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
-from dovetail.runtime.reflector import Change, Deleted
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.cluster import Cluster
+from dovetail.state.store import Change, Deleted
 from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)

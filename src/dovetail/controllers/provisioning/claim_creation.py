@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, KubeApi, OutcomeUnknown
-from dovetail.state.cluster import Cluster
 
 log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_pod, about_pool, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
@@ -16,7 +17,6 @@ from dovetail.planning.provisioning.claims import Plan, failed_note, hinders_con
 from dovetail.runtime.events import Regarding
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import RESOURCE_CLAIMS, NewClaim, Pod
-from dovetail.state.cluster import Cluster
 from dovetail.state.refusals import Unplaceable
 from dovetail.state.scheduling import PlacingState
 

@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 import msgspec
 
 from dovetail.api.names import Condition
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.model.records import claim_record
 from dovetail.scheduling.daemons import Daemon, node_reserve
 from dovetail.scheduling.host_ports import NO_PORTS
 from dovetail.scheduling.problem import BoundPod, Kind, Node, Pod, rank
 from dovetail.scheduling.resources import Resources
-from dovetail.state.cluster import Cluster
-from dovetail.state.nodes import Place
+from dovetail.state.places import Place
 from dovetail.state.scheduling import PlacingState
 
 

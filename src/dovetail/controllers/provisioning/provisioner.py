@@ -14,6 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import objects
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.passes import Passes
 from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.decisions import CONTROLLER, Decisions
@@ -38,12 +40,11 @@ from dovetail.ports import AlreadyExists, Compute
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
-from dovetail.runtime.reflector import Change, Deleted, Kept, Updated
 from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import NewClaim, Node, Options, Origin, Pod, PodError, Problem, Solution
 from dovetail.scheduling.resources import NOTHING, Resources
-from dovetail.state.cluster import Cluster
 from dovetail.state.scheduling import Disrupted, Places, PlacingState, Trigger, Waiting
+from dovetail.state.store import Change, Deleted, Kept, Updated
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
 
@@ -73,6 +74,7 @@ class Provisioner(Passes):
         self,
         cluster: Cluster,
         state: PlacingState,
+        types: InstanceTypeSource,
         creation: ClaimCreation,
         *,
         provisioning: Provisioning,
@@ -82,6 +84,7 @@ class Provisioner(Passes):
         super().__init__()
         self._cluster = cluster
         self.state = state
+        self._types = types
         self._creation = creation
         self._provisioning = provisioning
         self._world: LastingWorld  # since it began
@@ -145,7 +148,7 @@ class Provisioner(Passes):
 
     def due(self, now: datetime) -> datetime | None:
         """When the window is over. A pass that was put off is due when nothing stands in its way."""
-        if self._unsynced_since is not None and self.state.unsynced() is None:
+        if self._unsynced_since is not None and self.state.unsynced(now) is None:
             return now
         if self._again_at is not None and self._again_at <= now:
             self._again_at = None
@@ -160,10 +163,11 @@ class Provisioner(Passes):
         self._again_at = now + timedelta(seconds=self._timings.retrigger_seconds)
         if self._is_put_off(now):
             return
-        await self.state.refresh()
+        await self._types.refresh(self.state.usable_pools())
+        await self._cluster.settled()
         places = self.state.places()
         pools = {pool.name: self._cluster.pools.get(("", pool.name)) for pool in places.pools}
-        pending, leaving = self.state.pending(), self.state.leaving()  # after the nodes (06 §4)
+        pending, leaving = self.state.pending(), self.state.leaving(now)  # after the nodes (06 §4)
         asking = (*pending.pods, *leaving.pods)
         if not asking and not pending.refused:
             self._again_at = None  # nobody waits
@@ -184,7 +188,7 @@ class Provisioner(Passes):
 
     def _is_put_off(self, now: datetime) -> bool:
         """Until all that was made is known to have a machine: else it would be made again (06 §7.3)."""
-        why = self.state.unsynced()
+        why = self.state.unsynced(now)
         if why is None:
             self._unsynced_since = self._unsynced_told_at = None
             return False

@@ -8,7 +8,8 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConditionReason, Effect
-from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions, is_true
+from dovetail.api.objects import is_true
+from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.taints import is_ephemeral
 from dovetail.values.duration import SECOND, add

@@ -1,25 +1,20 @@
 """What is wrong with a NodePool that the API server has let pass, or may have under other CRDs (01 §4.1, §4.2)?"""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
-
-import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType, Effect
-from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join
+from dovetail.model.flaws import OPERATORS, Flaw, value_flaw
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, shown
 from dovetail.values.label_syntax import is_label_value, is_qualified
 
 _TEMPLATE: Final = "spec.template.spec"
 _QUALIFIED: Final = "write letters, digits, -, _ and ., at most 63, after an optional domain and /, as example.com/team"
 _VALUE: Final = "write at most 63 letters, digits, -, _ and ., beginning and ending with a letter or digit"
-_BOUNDS: Final = ("Gt", "Lt", "Gte", "Lte")
-OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS)
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _KARPENTER_DOMAIN = re.compile(r"[^/]*karpenter[.]sh/")
 _KWOK_DOMAIN = re.compile(r"[^/]*karpenter[.]kwok[.]sh/")
 _KWOK_LABELS = frozenset(
@@ -31,14 +26,6 @@ _KWOK_LABELS = frozenset(
         names.KWOK_INSTANCE_SIZE_LABEL,
     }
 )
-
-
-class Flaw(msgspec.Struct, frozen=True):
-    """Something wrong with a field, and what to do about it."""
-
-    field: str
-    message: str
-    remedy: str
 
 
 def pool_flaws(pool: objects.NodePool) -> list[str]:
@@ -127,20 +114,6 @@ def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[Flaw]:
 # -- requirements -----------------------------------------------------------------------------------------------------
 
 
-def value_flaw(operator: object, values: Sequence[object], min_values: int | None) -> Flaw | None:
-    """What is wrong with a requirement's values under its operator (01 §4, R1 to R3)."""
-    count = len(values)
-    if operator == "In" and not values:
-        return Flaw("values", "operator In needs at least one value", "add a value")
-    if operator == "In" and min_values is not None and count < min_values:
-        message = f"operator In with minValues {describe(min_values)} needs at least as many values, not {count}"
-        return Flaw("minValues", message, f"add values, or lower minValues to {count}")
-    if operator in _BOUNDS and not (count == 1 and _is_whole(values[0])):
-        message = f"operator {operator} needs exactly one value, a whole number of 0 or more"
-        return Flaw("values", message, 'write one number in quotes, such as ["4"]')
-    return None
-
-
 def _requirement_flaws(field: str, requirement: objects.Requirement) -> Iterator[Flaw]:
     key = names.NORMALISED_LABELS.get(requirement.key, requirement.key)
     about = f"requirement {shown(requirement.key)}"
@@ -166,10 +139,6 @@ def _requirement_flaws(field: str, requirement: objects.Requirement) -> Iterator
 
 def _chooses_capacity_type(requirement: objects.Requirement) -> bool:
     return requirement.key == names.CAPACITY_TYPE_LABEL and requirement.operator == "In"
-
-
-def _is_whole(text: object) -> bool:
-    return isinstance(text, str) and bool(_WHOLE.fullmatch(text)) and 0 <= int(text) < 2**63
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

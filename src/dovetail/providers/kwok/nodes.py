@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, Quantities, Requirement
-from dovetail.ports import NODES, Instance, InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import NODES, Instance
 from dovetail.providers.catalogue import allocatable
 from dovetail.values.duration import DurationError, add, parse_simple
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
+from dovetail.model.instance_types import InstanceType
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -21,7 +22,6 @@ from dovetail.ports import (
     Conflict,
     Instance,
     InstanceGone,
-    InstanceType,
     InsufficientCapacity,
     Interruption,
     KubeApi,

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, EventType, InstanceType, Resource
+from dovetail.model.instance_types import InstanceType
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, EventType, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.checkers import (

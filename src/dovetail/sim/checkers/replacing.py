@@ -5,7 +5,8 @@ from typing import Final
 
 from dovetail.api import names
 from dovetail.api.names import Condition, Reason
-from dovetail.ports import NODECLAIMS, InstanceType, Offering
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.ports import NODECLAIMS
 from dovetail.sim.actors.wire import Raw, condition_of, condition_status, created_at, deleting, labels_of
 from dovetail.sim.checkers.records import Commands, Record, record_on
 from dovetail.sim.checkers.scene import Scene

@@ -24,6 +24,7 @@ from types import TracebackType
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -31,10 +32,8 @@ from dovetail.ports import (
     CloudProvider,
     Instance,
     InstanceGone,
-    InstanceType,
     Interruption,
     NotFound,
-    Offering,
     Resource,
 )
 from dovetail.providers.catalogue import built_in

@@ -12,8 +12,9 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.objects import Requirement
+from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.model.problem import Problem, Severity
-from dovetail.ports import Instance, InstanceType, Offering
+from dovetail.ports import Instance
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.wire import annotations_of, deleting, labels_of, status_of, uid_of
 from dovetail.sim.scenarios.reading import Placed, assumption

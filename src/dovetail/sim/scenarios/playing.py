@@ -21,11 +21,13 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
 from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.disruption.engine import Disruption
 from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import AlreadyExists, ApiError, InstanceType, InsufficientCapacity
+from dovetail.ports import AlreadyExists, ApiError, InsufficientCapacity
 from dovetail.runtime.compute import space_collections, spare_collections
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
@@ -39,7 +41,6 @@ from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
 from dovetail.sim.scenarios.reading import FaultSpec, Happening, Scenario, error_in
 from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
 from dovetail.sim.scenarios.sound import sound
-from dovetail.state.cluster import Cluster
 from dovetail.views.simulation.report import Report, Violation
 
 # A healthy controller's heartbeat, and bookmarks of watches that never break, tell nobody anything here, and would cost

@@ -11,9 +11,10 @@ from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.names import Condition
 from dovetail.api.objects import NodePool
+from dovetail.model.instance_types import InstanceType
 from dovetail.model.problem import Problem, Severity
 from dovetail.planning.nodepool.hash import pool_hash
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, ApiError, InstanceType, Resource
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, ApiError, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import annotations_of, condition_status, labels_of, status_of
 from dovetail.sim.cloud.machines import SimCloud

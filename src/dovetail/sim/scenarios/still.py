@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dovetail.api import names, objects
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.board import BoardMaker, Picture
-from dovetail.controllers.metrics.pool_costs import bought_as
+from dovetail.model.instance_types import InstanceType
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.timings import Timings
-from dovetail.ports import InstanceType
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context, Manager
@@ -24,7 +25,7 @@ from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.scenarios.reading import Scenario
 from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
-from dovetail.state.cluster import Cluster
+from dovetail.state.instance_types import bought_as
 from dovetail.state.refusals import Unplaceable
 from dovetail.state.scheduling import PlacingState
 from dovetail.views.plan import Drained
@@ -46,14 +47,15 @@ class _Look:
 
     name = "look"
 
-    def __init__(self, state: PlacingState, maker: BoardMaker, stop: asyncio.Event) -> None:
+    def __init__(self, state: PlacingState, types: InstanceTypeSource, maker: BoardMaker, stop: asyncio.Event) -> None:
         self._state = state
+        self._types = types
         self._maker = maker
         self._stop = stop
         self.picture: Picture
 
     async def run(self, context: Context) -> None:
-        await self._state.refresh()
+        await self._types.refresh(self._state.usable_pools())
         self.picture = self._maker.picture(context.clock.now())
         self._stop.set()
         await context.stopping.wait()
@@ -84,10 +86,11 @@ async def _look(clock: VirtualClock, prepared: Prepared, reading: Reading, drain
     put_in(prepared, sim, cloud)
     api = sim.server.client(names.COMPONENT)
     cluster = Cluster(api, clock, cloud.node_classes)
-    state = PlacingState(cluster, cloud, Timings())
+    state = PlacingState(cluster)
+    types = InstanceTypeSource(cluster, cloud, keep_seconds=Timings().instance_types_seconds)
     maker = BoardMaker(cluster, state, options=Options(), reading=reading)
     stop = asyncio.Event()
-    look_ = _Look(state, maker, stop)
+    look_ = _Look(state, types, maker, stop)
     manager = Manager(
         api,
         clock,
@@ -103,16 +106,16 @@ async def _look(clock: VirtualClock, prepared: Prepared, reading: Reading, drain
         picture=picture,
         board=maker.board(picture),
         pools=pools,
-        drained=tuple(_drained(cluster, state, maker, picture, name) for name in drained if name in pools),
+        drained=tuple(_drained(cluster, state, picture, name) for name in drained if name in pools),
         problems=prepared.problems,
-        unsynced=state.unsynced(),
+        unsynced=state.unsynced(clock.now()),
     )
 
 
-def _drained(cluster: Cluster, state: PlacingState, maker: BoardMaker, picture: Picture, name: str) -> Drained:
+def _drained(cluster: Cluster, state: PlacingState, picture: Picture, name: str) -> Drained:
     read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
     (node,) = (each for each in picture.places.nodes if each.name == name)
-    prices = maker.prices_of(node.pool, picture.places.types.get(node.pool, ()))
+    prices = cluster.instance_types.of(node.pool).prices
     return Drained(
         node=name,
         price=prices.get(bought_as(node.labels)),

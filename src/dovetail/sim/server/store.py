@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dovetail.api.documents import Document, InputError, decode
-from dovetail.ports import EventType, Resource, Unread
+from dovetail.ports import EventType, Resource
 from dovetail.sim.server.errors import expired, group_resource
+from dovetail.state.store import Unread
 
 Body = dict[str, Any]
 Key = tuple[str, str]  # namespace (empty if cluster-wide) and name

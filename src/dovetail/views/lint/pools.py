@@ -8,8 +8,9 @@ from typing import Any
 from dovetail.api import names, objects
 from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, violations
 from dovetail.api.yaml_events import join, shorten
+from dovetail.model.flaws import value_flaw
 from dovetail.model.problem import Problem
-from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label, value_flaw
+from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
 from dovetail.views.lint.pods import annotation_field, node_findings

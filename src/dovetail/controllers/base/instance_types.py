@@ -1,0 +1,57 @@
+"""Asks the provider which machines each NodePool can be made of, once for all who want to know."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail.api import objects
+from dovetail.controllers.base.cluster import Cluster
+from dovetail.ports import CloudError, CloudProvider
+from dovetail.runtime.tasks import within
+from dovetail.state.instance_types import Answer
+
+ASKING_SECONDS: Final = 60.0
+
+
+class InstanceTypeSource:
+    """Writes the provider's answers into the state. An answer is kept for `keep_seconds`, unless it becomes stale."""
+
+    def __init__(self, cluster: Cluster, provider: CloudProvider, *, keep_seconds: float) -> None:
+        self._types = cluster.instance_types
+        self._clock = cluster.clock
+        self._provider = provider
+        self._keep_seconds = keep_seconds
+        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by pool
+
+    async def refresh(self, pools: Iterable[objects.NodePool]) -> None:
+        """Ask the provider where that is due. Never raises for what the provider says."""
+        async with asyncio.TaskGroup() as group:
+            for pool in [pool for pool in pools if self._is_due(pool)]:
+                group.create_task(self._ask(pool), name=f"instance types of {pool.metadata.name}")
+
+    async def of(self, pool: objects.NodePool) -> Answer:
+        """What the provider says now, or said recently. Raises CloudError."""
+        if self._is_due(pool):
+            await self._ask(pool)
+        answer = self._types.of(pool.metadata.name)
+        if not answer.source:
+            raise CloudError(answer.flaw)
+        return answer
+
+    def _is_due(self, pool: objects.NodePool) -> bool:
+        return self._types.is_due(pool, at=self._clock.monotonic(), keep_seconds=self._keep_seconds)
+
+    async def _ask(self, pool: objects.NodePool) -> None:
+        async with self._asking[pool.metadata.name]:
+            if not self._is_due(pool):
+                return  # somebody else has just asked
+            self._types.asking(pool)
+            try:
+                source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))
+                self._types.answered(pool, source, at=self._clock.monotonic())
+            except CloudError as error:
+                self._types.failed(pool, f"cannot be looked up: {error}", at=self._clock.monotonic())
+            except TimeoutError:
+                why = f"cannot be looked up: no answer within {ASKING_SECONDS:.0f} s"
+                self._types.failed(pool, why, at=self._clock.monotonic())

@@ -1,0 +1,190 @@
+"""Which machines can be had for each NodePool, and what do they cost, as the provider last said?
+
+Whoever may ask the provider writes its answers here. Placing pods, drift and prices all read the same answer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import CapacityType
+from dovetail.model.instance_types import InstanceType, Offering
+from dovetail.scheduling.problem import MachineType, Offer
+from dovetail.scheduling.requirements import RequirementError, Requirements, read_requirements
+from dovetail.scheduling.resources import offered_amounts, type_allocatable
+from dovetail.state.store import Change, Deleted, Synced, Unread
+
+if TYPE_CHECKING:
+    from dovetail.state.cluster import ClusterState
+
+BILLION: Final = 1_000_000_000
+_NOT_ASKED: Final = "its instance types have not been looked up yet"
+
+Offered: TypeAlias = tuple[str, str, str]  # instance type, zone, capacity type
+
+
+class Answer(msgspec.Struct, frozen=True, eq=False):
+    """What the provider said of a NodePool as it was then. `flaw`: why nothing can be made of the pool."""
+
+    uid: str
+    generation: int
+    at: float
+    """On the clock that never goes back."""
+    source: Sequence[InstanceType] = ()
+    by_name: Mapping[str, InstanceType] = {}
+    types: tuple[MachineType, ...] = ()
+    prices: Mapping[Offered, int] = {}
+    """In billionths, of all offers: whether one can be had now does not matter to whoever has bought it."""
+    flaw: str = ""
+
+
+_NOTHING: Final = Answer("", 0, 0.0, flaw=_NOT_ASKED)
+
+
+class InstanceTypes:
+    """The answers by name of the NodePool. `version` is another one whenever an answer says something new."""
+
+    def __init__(self, cluster: "ClusterState") -> None:
+        self._cluster = cluster
+        self.version = 0
+        self._answers: dict[str, Answer] = {}
+        self._stale: set[str] = set()
+        cluster.pools.subscribe(self._pool_changed)
+        cluster.node_classes.subscribe(self._class_changed)
+        cluster.claims.subscribe(self._claim_changed)
+
+    def of(self, pool: str) -> Answer:
+        """What was said last; if nothing was, a flaw says so."""
+        return self._answers.get(pool, _NOTHING)
+
+    # -- when the provider is to be asked ------------------------------------------------------------------------------
+
+    def is_due(self, pool: objects.NodePool, *, at: float, keep_seconds: float) -> bool:
+        meta = pool.metadata
+        known = self._answers.get(meta.name)
+        if known is None or known.flaw or meta.name in self._stale:
+            return True
+        return (known.uid, known.generation) != (meta.uid, meta.generation) or at - known.at >= keep_seconds
+
+    def asking(self, pool: objects.NodePool) -> None:
+        """The provider is being asked. What happens from now on makes the answer stale."""
+        self._stale.discard(pool.metadata.name)
+
+    def _pool_changed(self, change: Change[objects.NodePool]) -> None:
+        if isinstance(change, Deleted):
+            self._answers.pop(change.key[1], None)
+            self._stale.discard(change.key[1])
+            self.version += 1
+
+    def _class_changed(self, change: Change[objects.NodeClass]) -> None:
+        """What can be had may depend on it."""
+        if not isinstance(change, Synced | Unread):
+            self._stale.update(
+                pool.metadata.name
+                for pool in self._cluster.pools.values()
+                if pool.spec.template.spec.node_class_ref.name == change.key[1]
+            )
+
+    def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
+        """One that ended before it began: perhaps what it asked for is no longer to be had."""
+        match change:
+            case Deleted(old=old) if not old.value.status.provider_id:
+                pool = old.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
+                if pool in self._answers:
+                    self._stale.add(pool)
+
+    # -- what it said --------------------------------------------------------------------------------------------------
+
+    def answered(self, pool: objects.NodePool, source: Sequence[InstanceType], *, at: float) -> None:
+        """The provider has listed what the pool can be made of."""
+        meta, known = pool.metadata, self._answers.get(pool.metadata.name)
+        types, prices = self._read(meta.name, source)
+        flaw = "" if types else "none of its instance types can be read"
+        if not source:
+            flaw = "the provider has no instance types for it"
+        by_name = {each.name: each for each in source}
+        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, source, by_name, types, prices, flaw)
+        if known is None or known.types is not types or known.flaw != flaw:
+            self.version += 1
+
+    def failed(self, pool: objects.NodePool, why: str, *, at: float) -> None:
+        """The provider could not say."""
+        meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
+        prices = {} if known is None else known.prices  # what was bought still has its price
+        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw)
+        if known is None or known.flaw != flaw:
+            self.version += 1
+
+    def _read(self, pool: str, source: Sequence[InstanceType]) -> tuple[tuple[MachineType, ...], Mapping[Offered, int]]:
+        """Once for each list; what has not changed in a new one stays the same object."""
+        for answer in self._answers.values():
+            if answer.source is source and answer.types:
+                return answer.types, answer.prices
+        known = self.of(pool)
+        before = {each.name: each for each in known.types}
+        types = tuple(
+            type_
+            for each in source
+            if (
+                type_ := before[each.name]
+                if each.name in before and known.by_name[each.name] == each
+                else machine_type(each, self._cluster.warn)
+            )
+        )
+        return (known.types, known.prices) if types and types == known.types else (types, prices_of(types))
+
+
+def machine_type(type_: InstanceType, warn: Callable[[str], object]) -> MachineType | None:
+    """As scheduling reads it; None, and a line in the log, if it cannot be read."""
+    capacity, bad = offered_amounts(dict(type_.capacity))
+    overhead, worse = offered_amounts(dict(type_.overhead))
+    for quantity in (*bad, *worse):
+        warn(f"instance type {type_.name} counts as without {quantity}")
+    try:
+        return MachineType(
+            name=type_.name,
+            requirements=read_requirements(type_.requirements),
+            capacity=capacity,
+            allocatable=type_allocatable(capacity, overhead),
+            offers=tuple(_offer(type_.name, each) for each in type_.offerings),
+        )
+    except RequirementError as error:
+        warn(f"instance type {type_.name} is left out: {error}")
+        return None
+
+
+def prices_of(types: Sequence[MachineType]) -> dict[Offered, int]:
+    return {
+        (type_.name, zone, capacity_type): offer.price
+        for type_ in types
+        for offer in type_.offers
+        for zone in offer.requirements.get(names.ZONE_LABEL).values or ("",)
+        for capacity_type in offer.requirements.get(names.CAPACITY_TYPE_LABEL).values or ("",)
+    }
+
+
+def bought_as(labels: Mapping[str, str]) -> Offered:
+    """What the machine of a claim or Node with these labels was bought as; empty texts before its launch."""
+    type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
+    return type_, zone, labels.get(names.CAPACITY_TYPE_LABEL, "")
+
+
+def _offer(type_: str, offering: Offering) -> Offer:
+    requirements = read_requirements(offering.requirements)
+    kinds = requirements.get(names.CAPACITY_TYPE_LABEL)
+    reserved = not kinds.complement and kinds.values == {CapacityType.RESERVED}
+    return Offer(
+        requirements=requirements,
+        price=round(offering.price * BILLION) if isfinite(offering.price) else 0,
+        available=offering.available,
+        reservation=_reservation(type_, requirements) if reserved else "",
+        left=offering.reservation_capacity if reserved else 0,
+    )
+
+
+def _reservation(type_: str, requirements: Requirements) -> str:
+    """Reservations of providers that do not name them are told apart by what is reserved."""
+    return f"{type_}: {requirements}"

@@ -1,0 +1,348 @@
+"""Which nodes are there or will be, as scheduling sees them (06 §7.2), and which of them are on their way out?
+
+Whatever happens to a Node, its claim, its pods, their volumes or its CSINode touches that node alone; it is made anew
+when somebody looks, and stays the same object if nothing came of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.api.names import Condition
+from dovetail.api.storage import StorageClass, Volume, VolumeClaim
+from dovetail.model.records import Owner, PodRecord
+from dovetail.rules.states import IN_DISRUPTION
+from dovetail.scheduling.host_ports import NO_PORTS
+from dovetail.scheduling.problem import Node
+from dovetail.scheduling.resources import NodeResources, Resources, node_resources
+from dovetail.scheduling.taints import Taints, node_taints
+from dovetail.scheduling.volumes import Attachment, attach_limits
+from dovetail.state.cluster import ClusterState
+from dovetail.state.derived import Derived
+from dovetail.state.nodes import Kind, ManagedNode, NodeKey
+from dovetail.state.pods import PodReadings
+from dovetail.state.store import Added, Change, Deleted, Key, Updated, by_name
+
+_NO_ATTACHMENTS: frozenset[Attachment] = frozenset()
+
+
+class _Frame(NamedTuple):
+    """What a Node and its claim say by themselves."""
+
+    node: objects.Node | None
+    claim: objects.NodeClaim | None
+    taints: Taints
+    resources: NodeResources
+    going: bool
+
+
+class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """A node as scheduling sees it, with the objects that it is made of."""
+
+    seen: Node
+    frame: _Frame
+
+    @property
+    def node(self) -> objects.Node | None:
+        return self.frame.node
+
+    @property
+    def claim(self) -> objects.NodeClaim | None:
+        return self.frame.claim
+
+    @property
+    def pods_are_on(self) -> str:
+        """The name by which pods are bound to it; empty if there is no Node yet."""
+        return "" if self.node is None else self.node.metadata.name
+
+
+class PlacingNodes:
+    """All nodes, by name. Make it before changes are applied."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        self._csi_nodes = by_name(cluster.csi_nodes)
+        self._marked: set[str] = set()  # names of claims
+        self.derived: Derived[NodeKey, Place] = Derived(self._make)
+        self._by_node: dict[str, Place] = {}
+        self._shown: dict[str, tuple[int, NodeKey]] = {}  # by name: where it is among the nodes, and whose it is
+        self._names: dict[NodeKey, str] = {}
+        self._nodes: list[Node] = []
+        self._told: tuple[Node, ...] = ()
+        self._moved = self._changed = False  # since it was told: which nodes there are, what they are
+        self._hidden: set[str] = set()  # names of claims that a Node has
+        self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
+        cluster.nodes.subscribe_values(self._node_changed)
+        cluster.claims.subscribe_values(self._claim_changed)
+        cluster.csi_nodes.subscribe_values(lambda node: self._touch_node(node.metadata.name))
+        cluster.stored_claims.subscribe_values(self._volume_claim_changed)
+        cluster.volumes.subscribe_values(self._volume_changed)
+        cluster.storage_classes.subscribe_values(self._storage_class_changed)
+        cluster.pods.subscribe(self._pod_changed)
+        self.readings = PodReadings(cluster, reread=self.derived.touch_all, well_known=names.WELL_KNOWN_LABELS)
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def _node_changed(self, node: objects.Node) -> None:
+        self._touch_node(node.metadata.name)
+        self._touch_instance(node.spec.provider_id)
+
+    def _claim_changed(self, claim: objects.NodeClaim) -> None:
+        self.derived.touch(NodeKey(Kind.CLAIM, claim.metadata.name))
+        self._touch_instance(claim.status.provider_id)
+        if self._cluster.claims.get(("", claim.metadata.name)) is None:
+            self._marked.discard(claim.metadata.name)
+
+    def _volume_claim_changed(self, claim: VolumeClaim) -> None:
+        for node in self._volume_users.get((claim.metadata.namespace, claim.metadata.name), ()):
+            self._touch_node(node)
+
+    def _volume_changed(self, volume: Volume) -> None:
+        for claim in self._cluster.claims_of_volume[volume.metadata.name]:
+            self._volume_claim_changed(claim)
+
+    def _storage_class_changed(self, _: StorageClass) -> None:
+        for nodes in self._volume_users.values():
+            for node in nodes:
+                self._touch_node(node)
+
+    def _touch_node(self, name: str) -> None:
+        if name:
+            self.derived.touch(NodeKey(Kind.NODE, name))
+
+    def _touch_instance(self, provider_id: str) -> None:
+        """Which Node and which claim belong together may be another matter now."""
+        for key in self._cluster.managed.with_instance(provider_id):
+            self.derived.touch(key)
+
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
+        match change:
+            case Added(new=new):
+                self._count_users(new.value, 1)
+                self._touch_node(new.value.node_name)
+            case Updated(old=old, new=new) if not _alike(old.value, new.value):
+                self._count_users(new.value, 1)
+                self._count_users(old.value, -1)
+                self._touch_node(old.value.node_name)
+                self._touch_node(new.value.node_name)
+            case Deleted(old=old):
+                self._count_users(old.value, -1)
+                self._touch_node(old.value.node_name)
+
+    def _count_users(self, pod: PodRecord, step: int) -> None:
+        for claim in pod.volume_claims if pod.node_name else ():
+            key = (pod.namespace, claim)
+            users = self._volume_users.setdefault(key, Counter())
+            users[pod.node_name] += step
+            if not users[pod.node_name]:
+                del users[pod.node_name]
+            if not users:
+                del self._volume_users[key]
+
+    # -- marks (06 §7.4) ----------------------------------------------------------------------------------------------
+
+    def mark(self, claim: str, *, marked: bool) -> None:
+        """A command has begun to move the pods of the claim's node, or has given it up."""
+        kept = self._cluster.claims.get(("", claim))
+        if kept is not None:
+            change = self._marked.add if marked else self._marked.discard
+            change(claim)
+            self._claim_changed(kept.value)
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> tuple[Node, ...]:
+        """By name; the same object, with the same nodes in it, unless something has changed."""
+        while self.derived.settle():
+            pass
+        if self._moved:
+            self._arrange()
+        if self._moved or self._changed:
+            self._told = tuple(self._nodes)
+        self._moved = self._changed = False
+        return self._told
+
+    def _make(self, key: NodeKey, known: Place | None) -> Place | None:
+        found = self._made(key, known)
+        if found is not None and known is not None and found.seen == known.seen:
+            found = Place(known.seen, found.frame)
+        before, name = self._names.get(key), None if found is None else found.seen.name
+        if before != name:
+            self._moved = True
+            if name is None:
+                self._names.pop(key, None)
+            else:
+                self._names[key] = name
+        elif found is not None and (known is None or known.seen is not found.seen):
+            shown = self._shown.get(found.seen.name)
+            if shown is not None and shown[1] == key:
+                self._nodes[shown[0]] = found.seen
+                self._changed = True
+        if key.kind is Kind.NODE:
+            if found is not None and found.node is not None:
+                self._by_node[key.name] = found
+            else:
+                self._by_node.pop(key.name, None)
+        return found
+
+    def places(self) -> Iterable[Place]:
+        """Each node that `nodes` tells, with its objects."""
+        self.nodes()
+        return (self._place(key) for _, key in self._shown.values())
+
+    def place(self, name: str) -> Place | None:
+        """The one that scheduling knows by this name."""
+        self.nodes()
+        shown = self._shown.get(name)
+        return None if shown is None else self._place(shown[1])
+
+    def _place(self, key: NodeKey) -> Place:
+        place = self.derived.get(key)
+        assert place is not None, "what is shown was made"
+        return place
+
+    def by_node(self) -> Mapping[str, Place]:
+        """By name of the Node that stands for it; it changes with the places."""
+        self.nodes()
+        return self._by_node
+
+    def _arrange(self) -> None:
+        self._nodes, self._shown = [], {}
+        hidden: set[str] = set()
+        for key in sorted(self._names, key=self._order):
+            seen = self._place(key).seen
+            if seen.name in self._shown:  # a claim that is called like a Node, which will have another name
+                hidden.add(seen.name)
+                continue
+            self._shown[seen.name] = (len(self._nodes), key)
+            self._nodes.append(seen)
+        for name in sorted(hidden - self._hidden):
+            self._cluster.warn(f"NodeClaim {name} counts for nothing until its Node is registered: its name is taken")
+        self._hidden = hidden
+
+    def _order(self, key: NodeKey) -> tuple[str, bool, NodeKey]:
+        """By name. Of several places with one name the Node that has this name comes first."""
+        name = self._names[key]
+        return name, key.name != name, key
+
+    # -- one of them --------------------------------------------------------------------------------------------------
+
+    def _made(self, key: NodeKey, known: Place | None) -> Place | None:
+        managed = self._cluster.managed.get(key)
+        if managed is None:
+            return None
+        node = managed.node if managed.node is not None and _counts(managed.node) else None
+        claim = managed.claim
+        if node is None and (claim is None or not self._stands_alone(managed, claim)):
+            return None
+        frame = self._frame(node, managed, known)
+        speaks = _speaker(node, claim)
+        name = "" if node is None else node.metadata.name
+        pods = [pod for pod in self._cluster.pods_on[name] if not pod.terminal]
+        readings = [self.readings.of(pod) for pod in pods]
+        both = list(zip(pods, readings, strict=True))
+        daemons = [reading for pod, reading in both if is_daemon(pod)]
+        seen = Node(
+            name=speaks.name,
+            labels=speaks.labels,
+            taints=frame.taints,
+            allocatable=frame.resources.allocatable,
+            capacity=frame.resources.capacity,
+            requested=_total(reading.request for reading in readings),
+            requested_by_daemons=_total(reading.request for reading in daemons),
+            pool=speaks.labels.get(names.NODEPOOL_LABEL, ""),
+            initialized=_is_initialized(node, claim),
+            open=not (frame.going or (claim is not None and claim.metadata.name in self._marked)),
+            ports=NO_PORTS.union(*(reading.ports for reading in readings)),
+            attachments=_NO_ATTACHMENTS.union(*(self.readings.attached(pod) for pod in pods)),
+            attach_limits=attach_limits(self._csi_nodes.get(name)),
+            pods=tuple([reading.bound(pod) for pod, reading in both]),
+        )
+        return Place(seen, frame)
+
+    def _frame(self, node: objects.Node | None, managed: ManagedNode, known: Place | None) -> _Frame:
+        """Most changes are of pods, and leave this as it was. `node`: None if it does not count yet."""
+        claim = managed.claim
+        if known is not None and known.node is node and known.claim is claim:
+            return known.frame
+        resources = node_resources(node, claim)
+        if resources.bad and (known is None or known.frame.resources.bad != resources.bad):
+            bad = "; ".join(map(str, resources.bad))
+            self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
+        return _Frame(node, claim, node_taints(node, claim), resources, _is_going(node, managed))
+
+    def _stands_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
+        """Whether the claim is a place by itself. Of several that claim one instance only the first counts."""
+        if not managed.ours:
+            return False
+        provider_id = claim.status.provider_id
+        ours = self._cluster.managed.claims_with(provider_id)
+        return not any(map(_counts, self._cluster.nodes_with[provider_id])) and (not ours or ours[0] is claim)
+
+
+def _alike(old: PodRecord, new: PodRecord) -> bool:
+    """Whether nothing has changed that its node shows: most news of a pod are of its health. Records share labels."""
+    return (
+        old.scheduling is new.scheduling
+        and old.labels is new.labels
+        and old.node_name == new.node_name
+        and (old.active, old.terminal) == (new.active, new.terminal)
+        and old.volume_claims == new.volume_claims
+    )
+
+
+def _total(requests: Iterable[Resources]) -> Resources:
+    """As `total`, but without a step for each of a hundred pods."""
+    amounts: dict[str, int] = {}
+    for request in requests:
+        for name, amount in request.items():
+            amounts[name] = amounts.get(name, 0) + amount
+    return Resources(amounts)
+
+
+def is_daemon(pod: PodRecord) -> bool:
+    return pod.owner is not Owner.NONE and bool(pod.owner & Owner.DAEMONSET)  # asking flags is slow
+
+
+def _says(node: objects.Node | None, label: str) -> bool:
+    return node is not None and node.metadata.labels.get(label) == "true"
+
+
+def _counts(node: objects.Node) -> bool:
+    """A Node of a NodePool does once it is known which instance it is, and of which type (06 §7.2)."""
+    labels = node.metadata.labels
+    if names.NODEPOOL_LABEL not in labels:
+        return True
+    known = _says(node, names.INITIALIZED_LABEL) or names.INSTANCE_TYPE_LABEL in labels
+    return bool(node.spec.provider_id) and known
+
+
+def _speaker(node: objects.Node | None, claim: objects.NodeClaim | None) -> objects.ObjectMeta:
+    """Whose name and labels count: the claim's, until the Node is registered.
+
+    A Node that is initialized has been registered, even if somebody has edited the label that says so.
+    """
+    registered = _says(node, names.REGISTERED_LABEL) or _says(node, names.INITIALIZED_LABEL)
+    if node is not None and (claim is None or registered):
+        return node.metadata
+    assert claim is not None
+    return claim.metadata
+
+
+def _is_initialized(node: objects.Node | None, claim: objects.NodeClaim | None) -> bool:
+    """Nodes of others always are. One whose claim we do not see (yet) is what it says."""
+    managed = claim is not None or (node is not None and names.NODEPOOL_LABEL in node.metadata.labels)
+    return not managed or _says(node, names.INITIALIZED_LABEL)
+
+
+def _is_going(node: objects.Node | None, managed: ManagedNode) -> bool:
+    """By the objects alone, so that a new leader sees what the last one had begun (R24)."""
+    claim = managed.record.claim
+    if claim is not None and claim.is_true(Condition.INSTANCE_TERMINATING):
+        return True
+    if node is None and claim is not None and claim.is_true(Condition.REGISTERED):
+        return True  # its Node is gone: pods cannot come, whatever its machine does
+    return managed.state in IN_DISRUPTION
