@@ -183,6 +183,8 @@ class RandomEdits:
             found += [self._provider_id, self._capacity]
         if kind in (NODES, NODEPOOLS):
             found.append(self._taint)
+        if kind is NODES:
+            found += [self._progress, self._progress]
         spec = {
             NODES: self._node_spec,
             NODEPOOLS: self._pool_spec,
@@ -201,6 +203,11 @@ class RandomEdits:
     async def _label(self, kind: Resource[Any], body: Raw) -> None:
         value = self._one(*LABEL_VALUES)
         await self._patch(kind, body, {"metadata": {"labels": {self._one(*LABELS): value}}})
+
+    async def _progress(self, kind: Resource[Any], body: Raw) -> None:
+        """The labels that say how far a Node has come."""
+        key = self._one(names.REGISTERED_LABEL, names.INITIALIZED_LABEL)
+        await self._patch(kind, body, {"metadata": {"labels": {key: self._one(None, "x")}}})
 
     async def _annotate(self, kind: Resource[Any], body: Raw) -> None:
         value = self._one(*ANNOTATION_VALUES)

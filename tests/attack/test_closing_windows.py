@@ -123,6 +123,7 @@ def test_consolidation_waits_likewise() -> None:
         await edit_pool(setting, consolidateAfter="0s")
         await setting.run_until(TWO + timedelta(days=1) - timedelta(seconds=1))
         assert touched(setting) == []
+        assert [each["metadata"]["name"] for each in setting.claims()] == ["old", "other"]
         await setting.sim.run_for("1m")
         assert [each["metadata"]["name"] for each in setting.claims()] == ["other"]
 

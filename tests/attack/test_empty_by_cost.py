@@ -88,11 +88,14 @@ def test_an_empty_node_goes_together_with_one_whose_pods_have_a_place() -> None:
     async def scenario(setting: Setting) -> None:
         await begin(setting)
         await stand(setting, replicas=3, cpu="2500m")
-        await setting.sim.apply(manifests.deployment("cheap", replicas=1, cpu="500m", **CHEAP))
-        await setting.runs_all("cheap", 1)
+        await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **CHEAP))
+        await setting.runs_all("cheap", 2)
         await scale(setting, 1)
+        await setting.sim.wait_until(lambda: len(setting.sim.pods(app="web")) == 1)
+        assert len({pod["spec"]["nodeName"] for pod in setting.sim.pods()}) == 2  # and one of three is empty
         await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
-        await setting.runs_all("cheap", 1)
+        await setting.runs_all("cheap", 2)
         await setting.runs_all("web", 1)
+        assert disrupted(setting, "empty") == 2
 
     play(scenario)

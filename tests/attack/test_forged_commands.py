@@ -122,6 +122,22 @@ def test_a_launching_claim_cannot_be_named_to_have_it_deleted() -> None:
     play(scenario)
 
 
+def test_a_launching_claim_cannot_be_edited_into_a_replacement_to_have_it_deleted() -> None:
+    async def scenario(setting: Setting) -> None:
+        await setting.stand("victim", pods=[manifests.pod("old", cpu="3")])
+        setting.cloud.next_launches(Launch(seconds=60))
+        await setting.sim.apply(manifests.pod("new", cpu="3"))
+        await setting.sim.wait_until(lambda: len(setting.claims()) == 2)
+        (launching,) = {each["metadata"]["name"] for each in setting.claims()} - {"victim"}
+        await setting.annotate(NODECLAIMS, launching, {names.REPLACEMENT_OF: "f0"})
+        await forge(setting, "victim", alone(setting, "victim", replacements=[launching, "none"]))
+        await setting.sim.run_for("5m")
+        assert setting.claim(launching) is not None
+        assert setting.is_untouched("victim")
+
+    play(scenario)
+
+
 def test_forged_records_do_not_hold_a_pool_back() -> None:
     async def scenario(setting: Setting) -> None:
         victims = [f"v{number}" for number in range(8)]

@@ -34,7 +34,8 @@ from tests.sim.provisioning.setting import Setting
 NOW = at("2026-03-07T12:00:00Z")
 HUGE = 240_000  # characters; annotations may have 256 KiB
 LONG = "1ns" * (HUGE // 3)  # a valid duration for Go
-LONG_CRON = "0 2 * * *".ljust(HUGE)
+LONG_CRON = "0 2 * * *".ljust(60_000)  # valid but for its length, as the next
+LONG_DURATIONS = "2h".rjust(60_000, "0")
 NOTE_AT_MOST = 400
 
 
@@ -110,15 +111,18 @@ _BLOCKED = {names.DISRUPTION_BLOCK_SCHEDULE: "0 2 * * *"}
         pytest.param(_SCHEDULED, {names.DISRUPTION_SCHEDULE: LONG_CRON}, False, id="schedule"),
         pytest.param(_SCHEDULED, {names.DISRUPTION_SCHEDULE: ";" * HUGE}, False, id="separators"),
         pytest.param(
+            _SCHEDULED, {names.DISRUPTION_SCHEDULE: ";".join(["0 2 * * *".ljust(900)] * 64)}, False, id="expressions"
+        ),
+        pytest.param(
             {**_SCHEDULED, names.DISRUPTION_SCHEDULE_DURATION: "2h"},
-            {**_SCHEDULED, names.DISRUPTION_SCHEDULE_DURATION: LONG},
+            {**_SCHEDULED, names.DISRUPTION_SCHEDULE_DURATION: LONG_DURATIONS},
             True,  # the schedule stands, with windows of an hour
             id="schedule duration",
         ),
         pytest.param(_BLOCKED, {names.DISRUPTION_BLOCK_SCHEDULE: LONG_CRON}, False, id="block schedule"),
         pytest.param(
             {**_BLOCKED, names.DISRUPTION_BLOCK_DURATION: "2h"},
-            {**_BLOCKED, names.DISRUPTION_BLOCK_DURATION: LONG},
+            {**_BLOCKED, names.DISRUPTION_BLOCK_DURATION: LONG_DURATIONS},
             False,
             id="block duration",
         ),
@@ -175,7 +179,7 @@ def test_the_cache_of_amounts_keeps_little_of_a_long_quantity() -> None:
 
 
 def test_a_long_annotation_on_a_node_blocks_nothing() -> None:
-    verdict = node_do_not_disrupt(node(do_not_disrupt=LONG), NOW)
+    verdict = node_do_not_disrupt(node(do_not_disrupt="1h" * (HUGE // 2)), NOW)
     assert verdict.allowed
     assert len(verdict.message) < NOTE_AT_MOST
 
@@ -184,7 +188,7 @@ def test_a_long_annotation_on_a_node_blocks_nothing() -> None:
     ("bad", "field"),
     [
         pytest.param(budget("5", ["Drifted"], LONG_CRON, "1h"), "schedule", id="schedule"),
-        pytest.param(budget("5", ["Drifted"], "0 2 * * *", "1h" * 33), "duration", id="duration"),
+        pytest.param(budget("5", ["Drifted"], "0 2 * * *", "1h".rjust(65, "0")), "duration", id="duration"),
     ],
 )
 def test_a_budget_with_a_long_value_allows_nothing(bad: objects.Budget, field: str) -> None:
