@@ -250,6 +250,8 @@ def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> t
     if insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    if certificate and not key and b"PRIVATE KEY" not in certificate:
+        raise user.wrong("client-certificate without a client-key")
     if certificate:
         with _private_file(certificate + b"\n" + key) as file:
             try:

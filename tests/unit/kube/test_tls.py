@@ -163,7 +163,6 @@ def test_the_certificate_of_a_plugin(folder: Path) -> None:
     [
         {"client-certificate": "me.crt", "client-key": "encrypted.key"},
         {"client-certificate": "me.crt", "client-key": "root.key"},
-        {"client-certificate": "me.crt"},
         {"client-certificate": "me.key", "client-key": "me.crt", "client-certificate-data": "root.key"},
     ],
 )
@@ -172,6 +171,12 @@ def test_keys_that_do_not_fit_are_told_and_no_password_is_asked_for(folder: Path
     with pytest.raises(
         KubeConfigError, match=r"user 'u': client-certificate and client-key are no certificate with its"
     ):
+        asyncio.run(load(file))
+
+
+def test_a_certificate_without_a_key(folder: Path) -> None:
+    file = kubeconfig(folder, "https://a", {}, {"client-certificate": "me.crt"})
+    with pytest.raises(KubeConfigError, match=r"user 'u': client-certificate without a client-key$"):
         asyncio.run(load(file))
 
 
