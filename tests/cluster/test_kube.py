@@ -466,9 +466,8 @@ def test_the_service_account_of_a_pod(control_plane: Cluster, tmp_path: Path, mo
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(place.hostname))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(place.port))
-    account = "kubernetes.aio.config.incluster_config"
-    monkeypatch.setattr(f"{account}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(f"{account}.SERVICE_CERT_FILENAME", str(control_plane.ca_file))
+    monkeypatch.setattr("dovetail.kube.access.SERVICE_ACCOUNT", tmp_path)
+    shutil.copy(control_plane.ca_file, tmp_path / "ca.crt")
     (tmp_path / "token").write_text("not yet")
 
     async def use(api: RealApi) -> None:

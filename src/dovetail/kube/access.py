@@ -1,8 +1,7 @@
 """Where is the API server, and what proves who we are?
 
-The official package turns kubeconfigs and service accounts into TLS settings and tokens. An Access is that at one
-moment; it says how long it is good for, and is then simply loaded anew, so that rotated tokens, certificates and
-plugins' credentials are all taken up in the same way.
+An Access is the answer at one moment. It says how long it is good for, and is then simply loaded anew, so that rotated
+tokens, certificates and plugins' credentials are all taken up in the same way.
 """
 
 import asyncio
@@ -11,37 +10,33 @@ import hashlib
 import math
 import os
 import ssl
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import msgspec
-from kubernetes.aio import config as official
-from kubernetes.aio.client import Configuration
-from kubernetes.aio.client.rest import RESTClientObject
 
-from dovetail.kube.kubeconfig import Chosen, KubeConfigError, Section, choose
-from dovetail.kube.plugins import run_plugin
+from dovetail.kube.kubeconfig import AuthProvider, Cluster, KubeConfigError, Section, User, choose
+from dovetail.kube.plugins import Credential, run_plugin
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS = 60.0  # as the official clients; kubelet renews tokens long before they end
 CERTIFICATE_FILE_SECONDS = 300.0
 SHORTEST_SECONDS = 10.0  # a plugin whose credentials expire at once must not run for every request
 EXPIRY_MARGIN_SECONDS = 60.0
 LOAD_SECONDS = 330.0  # above what an interactive plugin may take
-
-# The official package has no types; nothing of it leaves this module but text and TLS settings.
-_official: Any = official
-_rest: Any = RESTClientObject
+HEADER_NAME_SAFE = "!#$&'*+^`|"  # what may stand in the name of a header, besides what `quote` leaves alone
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the server, as it was configured at one moment."""
 
-    source: str
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     tls: ssl.SSLContext | None = None
@@ -61,6 +56,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return (*words, *filter(None, passwords))
 
 
+class _Claims(msgspec.Struct, frozen=True):
+    exp: float = math.inf
+
+
 async def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
     """Read the configuration anew; raises KubeConfigError.
 
@@ -70,17 +69,16 @@ async def load(kubeconfig: str | None = None, context: str | None = None) -> Acc
     source = ":".join(map(str, files)) or "the pod's service account"
     try:
         async with asyncio.timeout(LOAD_SECONDS):
-            return await _from_files(files, context) if files else _from_pod(source)
-    except official.ConfigException as error:
-        raise KubeConfigError(f"{source}: {error}") from None
+            cluster, user = await asyncio.to_thread(choose, files, context) if files else _of_pod(source)
+            known = user.value.token or user.value.token_file or user.value.username  # as kubectl: these come first
+            plugin = None if known else user.value.exec
+            given = await run_plugin(plugin, user, cluster) if plugin else Credential()
+            return await asyncio.to_thread(_access, cluster, user, given)
     except TimeoutError:
         raise KubeConfigError(f"{source}: credentials were not had within {LOAD_SECONDS:g} s") from None
-    except OSError as error:  # TLS errors too
+    except OSError as error:
         words = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         raise KubeConfigError(f"{source}: {words}") from None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        # What the official package lets through when a value has another type than it expects.
-        raise KubeConfigError(f"{source}: not usable: {type(error).__name__}: {error}") from None
 
 
 def _files(kubeconfig: str | None, context: str | None) -> list[Path]:
@@ -101,129 +99,180 @@ def _files(kubeconfig: str | None, context: str | None) -> list[Path]:
     return [default]
 
 
-def _from_pod(source: str) -> Access:
-    configuration = Configuration()
-    _official.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
-    return _access(configuration, source, [], TOKEN_FILE_SECONDS)
+def _of_pod(source: str) -> tuple[Section[Cluster], Section[User]]:
+    """What kubelet puts into every pod, as if a kubeconfig said so."""
+    if not SERVICE_ACCOUNT.exists():
+        raise KubeConfigError(f"{source}: {SERVICE_ACCOUNT} does not exist; see automountServiceAccountToken")
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    cluster = Cluster(server=server, certificate_authority="ca.crt")
+    return Section(cluster, source, SERVICE_ACCOUNT), Section(User(token_file="token"), source, SERVICE_ACCOUNT)
 
 
-async def _from_files(files: list[Path], context: str | None) -> Access:
-    chosen = await asyncio.to_thread(choose, files, context)
-    user, good_for_seconds = await _plain(chosen)
-    name = chosen.context
-    config = {
-        "current-context": name,
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "clusters": [{"name": name, "cluster": chosen.cluster}],
-        "users": [{"name": name, "user": user}],
-    }
-    configuration = Configuration()
-    await _official.load_kube_config_from_dict(config, client_configuration=configuration)
-    return _access(configuration, chosen.source, list(_impersonation(user)), good_for_seconds)
-
-
-async def _plain(chosen: Chosen) -> tuple[Section, float]:
-    """The user with what a plugin or a token file says put in, and for how long that is good."""
-    user, source = dict(chosen.user), chosen.source
-    provider = (user.get("auth-provider") or {}).get("name")
-    if provider not in (None, "gcp", "oidc"):
-        raise KubeConfigError(f"{source}: auth-provider {provider!r} is not supported; use an exec plugin")
-    good_for_seconds = CERTIFICATE_FILE_SECONDS if user.get("client-certificate") else math.inf
-    if user.get("tokenFile"):
-        file = Path(user.pop("tokenFile"))
-        try:
-            user["token"] = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise KubeConfigError(f"{source}: token file {file}: {getattr(error, 'strerror', error)}") from None
-        if not user["token"]:
-            raise KubeConfigError(f"{source}: token file {file} is empty")
-        good_for_seconds = min(good_for_seconds, TOKEN_FILE_SECONDS)
-    if plugin := user.pop("exec", None):
-        given = await run_plugin(plugin, chosen.cluster, chosen.folder, source)
-        if given.token:
-            user["token"] = given.token
-        if given.client_certificate_data and given.client_key_data:
-            user["client-certificate-data"] = base64.b64encode(given.client_certificate_data.encode()).decode()
-            user["client-key-data"] = base64.b64encode(given.client_key_data.encode()).decode()
-        if given.expiration_timestamp:
-            left = (given.expiration_timestamp - datetime.now(UTC)).total_seconds()
-            good_for_seconds = min(good_for_seconds, max(SHORTEST_SECONDS, left - EXPIRY_MARGIN_SECONDS))
-    return user, good_for_seconds
-
-
-def _access(configuration: Any, source: str, headers: list[tuple[str, str]], good_for_seconds: float) -> Access:
-    url = str(configuration.host).rstrip("/")
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_good_port(url):
-        raise KubeConfigError(f"{source}: {url!r} is no address of a server")
-    if authorization := configuration.api_key.get("BearerToken"):
-        kind, _, secret = str(authorization).partition(" ")
-        secret = secret.strip()
-        if not secret.isascii() or not secret.isprintable():
-            raise KubeConfigError(f"{source}: the token has characters that cannot be sent")
-        headers = [("Authorization", f"{kind.capitalize()} {secret}"), *headers]
-    proxy = configuration.proxy or _environment_proxy(parts.scheme, parts.hostname)
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise KubeConfigError(f"{source}: proxy {proxy!r} is not supported; it must be http or https")
-    if proxy and not _has_good_port(proxy):
-        raise KubeConfigError(f"{source}: proxy {proxy!r} has no port that is a number")
-    secure = parts.scheme == "https"
+def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -> Access:
+    url = str(cluster.value.server).rstrip("/")
+    parts = _split(url)
+    if parts is None or not parts.hostname:
+        raise cluster.wrong(f"server {url!r} is no address of a server; write https://HOST:PORT")
+    proxy = cluster.value.proxy_url or _environment_proxy(parts.scheme, parts.hostname)
+    if proxy and _split(proxy) is None:
+        raise cluster.wrong(f"proxy {proxy!r} is not supported; write http://HOST:PORT or https://HOST:PORT")
+    authorization, good_for_seconds = _authorization(user, given)
+    headers = [*authorization, *_impersonation(user)]
+    for name, value in headers:
+        if not value.isprintable() or (name == "Authorization" and not value.isascii()):
+            what = "the token" if name == "Authorization" else f"{value!r}"
+            raise user.wrong(f"{what} has characters that cannot be sent")
+    tls, digest = _tls(cluster, user, given) if parts.scheme == "https" else (None, b"")
     return Access(
-        source=source,
         url=url,
         headers=tuple(headers),
-        tls=_tls(configuration, source) if secure else None,
-        tls_digest=_digest(configuration) if secure else b"",
-        server_name=configuration.tls_server_name,
+        tls=tls,
+        tls_digest=digest,
+        server_name=cluster.value.tls_server_name or None,
         proxy=proxy,
         good_for_seconds=good_for_seconds,
     )
 
 
-def _has_good_port(address: str) -> bool:
-    """A slash in a password makes a port of what stands before it."""
+def _split(address: str) -> SplitResult | None:
+    """The parts of an address over HTTP."""
     try:
-        return urlsplit(address).port != 0
+        parts = urlsplit(address)
+        # A slash in a password makes a port of what stands before it.
+        return parts if parts.scheme in ("http", "https") and parts.port != 0 else None
     except ValueError:
-        return False
-
-
-def _impersonation(user: Section) -> Iterator[tuple[str, str]]:
-    """The official package ignores these; acting as somebody else than the kubeconfig says would be worse."""
-    if user.get("as"):
-        yield "Impersonate-User", str(user["as"])
-    if user.get("as-uid"):
-        yield "Impersonate-Uid", str(user["as-uid"])
-    for group in user.get("as-groups") or []:
-        yield "Impersonate-Group", str(group)
-    for key, values in (user.get("as-user-extra") or {}).items():
-        for value in values:
-            yield f"Impersonate-Extra-{key}", str(value)
+        return None
 
 
 def _environment_proxy(scheme: str, host: str) -> str | None:
-    """Asked here and not by the HTTP library, which would also take credentials from ~/.netrc."""
-    return None if proxy_bypass(host) else getproxies().get(scheme)
+    """As kubectl: none for this machine, nor for what NO_PROXY names, which may be networks.
 
-
-def _tls(configuration: Any, source: str) -> ssl.SSLContext:
-    # Clusters' own authorities often lack extensions that the strict mode of newer Pythons wants; Go does not.
-    configuration.disable_strict_ssl_verification = True
+    Asked here and not by the HTTP library, which would also take credentials from ~/.netrc.
+    """
+    proxies = getproxies()
+    if host == "localhost" or proxy_bypass(host):
+        return None
     try:
-        return cast(ssl.SSLContext, _rest(configuration).ssl_context)
-    except ssl.SSLError as error:
-        # What stands in the kubeconfig itself was put into temporary files, whose names say nothing.
-        files = [file for file in _tls_files(configuration) if file.parent != Path(tempfile.gettempdir())]
-        raise KubeConfigError(f"{source}: certificates: {', '.join(map(str, files)) or 'in it'}: {error}") from None
+        address = ip_address(host)
+    except ValueError:
+        return proxies.get(scheme)
+    direct = address.is_loopback or any(address in network for network in _networks(proxies.get("no", "")))
+    return None if direct else proxies.get(scheme)
 
 
-def _tls_files(configuration: Any) -> list[Path]:
-    names = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
-    return [Path(name) for name in names if name]
+def _networks(no_proxy: str) -> Iterator[IPv4Network | IPv6Network]:
+    for part in no_proxy.split(","):
+        with suppress(ValueError):  # it is a name
+            yield ip_network(part.strip(), strict=False)
 
 
-def _digest(configuration: Any) -> bytes:
-    digest = hashlib.sha256(repr((configuration.verify_ssl, configuration.tls_server_name)).encode())
-    for file in _tls_files(configuration):
-        digest.update(hashlib.sha256(file.read_bytes()).digest())
-    return digest.digest()
+# -- who we are --------------------------------------------------------------------------------------------------------
+
+
+def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[str, str]], float]:
+    """The header that proves who we are, if one does, and for how long what is known of the user is good."""
+    value, token = user.value, given.token
+    good_for_seconds = CERTIFICATE_FILE_SECONDS if value.client_certificate else math.inf
+    if value.token_file:
+        try:
+            token = user.read("tokenFile", value.token_file).decode()
+        except UnicodeDecodeError:
+            raise user.wrong(f"tokenFile {user.folder / value.token_file} is not text") from None
+        good_for_seconds = min(good_for_seconds, TOKEN_FILE_SECONDS)
+    elif value.token:
+        token = value.token
+    elif value.username:
+        pair = base64.b64encode(f"{value.username}:{value.password or ''}".encode()).decode()
+        return [("Authorization", f"Basic {pair}")], good_for_seconds
+    elif given.expiration_timestamp:
+        good_for_seconds = min(good_for_seconds, _until_renewal(given.expiration_timestamp.timestamp()))
+    elif value.auth_provider and not value.exec:
+        token, expires_at = _id_token(value.auth_provider, user)
+        good_for_seconds = min(good_for_seconds, _until_renewal(expires_at))
+    return [("Authorization", f"Bearer {token.strip()}")] if token else [], good_for_seconds
+
+
+def _until_renewal(expires_at: float) -> float:
+    return max(SHORTEST_SECONDS, expires_at - time.time() - EXPIRY_MARGIN_SECONDS)
+
+
+def _id_token(provider: AuthProvider, user: Section[User]) -> tuple[str, float]:
+    """The token that kubectl keeps in the kubeconfig, and when it expires.
+
+    We do not renew it: providers that give a new refresh token each time would then refuse kubectl, which has the old.
+    """
+    if provider.name != "oidc":
+        raise user.wrong(f"auth-provider {provider.name!r} is not supported; use an exec plugin")
+    token = str((provider.config or {}).get("id-token") or "")
+    try:
+        expires_at = msgspec.json.decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="), type=_Claims).exp
+    except (IndexError, ValueError, msgspec.MsgspecError):
+        raise user.wrong("auth-provider 'oidc' has no id-token; have kubectl log in, or use an exec plugin") from None
+    if expires_at <= time.time():
+        raise user.wrong("auth-provider 'oidc': id-token has expired; run `kubectl version`, which renews it")
+    return token, expires_at
+
+
+def _impersonation(user: Section[User]) -> Iterator[tuple[str, str]]:
+    value = user.value
+    if value.as_:
+        yield "Impersonate-User", value.as_
+    elif value.as_uid or value.as_groups or value.as_user_extra:
+        raise user.wrong("as-uid, as-groups and as-user-extra need `as`, the user to act as")
+    if value.as_uid:
+        yield "Impersonate-Uid", value.as_uid
+    for group in value.as_groups or ():
+        yield "Impersonate-Group", group
+    for key, words in (value.as_user_extra or {}).items():
+        for word in words:
+            yield f"Impersonate-Extra-{quote(key, safe=HEADER_NAME_SAFE)}", word
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> tuple[ssl.SSLContext, bytes]:
+    """The settings, and what is equal for equal ones."""
+    insecure = bool(cluster.value.insecure_skip_tls_verify)
+    authority = b"" if insecure else cluster.content("certificate-authority")
+    if given.client_certificate_data and given.client_key_data:
+        certificate, key = given.client_certificate_data.encode(), given.client_key_data.encode()
+    else:
+        certificate, key = user.content("client-certificate"), user.content("client-key")
+    try:
+        # A certificate may have comments in any language.
+        context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") or None)
+    except (ssl.SSLError, ValueError) as error:
+        raise cluster.wrong(f"certificate-authority has no certificate in PEM form: {error}") from None
+    # As Go: a cluster's own authority may lack extensions, and may be one that another one has signed.
+    context.verify_flags = (context.verify_flags & ~ssl.VERIFY_X509_STRICT) | ssl.VERIFY_X509_PARTIAL_CHAIN
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate and not key and b"PRIVATE KEY" not in certificate:
+        raise user.wrong("client-certificate without a client-key")
+    if certificate:
+        with _private_file(certificate + b"\n" + key) as file:
+            try:
+                context.load_cert_chain(file, password="")  # or OpenSSL asks for one at the terminal
+            except ssl.SSLError as error:
+                words = "are no certificate with its key in PEM form, without a password"
+                raise user.wrong(f"client-certificate and client-key {words}: {error}") from None
+    settings = (insecure, cluster.value.tls_server_name, authority, certificate, key)
+    return context, hashlib.sha256(repr(settings).encode()).digest()
+
+
+@contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    """The name of a file with this content, since OpenSSL takes keys from files only."""
+    if sys.platform == "linux":  # in memory: a pod may have no folder that it can write to
+        with os.fdopen(os.memfd_create("client-certificate"), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield f"/proc/self/fd/{memory.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name

@@ -1,19 +1,20 @@
 """Which cluster and user does a kubeconfig choose?
 
-Reads and merges the files as kubectl does: the first file that names something wins. The result is a kubeconfig of one
-context whose file names are absolute, for the official package to make credentials of.
+Reads and merges the files as kubectl does: the first file that names something wins, and the file names in it are
+relative to its folder.
 """
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
-import yaml
 
+from dovetail.api.yaml_events import YamlError, parse
 from dovetail.values.foreign_text import plain
 
-Section = dict[str, Any]
+T = TypeVar("T")
 
 
 class KubeConfigError(Exception):
@@ -23,68 +24,160 @@ class KubeConfigError(Exception):
         super().__init__(plain(message))
 
 
-class Chosen(msgspec.Struct, frozen=True):
-    """One context of a kubeconfig: its cluster and user, and the file that holds the user."""
+class Extension(msgspec.Struct, frozen=True):
+    name: str
+    extension: Any = None
 
-    source: str
-    context: str
-    cluster: Section
-    user: Section
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Where a server is and how to know it."""
+
+    server: str | None = None
+    tls_server_name: str | None = None
+    insecure_skip_tls_verify: bool | None = None
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    proxy_url: str | None = None
+    disable_compression: bool | None = None
+    extensions: list[Extension] | None = None
+
+
+class Variable(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A program that gives credentials."""
+
+    api_version: str | None = None
+    command: str | None = None
+    args: list[str] | None = None
+    env: list[Variable] | None = None
+    install_hint: str | None = None
+    provide_cluster_info: bool | None = None
+    interactive_mode: Literal["", "Never", "IfAvailable", "Always"] | None = None
+
+
+class AuthProvider(msgspec.Struct, frozen=True):
+    name: str
+    config: dict[str, Any] | None = None
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What proves who we are, and whom to act as."""
+
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+    token: str | None = None
+    token_file: str | None = msgspec.field(default=None, name="tokenFile")
+    username: str | None = None
+    password: str | None = None
+    as_: str | None = msgspec.field(default=None, name="as")
+    as_uid: str | None = None
+    as_groups: list[str] | None = None
+    as_user_extra: dict[str, list[str]] | None = None
+    auth_provider: AuthProvider | None = None
+    exec: Plugin | None = None
+
+
+class _Context(msgspec.Struct, frozen=True):
+    cluster: str | None = None
+    user: str | None = None
+
+
+class Section(msgspec.Struct, Generic[T], frozen=True):
+    """A named part of a kubeconfig, where it stands, and the folder that its file names are relative to."""
+
+    value: T
+    where: str
     folder: Path
 
+    def wrong(self, what: str) -> KubeConfigError:
+        return KubeConfigError(f"{self.where}: {what}")
 
-def choose(files: Sequence[Path], context: str | None) -> Chosen:
-    """The named context of the files, or the current one; raises KubeConfigError."""
-    source = ":".join(str(file) for file in files)
-    configs = [(file.parent.absolute(), _read(file)) for file in files]
-    name = context or next(
-        (str(config["current-context"]) for _, config in configs if config.get("current-context")), ""
-    )
+    def content(self, field: str) -> bytes:
+        """What the field means: its data, else what is in the file that it names. Empty if it is not set."""
+        name = field.replace("-", "_")
+        if data := getattr(self.value, f"{name}_data"):
+            try:
+                return base64.b64decode("".join(data.split()), validate=True)
+            except ValueError as error:
+                raise self.wrong(f"{field}-data is not base64: {error}") from None
+        file = getattr(self.value, name)
+        return self.read(field, file) if file else b""
+
+    def read(self, field: str, name: str) -> bytes:
+        """What is in a file that the field names; that it is empty is an error."""
+        file = self.folder / name
+        try:
+            content = file.read_bytes()
+        except (OSError, ValueError) as error:  # a name with a zero byte is a ValueError
+            raise self.wrong(f"{field} {file}: {getattr(error, 'strerror', error)}") from None
+        if not content.strip():
+            raise self.wrong(f"{field} {file} is empty")
+        return content
+
+
+class _File(msgspec.Struct, frozen=True):
+    path: Path
+    config: dict[str, Any]
+
+
+def choose(paths: Sequence[Path], context: str | None) -> tuple[Section[Cluster], Section[User]]:
+    """The cluster and user of the named context, or of the current one; raises KubeConfigError."""
+    files = [_File(path, _read(path)) for path in paths]
+    name = context or next((str(found) for file in files if (found := file.config.get("current-context"))), "")
     if not name:
-        raise KubeConfigError(f"{source}: no context is given and no current-context is set")
-    _, chosen = _named(configs, source, "context", name)
-    cluster_name, user_name = chosen.get("cluster"), chosen.get("user")
-    if not cluster_name:
-        raise KubeConfigError(f"{source}: context {name!r} has no cluster")
-    folder, cluster = _named(configs, source, "cluster", str(cluster_name))
-    cluster = _absolute(cluster, folder, "certificate-authority")
-    if not isinstance(cluster.get("server"), str) or not cluster["server"]:
-        raise KubeConfigError(f"{source}: cluster {cluster_name!r} has no server")
-    if not user_name:
-        return Chosen(source, name, cluster, {}, folder)
-    folder, user = _named(configs, source, "user", str(user_name))
-    user = _absolute(user, folder, "client-certificate", "client-key", "tokenFile")
-    return Chosen(source, name, cluster, user, folder)
+        sources = ":".join(map(str, paths))
+        raise KubeConfigError(f"{sources}: no context is given and no current-context is set; use --context")
+    chosen = _named(files, "context", name, _Context)
+    if not chosen.value.cluster:
+        raise chosen.wrong("cluster is missing")
+    cluster = _named(files, "cluster", chosen.value.cluster, Cluster)
+    if not cluster.value.server:
+        raise cluster.wrong("server is missing")
+    if not chosen.value.user:
+        return cluster, Section(User(), chosen.where, chosen.folder)
+    return cluster, _named(files, "user", chosen.value.user, User)
 
 
-def _read(file: Path) -> Section:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        config = yaml.load(file.read_bytes(), Loader=yaml.CSafeLoader)
+        document = next(parse(path.read_bytes()), None)
     except OSError as error:
-        raise KubeConfigError(f"{file}: {error.strerror or error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark else ""
-        raise KubeConfigError(f"{file}: is not YAML{line}") from None
+        raise KubeConfigError(f"{path}: {error.strerror or error}") from None
+    except YamlError as error:
+        place = "".join(f"{word} {found}: " for word, found in (("line", error.line), ("field", error.field)) if found)
+        raise KubeConfigError(f"{path}: {place}{error.message}") from None
+    config = document.value if document else None
+    if config is None:  # `kubectl config` begins with an empty file
+        return {}
     if not isinstance(config, dict):
-        raise KubeConfigError(f"{file}: is not a kubeconfig")
+        raise KubeConfigError(f"{path}: is not a kubeconfig")
     return config
 
 
-def _named(configs: Sequence[tuple[Path, Section]], source: str, what: str, name: str) -> tuple[Path, Section]:
-    """The first section of that kind and name, and the folder of its file."""
-    for folder, config in configs:
-        entries = config.get(f"{what}s") or []
+def _named(files: Sequence[_File], kind: str, name: str, type_: type[T]) -> Section[T]:
+    """The first section of that kind and name."""
+    for file in files:
+        entries = file.config.get(f"{kind}s") or []
         if not isinstance(entries, list):
-            raise KubeConfigError(f"{source}: {what}s is not a list")
+            raise KubeConfigError(f"{file.path}: {kind}s is not a list")
         for entry in entries:
             if isinstance(entry, dict) and str(entry.get("name")) == name:
-                section = entry.get(what) or {}
-                if not isinstance(section, dict):
-                    raise KubeConfigError(f"{source}: {what} {name!r} is not a mapping")
-                return folder, section
-    raise KubeConfigError(f"{source}: there is no {what} {name!r}")
+                where = f"{file.path}: {kind} {name!r}"
+                return Section(_converted(entry.get(kind) or {}, type_, where), where, file.path.parent.absolute())
+    raise KubeConfigError(f"{':'.join(str(file.path) for file in files)}: there is no {kind} {name!r}")
 
 
-def _absolute(section: Section, folder: Path, *keys: str) -> Section:
-    return section | {key: str(folder / str(section[key])) for key in keys if section.get(key)}
+def _converted(section: Any, type_: type[T], where: str) -> T:
+    try:
+        return msgspec.convert(section, type_)
+    except msgspec.ValidationError as error:
+        what, _, at = str(error).partition(" - at ")
+        field = f": {at.replace('`', '').removeprefix('$.')}" if at else ""
+        remedy = "; put it in quotes" if what.startswith("Expected `str") else ""
+        raise KubeConfigError(f"{where}{field}: {what[0].lower()}{what[1:]}{remedy}") from None

@@ -1,23 +1,20 @@
-"""What credentials does an exec plugin give?
-
-The official package runs plugins too, but hides their failures, lets them hang and loses their expiry.
-"""
+"""What credentials does an exec plugin give?"""
 
 import asyncio
+import base64
 import os
 import sys
-from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from dovetail.kube.kubeconfig import KubeConfigError
+from dovetail.kube.kubeconfig import Cluster, Plugin, Section, User
 from dovetail.values.foreign_text import plain
 
 TIMEOUT_SECONDS = 60.0
 INTERACTIVE_TIMEOUT_SECONDS = 300.0  # somebody types a code into a browser
+GROUP = "client.authentication.k8s.io"
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel"):
@@ -26,7 +23,7 @@ class Credential(msgspec.Struct, frozen=True, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,63 +32,77 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: Credential | None = None
 
 
-async def run_plugin(config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path, source: str) -> Credential:
+async def run_plugin(plugin: Plugin, user: Section[User], cluster: Section[Cluster]) -> Credential:
     """Run the plugin of a kubeconfig's user; raises KubeConfigError."""
-    command = config.get("command")
-    if not isinstance(command, str) or not command:
-        raise KubeConfigError(f"{source}: exec plugin without a command")
-    where = f"{source}: exec plugin {command!r}"
-    if os.sep in command:  # as kubectl: a path is relative to the file, a bare name is sought in PATH
-        command = str(folder / command)
-    terminal = sys.stdin is not None and sys.stdin.isatty() and config.get("interactiveMode") != "Never"
-    output = await _output(
-        [command, *map(str, config.get("args") or [])], _environment(config, cluster, terminal), terminal, where
-    )
+    if not plugin.command:
+        raise user.wrong("exec plugin without a command")
+    name = f"exec plugin {plugin.command!r}"
+    if not plugin.api_version or not plugin.api_version.startswith(f"{GROUP}/"):
+        raise user.wrong(f"{name} has apiVersion {plugin.api_version!r}; write {GROUP}/v1 or {GROUP}/v1beta1")
+    terminal = sys.stdin is not None and sys.stdin.isatty() and plugin.interactive_mode != "Never"
+    if plugin.interactive_mode == "Always" and not terminal:
+        raise user.wrong(f"{name} has interactiveMode Always, and standard input is no terminal; use IfAvailable")
+    output = await _output(plugin, _environment(plugin, cluster, terminal), terminal, user)
     try:
         answer = msgspec.json.decode(output, type=_ExecCredential)
     except msgspec.MsgspecError as error:
-        raise KubeConfigError(f"{where} printed no ExecCredential: {error}") from None
-    if answer.kind != "ExecCredential" or answer.api_version != config.get("apiVersion"):
-        wanted = f"ExecCredential of {config.get('apiVersion')}"
-        raise KubeConfigError(f"{where} printed {answer.kind} of {answer.api_version}, not {wanted}")
+        raise user.wrong(f"{name} printed no ExecCredential: {error}") from None
+    if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
+        wanted = f"ExecCredential of {plugin.api_version}"
+        raise user.wrong(f"{name} printed {answer.kind} of {answer.api_version}, not {wanted}")
     status = answer.status or Credential()
     if not status.token and not (status.client_certificate_data and status.client_key_data):
-        raise KubeConfigError(f"{where} gave neither a token nor a certificate with its key")
+        raise user.wrong(f"{name} gave neither a token nor a certificate with its key")
     return status
 
 
-async def _output(command: list[str], environment: dict[str, str], terminal: bool, where: str) -> bytes:
+async def _output(plugin: Plugin, environment: dict[str, str], terminal: bool, user: Section[User]) -> bytes:
+    command = str(plugin.command)
+    name = f"exec plugin {command!r}"
+    if os.sep in command:  # as kubectl: a path is relative to the file, a bare name is sought in PATH
+        command = str(user.folder / command)
     timeout_seconds = INTERACTIVE_TIMEOUT_SECONDS if terminal else TIMEOUT_SECONDS
     try:
         process = await asyncio.create_subprocess_exec(
-            *command,
+            command,
+            *(plugin.args or ()),
             env=environment,
             stdin=None if terminal else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=None if terminal else asyncio.subprocess.PIPE,
         )
-    except OSError as error:
-        raise KubeConfigError(f"{where} cannot be run: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte, or "=" in the name of a variable
+        hint = f"; {' '.join(plugin.install_hint.split())}" if plugin.install_hint else ""
+        raise user.wrong(f"{name} cannot be run: {getattr(error, 'strerror', error)}{hint}") from None
     try:
         async with asyncio.timeout(timeout_seconds):
             output, errors = await process.communicate()
     except TimeoutError:
-        raise KubeConfigError(f"{where} did not end within {timeout_seconds:g} s") from None
+        raise user.wrong(f"{name} did not end within {timeout_seconds:g} s") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
     if process.returncode != 0:
         words = plain(" ".join((errors or b"").decode(errors="replace").split()))[:300]
-        raise KubeConfigError(f"{where} failed with code {process.returncode}" + (f": {words}" if words else ""))
+        raise user.wrong(f"{name} failed with code {process.returncode}" + (f": {words}" if words else ""))
     return output
 
 
-def _environment(config: Mapping[str, Any], cluster: Mapping[str, Any], terminal: bool) -> dict[str, str]:
+def _environment(plugin: Plugin, cluster: Section[Cluster], terminal: bool) -> dict[str, str]:
     spec: dict[str, Any] = {"interactive": terminal}
-    if config.get("provideClusterInfo"):
-        known = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
-        spec["cluster"] = {key: cluster[key] for key in known if key in cluster}
-    info = {"apiVersion": config.get("apiVersion"), "kind": "ExecCredential", "spec": spec}
-    added = {str(item["name"]): str(item["value"]) for item in config.get("env") or []}
+    if plugin.provide_cluster_info:
+        known = cluster.value
+        told = {
+            "server": known.server,
+            "tls-server-name": known.tls_server_name,
+            "insecure-skip-tls-verify": known.insecure_skip_tls_verify,
+            "certificate-authority-data": base64.b64encode(cluster.content("certificate-authority")).decode(),
+            "proxy-url": known.proxy_url,
+            "disable-compression": known.disable_compression,
+            "config": next((item.extension for item in known.extensions or () if item.name == f"{GROUP}/exec"), None),
+        }
+        spec["cluster"] = {key: value for key, value in told.items() if value}
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    added = {variable.name: variable.value for variable in plugin.env or ()}
     return {**os.environ, **added, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}

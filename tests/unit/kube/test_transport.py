@@ -416,7 +416,9 @@ def test_credentials_that_cannot_be_renewed(tmp_path: Path) -> None:
 
     async def use(api: RealApi) -> None:
         file.unlink()
-        with pytest.raises(Forbidden, match=r"says 401; .*/kubeconfig: token file .*/token: No such file") as caught:
+        with pytest.raises(
+            Forbidden, match=r"says 401; .*/kubeconfig: user 'u': tokenFile .*/token: No such file"
+        ) as caught:
             await get(api)
         assert (caught.value.code, caught.value.reason) == (401, "Unauthorized")
 
