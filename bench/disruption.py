@@ -27,8 +27,8 @@ import aiohttp
 from bench.many_nodes import KINDS, PODS_PER_NODE, types
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.kube import connect
+from dovetail.planning.disruption.assessment import BoardMaker
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.consolidation import single
 from dovetail.planning.disruption.methods import Decision, decide_pass
@@ -106,7 +106,8 @@ class Stand:
     async def board(self) -> Board:
         await self._types.refresh(self._state.usable_pools())
         await self._cluster.settled()
-        picture = await self._maker.pictured(self._thread)
+        noted = self._maker.noted(self._cluster.clock.now())
+        picture = await self._thread.run(self._maker.pictured_of, noted)
         return await self._thread.run(self._maker.board, picture)
 
     def single_seconds(self, board: Board) -> float:

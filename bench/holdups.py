@@ -23,12 +23,12 @@ from dovetail.api import names
 from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.controllers.disruption.engine import Disruption
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics, rendered
+from dovetail.planning.disruption.assessment import BoardMaker
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     KWOK_NODECLASSES,

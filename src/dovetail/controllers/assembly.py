@@ -8,7 +8,6 @@ import msgspec
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
-from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.engine import Disruption
@@ -41,6 +40,7 @@ from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
+from dovetail.planning.disruption.assessment import BoardMaker
 from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider

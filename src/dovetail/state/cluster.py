@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.model.records import PdbRecord, PodRecord
+from dovetail.model.records import PdbRecord, PodRecord, Recorder, pdb_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.scheduling.volumes import Storage
 from dovetail.state.derived import Derived
 from dovetail.state.instance_types import InstanceTypes
 from dovetail.state.nodes import ManagedNodes
-from dovetail.state.store import Change, Index, Store, by_key, by_name
+from dovetail.state.store import Added, Change, Index, Kept, Named, Store, Synced, by_key, by_name
 
 
 class NodeClassKind(NamedTuple):
@@ -28,6 +28,17 @@ class NodeClassKind(NamedTuple):
     group: str
     kind: str
     plural: str
+
+
+def _labels(namespace: objects.Namespace) -> Mapping[str, str]:
+    return namespace.metadata.labels
+
+
+class Reading(NamedTuple):
+    """How the objects of a kind are read: the struct for its wire form, and what is kept of it."""
+
+    struct: type[Any]
+    keep: Callable[[Any], Any]
 
 
 class ClusterState:
@@ -45,26 +56,30 @@ class ClusterState:
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._stores: dict[str, Store[Any]] = {}
+        self._readings: dict[str, Reading] = {}
 
-        def store(plural: str) -> Store[Any]:
+        def store(plural: str, struct: Any, keep: Callable[[Any], Any] = lambda item: item) -> Store[Any]:
             self._stores[plural] = Store(plural) if failed is None else Store(plural, failed)
+            self._readings[plural] = Reading(struct, keep)
             return self._stores[plural]
 
         self.node_class = node_class
         self.warn = warn
-        self.pods: Store[PodRecord] = store("pods")
-        self.nodes: Store[objects.Node] = store("nodes")
-        self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL)
-        self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL)
-        self.node_classes: Store[objects.NodeClass] = store(node_class.plural)
-        self.pdbs: Store[PdbRecord] = store("poddisruptionbudgets")
-        self.attachments: Store[objects.VolumeAttachment] = store("volumeattachments")
-        self.stored_claims: Store[storage.VolumeClaim] = store("persistentvolumeclaims")
-        self.volumes: Store[storage.Volume] = store("persistentvolumes")
-        self.storage_classes: Store[storage.StorageClass] = store("storageclasses")
-        self.csi_nodes: Store[storage.CSINode] = store("csinodes")
-        self.namespaces: Store[Mapping[str, str]] = store("namespaces")
-        self.daemon_sets: Store[pod_specs.DaemonSet] = store("daemonsets")
+        self.pods: Store[PodRecord] = store("pods", pod_specs.WatchedPod, Recorder().watched_pod)
+        self.nodes: Store[objects.Node] = store("nodes", objects.Node)
+        self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
+        self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)
+        self.node_classes: Store[objects.NodeClass] = store(node_class.plural, objects.NodeClass)
+        self.pdbs: Store[PdbRecord] = store("poddisruptionbudgets", objects.PodDisruptionBudget, pdb_record)
+        self.attachments: Store[objects.VolumeAttachment] = store("volumeattachments", objects.VolumeAttachment)
+        self.stored_claims: Store[storage.VolumeClaim] = store("persistentvolumeclaims", storage.VolumeClaim)
+        self.volumes: Store[storage.Volume] = store("persistentvolumes", storage.Volume)
+        self.storage_classes: Store[storage.StorageClass] = store("storageclasses", storage.StorageClass)
+        self.csi_nodes: Store[storage.CSINode] = store("csinodes", storage.CSINode)
+        self.namespaces: Store[Mapping[str, str]] = store(
+            "namespaces", objects.Namespace, lambda item: item.metadata.labels
+        )
+        self.daemon_sets: Store[pod_specs.DaemonSet] = store("daemonsets", pod_specs.DaemonSet)
         self.storage = Storage(by_key(self.stored_claims), by_name(self.volumes), by_name(self.storage_classes))
         self.pods_on = Index(self.pods, lambda pod: pod.node_name)
         self.nodes_with = Index(self.nodes, lambda node: node.spec.provider_id)
@@ -82,9 +97,24 @@ class ClusterState:
         """By the plural name of their kind."""
         return self._stores
 
+    def reading(self, plural: str) -> Reading:
+        """How objects of this kind are read, which large kinds are as compact records."""
+        return self._readings[plural]
+
     def apply(self, plural: str, *changes: Change[Any]) -> None:
         """Take in changes of one kind of object, by its plural name."""
         self._stores[plural].apply(*changes)
+
+    def load(self, plural: str, item: Named) -> None:
+        """Take in an object as it was read from a document. Raises ValueError."""
+        meta = item.metadata
+        kept = Kept(meta.uid, meta.resource_version, self._readings[plural].keep(item))
+        self.apply(plural, Added((meta.namespace, meta.name), kept))
+
+    def loaded(self) -> None:
+        """All documents have been taken in."""
+        for store in self._stores.values():
+            store.apply(Synced(""))
 
     def settle(self, at_most: int | None = None) -> bool:
         """Derive what changed, but no more than so many values. Returns whether some are left."""

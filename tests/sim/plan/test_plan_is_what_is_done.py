@@ -22,8 +22,8 @@ from dovetail.ports import (
     PODS,
     Resource,
 )
+from dovetail.sim.scenarios.one_shot import Still, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.sim.scenarios.still import Still, look
 from dovetail.views.plan import Fate, PlanView, plan_view
 from tests.sim.disruption.setting import drift, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting

@@ -12,13 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import Reason
-from dovetail.controllers.disruption.board import BoardMaker, Noted, Picture
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.observe.metrics import rendered
+from dovetail.planning.disruption.assessment import BoardMaker, Noted, Picture
 from dovetail.planning.disruption.board import Candidate
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.problem import Options
-from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, simulate
+from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from tests import manifests
 from tests.metrics_text import exposition
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
@@ -167,7 +167,7 @@ def test_at_the_start_it_takes_turns() -> None:
         await world.cluster.settled()
         other.cancel()
         assert turns >= 120 // 50
-        assert len(taken(await world.maker.pictured(InlineCompute()))) == 120
+        assert len(taken(world.picture())) == 120
 
     play(scenario)
 

@@ -23,8 +23,8 @@ from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import BUDGETED, Reading
+from dovetail.sim.scenarios.one_shot import Still, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.sim.scenarios.still import Still, look
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.plan import Drained, PlanView, RemovalView, plan_view, removal_view
 

@@ -1,14 +1,9 @@
-"""The state of the cluster, kept up by watches: one reflector a kind, shared by all controllers.
-
-Large kinds are kept as compact records, the ones we write as partial structs.
-"""
+"""The state of the cluster, kept up by watches: one reflector a kind, shared by all controllers."""
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final
 
-from dovetail.api import objects, pod_specs
-from dovetail.model.records import Recorder, pdb_record
+from dovetail.api import objects
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -29,18 +24,26 @@ from dovetail.ports import (
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.reflector import Reflector, ReflectorTimings
 from dovetail.state.cluster import ClusterState, NodeClassKind
-from dovetail.state.store import Named, Store
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", bound=Named)
-V = TypeVar("V")
-
-SETTLED_AT_ONCE = 500  # nodes joined in one turn of the event loop: some 5 ms
+SETTLED_AT_ONCE: Final = 500  # nodes joined in one turn of the event loop: some 5 ms
 
 
-def _same(item: T) -> T:
-    return item
+_FOLLOWED: Final[tuple[Resource[Any], ...]] = (
+    PODS,
+    NODES,
+    NODECLAIMS,
+    NODEPOOLS,
+    PDBS,
+    VOLUME_ATTACHMENTS,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    STORAGE_CLASSES,
+    CSI_NODES,
+    NAMESPACES,
+    DAEMONSETS,
+)
 
 
 class Cluster(ClusterState):
@@ -64,24 +67,12 @@ class Cluster(ClusterState):
         )
         self.clock = clock
 
-        def follow(store: Store[V], resource: Resource[T], keep: Callable[[T], V]) -> Reflector[Any, Any]:
-            return Reflector(api, clock, resource, keep, seed=seed, timings=timings, failures=failures, store=store)
+        def follow(resource: Resource[Any]) -> Reflector[Any, Any]:
+            store, reading = self.stores[resource.plural], self.reading(resource.plural)
+            read = resource.read_as(reading.struct)
+            return Reflector(api, clock, read, reading.keep, seed=seed, timings=timings, failures=failures, store=store)
 
-        self.reflectors: list[Reflector[Any, Any]] = [
-            follow(self.pods, PODS.read_as(pod_specs.WatchedPod), Recorder().watched_pod),
-            follow(self.nodes, NODES, _same),
-            follow(self.claims, NODECLAIMS, _same),
-            follow(self.pools, NODEPOOLS, _same),
-            follow(self.node_classes, node_classes.read_as(objects.NodeClass), _same),
-            follow(self.pdbs, PDBS, pdb_record),
-            follow(self.attachments, VOLUME_ATTACHMENTS, _same),
-            follow(self.stored_claims, VOLUME_CLAIMS, _same),
-            follow(self.volumes, VOLUMES, _same),
-            follow(self.storage_classes, STORAGE_CLASSES, _same),
-            follow(self.csi_nodes, CSI_NODES, _same),
-            follow(self.namespaces, NAMESPACES, lambda namespace: namespace.metadata.labels),
-            follow(self.daemon_sets, DAEMONSETS, _same),
-        ]
+        self.reflectors = [follow(each) for each in (*_FOLLOWED, node_classes)]
 
     async def settled(self) -> None:
         """Derive what has changed, in short turns of the event loop, so that whoever looks next has little to do."""

@@ -19,13 +19,13 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.passes import Passes
-from dovetail.controllers.disruption.board import BoardMaker, Picture
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.reporter import DisruptionTelling
-from dovetail.controllers.disruption.undone_moves import UndoneMoves
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Sentence
+from dovetail.planning.disruption.assessment import BoardMaker, Picture
+from dovetail.planning.disruption.backoff import UndoneMoves
 from dovetail.planning.disruption.commands import Command, side_by_side
 from dovetail.planning.disruption.consolidation import GoOn
 from dovetail.planning.disruption.methods import Decision, decide_pass
@@ -151,7 +151,8 @@ class Disruption(Passes):
             return
         self._batch.close()
         taken = self._commands.held().__contains__
-        picture = self._with_held_back(await self._maker.pictured(self._compute, taken), now)
+        noted = self._maker.noted(context.clock.now(), taken)
+        picture = self._with_held_back(await self._compute.run(self._maker.pictured_of, noted), now)
         self._wake_at = picture.wake_at
         if picture.places.left_out:  # that the provider has an answer again nobody tells
             self._look_again(now, self._timings.instance_types_seconds)

@@ -13,9 +13,9 @@ from datetime import datetime
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.pool_budgets import count_with
 from dovetail.model.records import pool_record
 from dovetail.planning.disruption.board import told_until
+from dovetail.planning.disruption.pool_budgets import count_with
 from dovetail.rules.budgets import Reading, counts_of, limit_at, read_budgets
 from dovetail.rules.nodes import still_allowed
 from dovetail.rules.verdict import Verdict

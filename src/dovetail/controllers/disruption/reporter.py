@@ -6,8 +6,8 @@ from typing import Final
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
-from dovetail.controllers.disruption.board import Picture
 from dovetail.observe.disruption_metrics import DisruptionMetrics
+from dovetail.planning.disruption.assessment import Picture
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision

@@ -16,14 +16,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
-from dovetail.controllers.disruption.standing import Standing, StandingNodes
 from dovetail.controllers.metrics.conditions import StatusMetrics
 from dovetail.controllers.metrics.node_gauges import NodeGauges, amounts
 from dovetail.controllers.metrics.pod_times import PodTimes
 from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.model.records import PdbRecord
 from dovetail.observe.metrics import Aside
+from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
+from dovetail.planning.disruption.standing import Standing, StandingNodes
 from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED, Reading
 from dovetail.rules.states import State

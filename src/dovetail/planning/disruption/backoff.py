@@ -8,7 +8,6 @@ picture. Only memory knows: at worst a restart tries once more.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from random import Random
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,11 +17,11 @@ from dovetail.model.refs import About, Sentence
 from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
 from dovetail.rules.nodes import CONSOLIDATION
-from dovetail.runtime.pace import Backoff
 from dovetail.scheduling.problem import Pod
 from dovetail.values.timestamp import format_time
 
-LEFT_ALONE: Final = Backoff(first_seconds=20.0, cap_seconds=86_400.0)
+FIRST_PAUSE: Final = timedelta(seconds=20)  # it doubles each time
+LONGEST_PAUSE: Final = timedelta(days=1)
 # Replacements come up, and pods are evicted and placed, within this.
 WATCHED: Final = timedelta(minutes=15)
 # So long after the end of a pause, and as long as it was twice, another vain move is one more of the same.
@@ -67,7 +66,7 @@ class UndoneMoves:
             return
         before = self._left_alone.get(kind)
         times = 1 if before is None or before.again_after <= now else before.times + 1
-        pause = timedelta(seconds=LEFT_ALONE.seconds(times, Random(0)))
+        pause = min(FIRST_PAUSE * 2 ** min(times - 1, 20), LONGEST_PAUSE)
         self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause + REMEMBERED)
 
     def at(self, now: datetime) -> dict[Kind, datetime]:

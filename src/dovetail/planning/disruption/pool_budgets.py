@@ -8,10 +8,9 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.standing import Standing
 from dovetail.model.records import PoolRecord, pool_record
 from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.disruption.standing import Standing
 from dovetail.rules.budgets import (
     Allowance,
     BudgetRule,
@@ -23,6 +22,7 @@ from dovetail.rules.budgets import (
     read_budgets,
 )
 from dovetail.rules.states import State
+from dovetail.state.cluster import ClusterState
 
 
 class ReadPool(msgspec.Struct, frozen=True, eq=False):
@@ -43,7 +43,7 @@ class Spending(msgspec.Struct, frozen=True, eq=False):
 class PoolBudgets:
     """Reads a pool once, as long as it does not change."""
 
-    def __init__(self, cluster: Cluster, reading: Reading = Reading.SEED) -> None:
+    def __init__(self, cluster: ClusterState, reading: Reading = Reading.SEED) -> None:
         self._cluster = cluster
         self._reading = reading
         self._known: dict[str, ReadPool] = {}

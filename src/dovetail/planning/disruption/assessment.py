@@ -13,17 +13,15 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
-from dovetail.controllers.disruption.standing import Standing, StandingNodes
-from dovetail.controllers.disruption.undone_moves import Kind, left_alone
 from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
+from dovetail.planning.disruption.backoff import Kind, left_alone
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
+from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.planning.disruption.records import record_on
+from dovetail.planning.disruption.standing import Standing, StandingNodes
 from dovetail.planning.nodepool.static_capacity import node_limit
-from dovetail.ports import Compute
 from dovetail.rules.budgets import Allowance, Reading
 from dovetail.rules.nodes import (
     CONSOLIDATION,
@@ -36,6 +34,7 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import Options, Pod
+from dovetail.state.cluster import ClusterState
 from dovetail.state.instance_types import Offered, bought_as
 from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.places import is_daemon
@@ -108,7 +107,7 @@ class BoardMaker:
     """Make it before the caches run: it subscribes to them."""
 
     def __init__(
-        self, cluster: Cluster, state: PlacingState, *, options: Options, reading: Reading = Reading.SEED
+        self, cluster: ClusterState, state: PlacingState, *, options: Options, reading: Reading = Reading.SEED
     ) -> None:
         self._cluster = cluster
         self._state = state
@@ -126,15 +125,11 @@ class BoardMaker:
 
     # -- on the event loop ---------------------------------------------------------------------------------------------
 
-    async def pictured(self, compute: Compute, taken: Callable[[str], bool] = lambda _: False) -> Picture:
-        """Everything as it is now, worked out aside. `taken`: claims of commands that have been started."""
-        return await compute.run(self.pictured_of, self.noted(self._cluster.clock.now(), taken))
-
     def picture(self, now: datetime) -> Picture:
-        """The same at once, which takes long."""
-        return self.pictured_of(self.noted(now, lambda _: False))
+        """Everything as it is now. This takes long."""
+        return self.pictured_of(self.noted(now))
 
-    def noted(self, now: datetime, taken: Callable[[str], bool]) -> Noted:
+    def noted(self, now: datetime, taken: Callable[[str], bool] = lambda _: False) -> Noted:
         """In one turn, and no longer than it takes to look at what has changed."""
         places, members = self._state.places(), self._cluster.managed.ours()
         claims = (member.claim.metadata.name for member in members.values() if member.claim is not None)

@@ -1,0 +1,122 @@
+"""What does the engine see of a cluster that stands still? The controller's own assessment of a dump, at one instant.
+
+The documents feed the same state that watches feed in `run`. There is no API server, nothing is scheduled, no condition
+is written, and no time passes.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.api.documents import InputError, decode
+from dovetail.api.schema import crd_schema, defaulted
+from dovetail.model.instance_types import InstanceType
+from dovetail.model.problem import Problem
+from dovetail.planning.disruption.assessment import BoardMaker, Picture
+from dovetail.planning.disruption.board import Board
+from dovetail.rules.budgets import Reading
+from dovetail.scheduling.problem import Options, Origin, Pod
+from dovetail.sim.scenarios.reading import Body, Placed, Scenario
+from dovetail.sim.scenarios.restoring import Prepared, prepare
+from dovetail.sim.server.kinds import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from dovetail.state.cluster import ClusterState, NodeClassKind
+from dovetail.state.instance_types import bought_as
+from dovetail.state.refusals import Unplaceable
+from dovetail.state.scheduling import PlacingState
+from dovetail.values.timestamp import format_time
+from dovetail.views.plan import Drained
+
+_SPECS: Final = frozenset({names.NODEPOOL_KIND, names.NODECLAIM_KIND})
+
+
+class Still(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What is seen, and what was assumed to see it."""
+
+    picture: Picture
+    board: Board
+    pools: Mapping[str, str]  # of nodes
+    drained: tuple[Drained, ...]
+    problems: tuple[Problem, ...]
+    unsynced: str | None  # why the controller would wait before it decides anything
+
+
+def look(
+    scenario: Scenario,
+    *,
+    catalogue: Sequence[InstanceType] | None = None,
+    reading: Reading = Reading.SEED,
+    drained: Sequence[str] = (),
+) -> Still:
+    """At the scenario's start. `drained`: names of nodes that are asked about. Raises InputError."""
+    prepared, now = prepare(scenario, catalogue), scenario.start
+    kind = prepared.node_classes
+    cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural))
+    state = PlacingState(cluster)
+    _load(cluster, prepared, now)
+    for pool in state.usable_pools():
+        cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
+    maker = BoardMaker(cluster, state, options=Options(), reading=reading)
+    picture = maker.picture(now)
+    pools = {node.name: node.pool for node in picture.places.nodes if node.pool}
+    return Still(
+        picture=picture,
+        board=maker.board(picture),
+        pools=pools,
+        drained=tuple(_drained(cluster, state, picture, name) for name in drained if name in pools),
+        problems=prepared.problems,
+        unsynced=state.unsynced(now),
+    )
+
+
+def _load(cluster: ClusterState, prepared: Prepared, now: datetime) -> None:
+    """Raises InputError."""
+    priorities: dict[str, int] = dict(SYSTEM_PRIORITIES)
+    default: int | None = None  # of several, the lowest
+    for each in prepared.objects:
+        if each.resource.kind == PRIORITY_CLASSES.kind:
+            value = int(each.body.get("value") or 0)
+            priorities[each.body["metadata"]["name"]] = value
+            if each.body.get("globalDefault"):
+                default = value if default is None else min(default, value)
+    created = format_time(now.replace(microsecond=0))
+    for number, each in enumerate(prepared.objects):
+        plural = each.resource.plural
+        if plural not in cluster.stores:
+            continue
+        body = _as_stored(each, number, created)
+        if each.resource.kind == "Pod":
+            spec = body.get("spec") or {}
+            name = spec.get("priorityClassName")
+            body["spec"] = {**spec, "priority": priorities.get(name, 0) if name else default or 0}
+        document = msgspec.structs.replace(each.document, value=body, raw=None)
+        try:
+            cluster.load(plural, decode(document, cluster.reading(plural).struct))
+        except InputError as error:
+            raise each.error(error.message, error.field or "") from None
+        except ValueError as error:
+            raise each.error(f"{each.name}: {error}") from None
+    cluster.loaded()
+
+
+def _as_stored(placed: Placed, number: int, created: str) -> Body:
+    """What the API server adds to an object that has been written down without it."""
+    body: dict[str, Any] = dict(placed.body)
+    meta = {key: value for key, value in body["metadata"].items() if value is not None}
+    body["metadata"] = {"uid": f"00000000-0000-4000-9000-{number:012x}", "creationTimestamp": created, **meta}
+    schema = crd_schema(placed.resource.kind) if placed.resource.kind in _SPECS else None
+    return body if schema is None else defaulted(body, schema)
+
+
+def _drained(cluster: ClusterState, state: PlacingState, picture: Picture, name: str) -> Drained:
+    read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
+    (node,) = (each for each in picture.places.nodes if each.name == name)
+    prices = cluster.instance_types.of(node.pool).prices
+    return Drained(
+        node=name,
+        price=prices.get(bought_as(node.labels)),
+        pods=tuple(each for each in read if isinstance(each, Pod)),
+        unplaceable={each.pod.path: str(each) for each in read if isinstance(each, Unplaceable)},
+    )
