@@ -135,15 +135,18 @@ _HEAD = msgspec.json.Decoder(_Head)
 _JSON_HEAD = msgspec.json.Decoder(_JsonHead)
 
 
-def read_documents(data: bytes, file: str) -> Iterator[Document]:
-    """Yield the objects of the text in their order; InputError comes when reading reaches what is wrong."""
+def read_documents(data: bytes, file: str, whole: "Named | None" = None) -> Iterator[Document]:
+    """Yield the objects of the text in their order; InputError comes when reading reaches what is wrong.
+
+    `whole`: what `whole_json` says of the text, if it has been asked.
+    """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 0 in data[:2]:
         raise InputError(file, "text is UTF-16 or UTF-32; UTF-8 is needed")
     if (at := data.find(b"\0")) >= 0:
         raise InputError(file, f"NUL byte (byte {at})", line=_line(data, at))
     _check_utf8(data, file)
     start = len(_UTF8_BOM) if data.startswith(_UTF8_BOM) else 0
-    whole = _whole_json(data, start) if _JSON_START.match(data, start) else None
+    whole = whole or whole_json(data)
     if whole is not None or (_JSON_START.match(data, start) and b"\n---" not in data):
         yield from _read_json(data, start, file, whole)
     else:
@@ -193,15 +196,18 @@ def _place(document: Document) -> _Place:
     return _Place(document.file, document.number, line=document.line, path=document.path)
 
 
-def _whole_json(data: bytes, start: int) -> "_Named | None":
+def whole_json(data: bytes) -> "Named | None":
     """All the text as one JSON value, if it is one and in order. Mostly it is, and of 300 MB each pass takes long."""
+    start = len(_UTF8_BOM) if data.startswith(_UTF8_BOM) else 0
+    if not _JSON_START.match(data, start):
+        return None
     try:
         return _named(msgspec.Raw(memoryview(data)[start:]))
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _read_json(data: bytes, start: int, file: str, whole: "_Named | None") -> Iterator[Document]:
+def _read_json(data: bytes, start: int, file: str, whole: "Named | None") -> Iterator[Document]:
     view = memoryview(data)
     checked = len(data) <= DUPLICATES_CHECKED_UP_TO
     number = 0
@@ -219,7 +225,7 @@ def _read_json(data: bytes, start: int, file: str, whole: "_Named | None") -> It
             raise place.error(_TOO_DEEP) from None
 
 
-def _one_json(data: bytes, view: memoryview, start: int, place: _Place) -> tuple["_Named", int]:
+def _one_json(data: bytes, view: memoryview, start: int, place: _Place) -> tuple["Named", int]:
     """The JSON value at `start` and where it ends."""
     end = len(data)
     for _ in range(2):
@@ -247,7 +253,7 @@ def _read_yaml(data: bytes, file: str) -> Iterator[Document]:
         raise InputError(file, error.message, document=error.number, line=error.line, field=error.field) from None
 
 
-class _Named(NamedTuple):
+class Named(NamedTuple):
     """One JSON text (msgspec.Raw) or YAML value, and what names it."""
 
     thing: object
@@ -255,7 +261,7 @@ class _Named(NamedTuple):
     items: list[Any] | msgspec.UnsetType | None
 
 
-def _objects(named: _Named, place: _Place, item: int | None) -> Iterator[Document]:
+def _objects(named: Named, place: _Place, item: int | None) -> Iterator[Document]:
     """The objects of one JSON text or YAML value: itself, or a List's items."""
     thing, head, items = named
     line = place.lines.get(id(thing), place.line)
@@ -283,7 +289,7 @@ def _objects(named: _Named, place: _Place, item: int | None) -> Iterator[Documen
             yield from _objects(_named_at(child, inner, index), inner, index)
 
 
-def _named_at(thing: object, place: _Place, item: int | None) -> _Named:
+def _named_at(thing: object, place: _Place, item: int | None) -> Named:
     try:
         return _named(thing)
     except msgspec.ValidationError as error:
@@ -291,7 +297,7 @@ def _named_at(thing: object, place: _Place, item: int | None) -> _Named:
         raise place.error(message, item, field, place.lines.get(id(thing), place.line)) from None
 
 
-def _named(thing: object) -> _Named:
+def _named(thing: object) -> Named:
     """What names the object, and its items, in one pass. Raises what msgspec does."""
     try:
         head = _JSON_HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _YamlHead)
@@ -299,8 +305,8 @@ def _named(thing: object) -> _Named:
         plain = _HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _Head)
         if plain.kind is None or plain.kind.endswith("List"):
             raise
-        return _Named(thing, plain, msgspec.UNSET)  # its `items` are something else
-    return _Named(thing, head, head.items)
+        return Named(thing, plain, msgspec.UNSET)  # its `items` are something else
+    return Named(thing, head, head.items)
 
 
 @lru_cache(maxsize=256)

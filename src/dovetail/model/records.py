@@ -23,7 +23,7 @@ from dovetail.api.pod_specs import (
     WatchedPodSpec,
     WatchedPodStatus,
 )
-from dovetail.model.refs import Ref, pod_ref
+from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
@@ -46,6 +46,7 @@ _POD_ANNOTATIONS = frozenset(
 )
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
 _NONE: Mapping[str, str] = MappingProxyType({})
+_TERMINAL = frozenset(("Succeeded", "Failed"))
 _STATUSES = {"True": True, "False": False}
 _DISRUPTED_KEYS = frozenset(("", names.DISRUPTED_TAINT))  # without a key, all taints are tolerated
 _DISRUPTED_EFFECTS = frozenset(("", names.Effect.NO_SCHEDULE))
@@ -111,16 +112,16 @@ class PodRecord(Record, frozen=True):
 
     @property
     def object(self) -> Ref:
-        return pod_ref(self.namespace, self.name)
+        return shared_ref("Pod", self.namespace, self.name)
 
     @property
     def terminal(self) -> bool:
-        return self.phase in {"Succeeded", "Failed"}
+        return self.phase in _TERMINAL
 
     @property
     def active(self) -> bool:
         """Neither finished nor on its way out; only active pods protect anything (R4)."""
-        return self.deleted_at is None and not self.terminal
+        return self.deleted_at is None and self.phase not in _TERMINAL
 
     @property
     def reschedulable(self) -> bool:
@@ -165,7 +166,7 @@ class NodeRecord(Record, frozen=True):
 
     @property
     def object(self) -> Ref:
-        return Ref("Node", "", self.name)
+        return shared_ref("Node", "", self.name)
 
 
 class ClaimRecord(Record, frozen=True):
@@ -183,7 +184,7 @@ class ClaimRecord(Record, frozen=True):
 
     @property
     def object(self) -> Ref:
-        return Ref("NodeClaim", "", self.name)
+        return shared_ref("NodeClaim", "", self.name)
 
     def is_true(self, condition: names.Condition) -> bool:
         found = self.conditions.get(condition)

@@ -69,9 +69,10 @@ class Ref:
         return hash((self.kind, self.namespace, self.name))
 
 
-@lru_cache(maxsize=64)  # a pod is asked for several times in a row, once for each verdict
-def pod_ref(namespace: str, name: str) -> Ref:
-    return Ref("Pod", namespace, name)
+@lru_cache(maxsize=64)
+def shared_ref(kind: str, namespace: str, name: str) -> Ref:
+    """One Ref for the several verdicts about a pod or node, which are made in a row."""
+    return Ref(kind, namespace, name)
 
 
 class About:

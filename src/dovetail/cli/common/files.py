@@ -81,11 +81,20 @@ def read_file(file: str) -> bytes:
     try:
         with _opened(file) as stream:
             first = stream.read(BLOCK_BYTES)
+            packed = first.startswith(_GZIP)
+            if not packed and len(first) == BLOCK_BYTES and file != "-" and stream.seekable():
+                # One read of a file whose size is known saves copies of it. What is appended meanwhile comes in blocks.
+                stream.seek(0)
+                first = stream.read(min(os.fstat(stream.fileno()).st_size, LARGEST_BYTES + 1))
             blocks = chain((first,), iter(lambda: stream.read(BLOCK_BYTES), b""))
-            for part in _unpacked(blocks, label) if first.startswith(_GZIP) else blocks:
+            for part in _unpacked(blocks, label) if packed else blocks:
                 if whole.tell() + len(part) > LARGEST_BYTES:
                     raise InputError(label, _TOO_LARGE.format(_mib(LARGEST_BYTES)))
-                whole.write(part)
+                if whole.tell():
+                    whole.write(part)
+                else:
+                    whole = BytesIO(part)  # which shares the bytes
+                    whole.seek(0, os.SEEK_END)
     except CutOff as error:
         error.data = whole.getvalue()
         raise

@@ -165,4 +165,5 @@ def without_cycle_search() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # they need no search at the end of the process either
         gc.enable()

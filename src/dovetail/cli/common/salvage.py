@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dovetail.api.documents import Document, InputError, read_documents
+from dovetail.api.documents import Document, InputError, read_documents, whole_json
 from dovetail.cli.common.files import CutOff, files_of, label_of, read_file
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref
@@ -43,12 +43,13 @@ def _salvaged(file: str, problems: list[Problem]) -> Iterator[Document]:
         data = read_file(file)
     except CutOff as error:
         data, cut = error.data, error
-    data, messages = _without_messages(data)
+    whole = whole_json(data)  # no line of one JSON value is a message
+    data, messages = _without_messages(data) if whole is None else (data, [])
     if messages:
         problems.append(_kubectl_said(messages, name))
     found = 0
     try:
-        for document in read_documents(data, name):
+        for document in read_documents(data, name, whole):
             found += 1
             yield document
     except InputError as error:

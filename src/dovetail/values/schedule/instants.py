@@ -27,6 +27,7 @@ _LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MINUTE = timedelta(minutes=1)
 _KEPT_RUNS = 4
+_LEAPS = 4
 _FEW = 16
 _WEEK_MINUTES = 7 * 1440
 _ALL_WEEK = (1 << _WEEK_MINUTES) - 1
@@ -284,12 +285,19 @@ class _Combined(_Searched):
         # The parts are often shared and know their runs: that may tell already. Mere windows are searched together.
         if all(isinstance(part, Recurring) for part in self.parts):
             return self._search(at, at, holds=holds)
-        stop = self._leap(at, holds=holds)
-        if stop is None:
-            return _Run(at, min(at, _LAST - HORIZON) + HORIZON, holds, ends=False)
-        if self._holds(stop) != holds:
-            return _Run(at, stop, holds, ends=True)
-        return self._search(at, stop, holds=holds)
+        known = at
+        # Windows are quick to search. To search what has time left takes longer than to ask the parts a few times.
+        for _ in range(_LEAPS if self._has_lasting() else 1):
+            stop = self._leap(known, holds=holds)
+            if stop is None:
+                return _Run(at, min(known, _LAST - HORIZON) + HORIZON, holds, ends=False)
+            if self._holds(stop) != holds:
+                return _Run(at, stop, holds, ends=True)
+            known = stop
+        return self._search(at, known, holds=holds)
+
+    def _has_lasting(self) -> bool:
+        return any(type(part) is _Lasting or (type(part) is _Combined and part._has_lasting()) for part in self.parts)
 
     def _leap(self, at: datetime, *, holds: bool) -> datetime | None:
         """An instant up to which the answer stands, by what the parts say; None: for five years from `at`."""
@@ -331,11 +339,20 @@ class _Lasting(_Searched):
         return f"with_time_left({self.inner!r}, {self.minutes}m)"
 
     def _holds(self, at: datetime) -> bool:
-        start = _instant(_microseconds(at) // _MINUTE_US * _MINUTE_US)
+        start = _minute_of(at)
         stop = self.inner.until(start) if self.inner.contains(start) else start
         return stop is None or stop - start >= self.minutes * _MINUTE
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
+        # The inner set is often shared and knows its runs: that may tell already.
+        span, minute = self.minutes * _MINUTE, _minute_of(at)
+        for _ in range(_LEAPS):
+            stop = self.inner.until(minute)
+            if stop is None:
+                break
+            if stop - minute >= span and self.inner.contains(minute):
+                return _Run(at, _minute_of(stop - span) + _MINUTE if holds else minute, holds, ends=True)
+            minute = _minute_from(stop)
         return self._search(at, at, holds=holds)
 
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
@@ -487,6 +504,15 @@ def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instan
 
 def _microseconds(at: datetime) -> int:
     return (at - _EPOCH) // _MICROSECOND
+
+
+def _minute_of(at: datetime) -> datetime:
+    return _instant(_microseconds(at) // _MINUTE_US * _MINUTE_US)
+
+
+def _minute_from(at: datetime) -> datetime:
+    """The first minute that begins at the instant or later."""
+    return _instant(-(-_microseconds(at) // _MINUTE_US) * _MINUTE_US)
 
 
 def _instant(microseconds: int) -> datetime:

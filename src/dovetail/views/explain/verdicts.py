@@ -197,13 +197,18 @@ def _pod_verdicts(snapshot: Snapshot, at: datetime) -> Iterator[tuple[PodRecord,
     """Each pod with every verdict about it, until it is deleted for its node's deadline."""
     pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
     deadlines = _deadlines(snapshot)
-    unprotected: Sequence[Verdict] = ()
+    # Replicas that nothing protects are told the same, but for the name, which `_pod_view` puts right.
+    unprotected: dict[tuple[object, ...], Sequence[Verdict]] = {}
     for pod in snapshot.pods:
-        if may_be_protected(pod):
-            own: Sequence[Verdict] = protection(pod, at)
-        else:  # all unprotected pods are told the same, but for the name, which `_pod_view` puts right
-            own = unprotected = unprotected or protection(pod, at)
-        verdicts = (*own, pdbs.verdict(pod))
+        alike = None
+        if pod.owner is Owner.NONE and not may_be_protected(pod):  # to hash flags is slow
+            labels, deleting = id(pod.labels), pod.deleted_at is not None
+            alike = (pod.namespace, labels, pod.phase, pod.ready, deleting, pod.tolerates_disrupted)
+        verdicts = unprotected.get(alike, ()) if alike is not None else ()
+        if not verdicts:
+            verdicts = (*protection(pod, at), pdbs.verdict(pod))
+            if alike is not None and verdicts[-1].when is ALWAYS:
+                unprotected[alike] = verdicts
         deadline = deadlines.get(pod.node_name)
         if deadline is not None and (forced := forced_deletion(pod, deadline, at)) is not None:
             verdicts = tuple(until_forced(verdict, forced, at) for verdict in verdicts)
@@ -233,7 +238,7 @@ def _pod_view(
         pod.name,
         pod.node_name or None,
         not telling or when.contains(at),
-        when.until(at),
+        when.until(at) if telling else None,
         tuple(
             [
                 VerdictView(verdict.rule, verdict.allowed, verdict.until, object_, verdict.message)
