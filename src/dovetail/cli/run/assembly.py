@@ -19,7 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
-from dovetail.cli.common.handles import allow_all_handles
+from dovetail.cli.common.process import allow_all_handles
 from dovetail.cli.run.observed_kwok import ObservedKwok
 from dovetail.cli.run.options import RunOptions
 from dovetail.controllers.assembly import Disrupting, all_controllers
