@@ -22,7 +22,6 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.base.keyed import Keyed, seconds_until
-from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
@@ -33,6 +32,7 @@ from dovetail.controllers.base.writing import (
     tell,
     tell_disrupted,
     warn,
+    write_reason,
 )
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption.recheck import Recheck
