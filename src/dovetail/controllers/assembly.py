@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.disruption.board import BoardMaker
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
@@ -34,7 +35,6 @@ from dovetail.controllers.nodepool.registration_health import RegistrationHealth
 from dovetail.controllers.nodepool.static_capacity import StaticCapacity
 from dovetail.controllers.pod.evictions import Evictions
 from dovetail.controllers.pod.protection import Protection
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics

@@ -21,6 +21,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.keyed import Keyed, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
@@ -37,7 +38,6 @@ from dovetail.controllers.base.writing import (
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption.recheck import Recheck
 from dovetail.controllers.disruption.replacements import Failed, Planned, Refused, Replacements, awaits
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import is_true

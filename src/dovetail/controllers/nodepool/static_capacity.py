@@ -6,9 +6,9 @@ from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.writing import delete_claim
 from dovetail.controllers.nodepool.base import PoolController
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.conditions import is_true
 from dovetail.planning.disruption.records import record_on
