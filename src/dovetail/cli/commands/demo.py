@@ -14,8 +14,8 @@ import click
 from dovetail.api.documents import read_documents
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, progress_bar
-from dovetail.cli.common.process import be_silent, fail
+from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar
+from dovetail.cli.common.process import fail
 from dovetail.cli.text.simulate import report_lines
 from dovetail.controllers.assembly import Disrupting
 from dovetail.sim.scenarios.playing import Play, play_through

@@ -11,8 +11,8 @@ from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, progress_bar, working
-from dovetail.cli.common.process import be_silent, fail
+from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.cli.common.sources import Read, cluster_documents, understood

@@ -11,8 +11,8 @@ from click.core import ParameterSource
 
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
-from dovetail.cli.common.output import print_data, without_cycle_search, working
-from dovetail.cli.common.process import be_silent, fail
+from dovetail.cli.common.output import be_silent, print_data, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
 from dovetail.views.forecast.assembly import forecast, machines_of

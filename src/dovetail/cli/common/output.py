@@ -1,6 +1,7 @@
 """How answers look: tables for people, JSON and YAML for scripts."""
 
 import gc
+import logging
 import os
 import re
 import sys
@@ -144,6 +145,13 @@ def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
         if problem.remedy:
             lines.append(f"        → {plain(problem.remedy)}")
     return lines
+
+
+def be_silent() -> None:
+    """Drop what controllers log: it is for operators of a real cluster."""
+    log = logging.getLogger("dovetail")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
 
 
 @contextmanager

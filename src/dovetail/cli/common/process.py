@@ -1,6 +1,5 @@
-"""The program as a process: how it ends, what it logs, how much it may open. Imports little: `--help` must be quick."""
+"""The program as a process: how it ends, and how much it may open. Imports little: `--help` must be quick."""
 
-import logging
 import resource
 import sys
 from contextlib import suppress
@@ -15,13 +14,6 @@ def fail(line: str, *, code: int = 2) -> NoReturn:
     """End with this line on standard error, and exit code 2: wrong usage or unreadable input. 3: no cluster."""
     click.echo(f"dovetail: {plain(line)}", err=True)
     sys.exit(code)
-
-
-def be_silent() -> None:
-    """Drop what controllers log: it is for operators of a real cluster."""
-    log = logging.getLogger("dovetail")
-    log.addHandler(logging.NullHandler())
-    log.propagate = False
 
 
 def allow_all_handles() -> None:

@@ -43,9 +43,8 @@ from dovetail.scheduling.problem import Options
 from dovetail.state.cluster import Cluster
 from dovetail.web.access import REVIEWS_AT_ONCE, Access, ReviewedAccess
 from dovetail.web.app import board_served
-from dovetail.web.decisions import decisions_route
+from dovetail.web.debug import decisions_route, profiling_routes
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
-from dovetail.web.profiling import profiling_routes
 from dovetail.web.readers import Readers, is_loopback
 from dovetail.web.sources import ControllerSource
 
