@@ -11,7 +11,7 @@ DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test soak check fmt bench mutate coverage screenshots cluster-up cluster-down lock clean
+.PHONY: help setup demo test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -63,6 +63,9 @@ coverage: $(DEV) ## branch coverage of values and rules
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+
+architecture: $(DEV) ## draw docs/architecture.svg anew from the imports
+	$(BIN)/python -m tests.architecture
 
 screenshots: $(DEV) ## make the pictures of the dashboard in docs anew
 	$(BIN)/python -m tests.browser.screenshots

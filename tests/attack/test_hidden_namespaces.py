@@ -27,7 +27,7 @@ from dovetail.ports import NODECLAIMS
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import BoundPod, Node, Pod, Rule
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from dovetail.web.decisions import decisions
+from dovetail.web.debug import decisions
 from dovetail.web.sources import ControllerSource, PushedSource, Source, decided
 from dovetail.web.stream import EVERYTHING, Sight, Stream
 from tests import builders, manifests

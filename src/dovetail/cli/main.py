@@ -10,7 +10,7 @@ from io import TextIOWrapper
 import click
 
 from dovetail import __version__
-from dovetail.cli.common.failing import fail
+from dovetail.cli.common.process import fail
 
 # Name, module and the line that `dovetail --help` shows for it.
 _COMMANDS = {

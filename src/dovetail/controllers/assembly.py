@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import msgspec
 
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
@@ -27,16 +28,14 @@ from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydrati
 from dovetail.controllers.nodeclaim.lifecycle import Lifecycle
 from dovetail.controllers.nodeclaim.state import State
 from dovetail.controllers.nodeclaim.transitions import Transitions
+from dovetail.controllers.nodepool.conditions import NodePoolReadiness, NodePoolValidation
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.controllers.nodepool.hash import NodePoolHash
-from dovetail.controllers.nodepool.readiness import NodePoolReadiness
 from dovetail.controllers.nodepool.registration_health import RegistrationHealth
 from dovetail.controllers.nodepool.static_capacity import StaticCapacity
-from dovetail.controllers.nodepool.validation import NodePoolValidation
 from dovetail.controllers.pod.evictions import Evictions
 from dovetail.controllers.pod.protection import Protection
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics

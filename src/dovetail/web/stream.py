@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import hashlib
 import secrets
+import shlex
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,14 +19,13 @@ from typing import Final
 import msgspec
 
 from dovetail.model.refs import Sentence
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.tasks import happens_within
 from dovetail.views.board.rows import Board, Details, Row, make_board, make_details, next_change, redacted
 from dovetail.views.explain.verdicts import Explanation, View, explain
 from dovetail.views.forecast.assembly import forecast
-from dovetail.web.commands import commands_about
 from dovetail.web.sources import Seen, Source
 
 AHEAD: Final = timedelta(days=7)
@@ -311,7 +311,7 @@ class Stream:
             explanation,
             decisions=seen.decisions,
             left_alone=left_alone.get(member.name),
-            commands=commands_about(member, self.source.asking),
+            commands=_commands_about(member, self.source.asking),
             may_see=None if sight.namespaces is None else sight.may_see,
         )
 
@@ -321,3 +321,18 @@ class Stream:
 
 def _whole_hour(at: datetime) -> datetime:
     return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _commands_about(member: ClusterNode, asking: str) -> list[str]:
+    """What to type to know more about a node. Names are quoted: those in files may hold anything."""
+    explain = " ".join(filter(None, ("dovetail explain", asking)))
+    found = [f"{explain} {shlex.quote(f'{member.object.kind.lower()}/{member.object.name}')}"]
+    if member.node is not None:
+        name = member.node.name
+        found.append(f"kubectl describe node {shlex.quote(name)}")
+        found.append(f"kubectl get pods -A -o wide --field-selector {shlex.quote(f'spec.nodeName={name}')}")
+    if member.claim is not None:
+        found.append(f"kubectl get nodeclaim {shlex.quote(member.claim.name)} -o yaml")
+    if member.pool:
+        found.append(f"kubectl get nodepool {shlex.quote(member.pool)} -o yaml")
+    return found

@@ -2,7 +2,7 @@
 
 from dovetail.api.names import EventReason
 from dovetail.controllers.disruption.engine import Disruption
-from dovetail.web.decisions import decisions
+from dovetail.web.debug import decisions
 from dovetail.web.stream import EVERYTHING
 from tests.sim.disruption.setting import found, hold, play, pool
 from tests.sim.provisioning.setting import Setting

@@ -20,12 +20,12 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names, objects
 from dovetail.api.names import REPLACEMENT_OF, Condition
 from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.recheck import Recheck
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics

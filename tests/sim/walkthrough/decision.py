@@ -32,7 +32,7 @@ from dovetail.sim.actors.wire import DEPLOYMENTS, Raw
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
-from dovetail.web.decisions import decisions
+from dovetail.web.debug import decisions
 from dovetail.web.stream import EVERYTHING
 from tests.unit.controllers.running import Program, run_controllers
 

@@ -14,9 +14,10 @@ import pytest
 from rich.cells import cell_len
 
 from dovetail.cli.common.files import documents_of
+from dovetail.cli.common.keys import keys_in
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.fitting import instant
-from dovetail.cli.top.keys import Reach, View, keys_in, press
+from dovetail.cli.top.keys import Reach, View, press
 from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, matching, ordered
 from dovetail.cli.top.screen import Drawn, Scene, draw, printed
 from dovetail.model.intake import take_in

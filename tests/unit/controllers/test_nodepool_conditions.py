@@ -2,8 +2,7 @@
 
 import pytest
 
-from dovetail.controllers.nodepool.readiness import NodePoolReadiness
-from dovetail.controllers.nodepool.validation import NodePoolValidation
+from dovetail.controllers.nodepool.conditions import NodePoolReadiness, NodePoolValidation
 from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster

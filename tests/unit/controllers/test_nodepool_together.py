@@ -5,11 +5,10 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
+from dovetail.controllers.nodepool.conditions import NodePoolReadiness, NodePoolValidation
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.controllers.nodepool.hash import NodePoolHash
-from dovetail.controllers.nodepool.readiness import NodePoolReadiness
 from dovetail.controllers.nodepool.registration_health import RegistrationHealth
-from dovetail.controllers.nodepool.validation import NodePoolValidation
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODEPOOLS
 from dovetail.runtime.manager import Controller

@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api import objects
-from dovetail.planning.nodeclaim.consistency import shape_flaws
+from dovetail.controllers.nodeclaim.consistency import shape_flaws
 
 
 def flaws(requests: objects.Quantities, promised: objects.Quantities, found: objects.Quantities) -> list[str]:

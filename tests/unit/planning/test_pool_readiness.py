@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api import objects
-from dovetail.planning.nodepool.readiness import Readiness, node_class_readiness
+from dovetail.planning.nodepool.validation import Readiness, node_class_readiness
 from tests.builders import CREATED, at
 
 

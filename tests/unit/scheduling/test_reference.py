@@ -22,7 +22,8 @@ from dovetail.scheduling.problem import (
     Solution,
     read_pool,
 )
-from dovetail.scheduling.reference import solve, wishes
+from dovetail.scheduling.reference import solve
+from dovetail.scheduling.relaxation import wishes
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.scheduling.volumes import Attachment, PodVolumes

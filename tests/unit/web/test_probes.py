@@ -10,8 +10,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
 from dovetail.runtime.manager import Health
+from dovetail.web.debug import profiling_routes
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
-from dovetail.web.profiling import profiling_routes
 from dovetail.web.readers import Readers
 
 Get = Callable[[str], Coroutine[Any, Any, tuple[int, str]]]

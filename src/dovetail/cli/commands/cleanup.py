@@ -12,9 +12,9 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.objects import Lease
 from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.options import OUTPUT
 from dovetail.cli.common.output import print_data, print_lines, working
+from dovetail.cli.common.process import fail
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain

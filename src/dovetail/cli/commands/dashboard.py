@@ -1,7 +1,6 @@
 """`dovetail dashboard`: the web page on files or a live cluster."""
 
 import asyncio
-import shlex
 import signal
 import sys
 import webbrowser
@@ -12,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.handles import allow_all_handles
-from dovetail.cli.common.options import BUDGET_READING, FILES, Common, Instant, Source
+from dovetail.cli.common.options import BUDGET_READING, FILES, LIVE, Common, Instant, Source
 from dovetail.cli.common.output import without_cycle_search, working
+from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.common.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
 from dovetail.values.foreign_text import plain
-from dovetail.values.timestamp import format_time
-from dovetail.views.forecast.assembly import machines_of
 
 if TYPE_CHECKING:
     from dovetail.web.sources import Source as Shown
@@ -43,23 +39,15 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     reading: Reading
 
     @property
-    def asking(self) -> str:
-        """With these options other commands see the same."""
-        given = [("kubeconfig", self.kubeconfig), ("context", self.context)]
-        asking = [f"-f {shlex.quote(path)}" for path in self.paths]
-        asking += [f"--{name} {shlex.quote(value)}" for name, value in given if value]
-        return " ".join([*asking, *([] if self.at is None else [f"--at {format_time(self.at)}"])])
+    def source(self) -> Source:
+        return Source(self.paths, self.kubeconfig, self.context)
 
 
 @click.command("dashboard")
 @FILES
 @click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Without -f: where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one.")
+@LIVE[0]
+@LIVE[1]
 @click.option(
     "--address",
     default="127.0.0.1",
@@ -101,22 +89,13 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
 
 
 def _read_files(options: _Options) -> Read:
-    common = Common(
-        paths=options.paths,
-        output="table",
-        at=options.at or datetime.now(UTC),
-        end=None,
-        zone=UTC,
-        namespace=None,
-        quiet=False,
-        verbose=False,
-    )
+    common = Common(paths=options.paths, output="table", at=options.at or datetime.now(UTC), end=None, zone=UTC)
     with one_line_errors(), working("reading …"), without_cycle_search():
         return read_cluster(common)
 
 
 async def _serve(options: _Options, read: Read | None) -> None:
-    from dovetail.cli.common.following import followed  # noqa: PLC0415  (see above)
+    from dovetail.cli.common.board_sources import dumped, followed  # noqa: PLC0415  (see above)
     from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
     from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess  # noqa: PLC0415
     from dovetail.web.app import board_served  # noqa: PLC0415
@@ -130,10 +109,9 @@ async def _serve(options: _Options, read: Read | None) -> None:
         access = None
         source: Shown
         if read is not None:
-            source = _file_source(options, read)
+            source = dumped(options.source, read, options.at)
         else:
-            place = Source(options.paths, options.kubeconfig, options.context)
-            source = await stack.enter_async_context(followed(place, options.asking))
+            source = await stack.enter_async_context(followed(options.source))
             if options.in_cluster_auth:
                 reviews = connect(
                     kubeconfig=options.kubeconfig,
@@ -157,18 +135,3 @@ async def _serve(options: _Options, read: Read | None) -> None:
         if options.open:
             webbrowser.open(url)
         await stop.wait()
-
-
-def _file_source(options: _Options, read: Read) -> "Shown":
-    from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  (see above)
-    from dovetail.web.sources import FileSource  # noqa: PLC0415
-
-    return FileSource(
-        read.snapshot,
-        SystemClock(),
-        title=", ".join(options.paths),
-        asking=options.asking,
-        at=options.at,
-        machines=machines_of(read.documents),
-        problems=read.problems,
-    )

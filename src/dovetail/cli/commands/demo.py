@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from dovetail.api.documents import read_documents
-from dovetail.cli.commands.simulate import be_silent, played, progress_bar
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines
+from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar
+from dovetail.cli.common.process import fail
 from dovetail.cli.text.simulate import report_lines
 from dovetail.controllers.assembly import Disrupting
+from dovetail.sim.scenarios.playing import Play, play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.views.simulation.report import Report
 
 if TYPE_CHECKING:
     from dovetail.cli.demo.pace import Pace
-    from dovetail.sim.scenarios.playing import Play
 
 SPEED: Final = 600.0  # ten minutes a second: a week in seventeen minutes
 FILE: Final = "week.yaml"
@@ -67,7 +66,7 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
         )
         if headless or not (sys.stdin.isatty() and sys.stdout.isatty()):
             with progress_bar("playing") as tell:
-                report = played(scenario, None, Disrupting(), tell)
+                report = play_through(scenario, None, Disrupting(), tell)
         else:
             report = _watched(scenario, common, speed=speed, port=port if dashboard else None)
     if common.output != "table":
@@ -79,22 +78,21 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
 
 def _watched(scenario: Scenario, common: Common, *, speed: float, port: int | None) -> Report:
     """At a visible pace, until the end or until somebody has seen enough."""
+    from dovetail.cli.common.keys import key_by_key  # noqa: PLC0415
     from dovetail.cli.demo.board import Board  # noqa: PLC0415  (aiohttp takes long to import)
-    from dovetail.cli.demo.keys import keys  # noqa: PLC0415
     from dovetail.cli.demo.pace import Pace  # noqa: PLC0415
     from dovetail.cli.demo.view import Screen, View  # noqa: PLC0415  (and so does rich)
-    from dovetail.sim.scenarios.playing import Play  # noqa: PLC0415
 
     pace = Pace(speed)
     with ExitStack() as stack:
         stack.enter_context(_signals(pace))
         board = None if port is None else stack.enter_context(Board(port))
         play = stack.enter_context(Play(scenario))
-        pressed = stack.enter_context(keys())
+        typed = stack.enter_context(key_by_key())
         screen = stack.enter_context(Screen())
         view = View(play, zone=common.zone, address="" if board is None else board.address)
         while play.now < scenario.end and not pace.ended:
-            pace.press(pressed())
+            pace.press(typed())
             _forward(play, pace)
             if pace.frame_due():
                 screen.show(view.drawn(pace))

@@ -5,16 +5,16 @@ import sys
 import click
 import msgspec
 
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
+from dovetail.cli.common.named_objects import object_key, refs_of
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.budgets import Reading
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
-from dovetail.views.forecast.data import NodeForecast
 
 
 @click.command("explain")
@@ -93,24 +93,3 @@ def _select(explanation: Explanation, objects: tuple[str, ...], namespace: str) 
             problem for problem in explanation.problems if problem.object in named or problem.object.is_kind
         ),
     )
-
-
-def refs_of(node: NodeView | NodeForecast) -> tuple[Ref, Ref]:
-    """The Node and its NodeClaim."""
-    return Ref("Node", "", node.name), Ref("NodeClaim", "", node.node_claim or "")
-
-
-_KINDS = {
-    **dict.fromkeys(["pod", "pods", "po"], "pod"),
-    **dict.fromkeys(["node", "nodes", "no"], "node"),
-    **dict.fromkeys(["nodeclaim", "nodeclaims"], "nodeclaim"),
-    **dict.fromkeys(["nodepool", "nodepools"], "nodepool"),
-}
-
-
-def object_key(text: str, namespace: str) -> str:
-    kind, _, name = text.partition("/")
-    known = _KINDS.get(kind.lower())
-    if known is None or not name:
-        fail(f"{text}: want KIND/NAME with a kind of pod, node, nodeclaim or nodepool, such as pod/shop/cart-0")
-    return f"{known}/{namespace}/{name}" if known == "pod" and "/" not in name else f"{known}/{name}"

@@ -7,11 +7,11 @@ from datetime import timedelta
 import click
 import msgspec
 
-from dovetail.cli.commands.explain import object_key, refs_of
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
+from dovetail.cli.common.named_objects import object_key, refs_of
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref

@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from dovetail.api.documents import Document
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import documents_of, one_line_errors
 from dovetail.cli.common.options import Common, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.model.problem import Problem, Severity
 from dovetail.values.foreign_text import plain
 from dovetail.views.lint import lint

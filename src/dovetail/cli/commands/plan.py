@@ -7,11 +7,11 @@ from typing import Final
 import click
 import msgspec
 
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.plan import plan_lines

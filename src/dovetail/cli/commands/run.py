@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dovetail.cli.common.failing import fail
+from dovetail.cli.common.process import fail
 from dovetail.cli.run.options import RunOptions, run_options
 from dovetail.observe.logs import start_logging
 

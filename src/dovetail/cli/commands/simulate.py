@@ -1,43 +1,32 @@
 """`dovetail simulate`: what happens over the next hours or days to this scenario or dump."""
 
-import logging
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import click
 import msgspec
 from click.core import ParameterSource
 
 from dovetail.api.documents import Document, InputError, plain_value
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, working
+from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.cli.common.sources import Read, cluster_documents, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
 from dovetail.controllers.assembly import Disrupting
-from dovetail.model.instance_types import InstanceType
 from dovetail.model.problem import Problem
 from dovetail.rules.budgets import Reading
-from dovetail.sim.scenarios.playing import Play
+from dovetail.sim.scenarios.playing import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
 from dovetail.views.simulation.page import comparison_page, report_page
 from dovetail.views.simulation.report import Report, compared
 
-_STEPS: Final = 200  # of the progress bar
 _LABEL: Final = 60
-
-
-class Progress(Protocol):
-    """Told how much of the whole is done."""
-
-    def __call__(self, share: float) -> None: ...
 
 
 @click.command("simulate")
@@ -116,17 +105,10 @@ def command(
     disrupting = Disrupting(reading=Reading(budget_reading))
     with one_line_errors(), progress_bar("simulating") as tell:
         reports = [
-            played(run, catalogue, disrupting, lambda share, number=number: tell((number + share) / len(runs)))
+            play_through(run, catalogue, disrupting, _part(number, len(runs), tell))
             for number, (_, run) in enumerate(runs)
         ]
     _show([label for label, _ in runs], reports, common, page)
-
-
-def be_silent() -> None:
-    """What controllers log is for operators of a real cluster."""
-    log = logging.getLogger("dovetail")
-    log.addHandler(logging.NullHandler())
-    log.propagate = False
 
 
 def _read(common: Common, paths: Sequence[str], *, from_cluster: bool) -> Read:
@@ -175,33 +157,9 @@ def _label(settings: Sequence[Setting]) -> str:
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
-def played(
-    scenario: Scenario, catalogue: Sequence[InstanceType] | None, disrupting: Disrupting, tell: Progress
-) -> Report:
-    """The whole of it. Raises InputError."""
-    with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
-        for number in range(1, _STEPS + 1):
-            play.advance(scenario.start + scenario.span * number / _STEPS)
-            tell(number / _STEPS)
-        return play.report()
-
-
-def _ignored(share: float) -> None:
-    del share
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Progress]:
-    """On a terminal; elsewhere nothing is shown."""
-    if not sys.stderr.isatty():
-        yield _ignored
-        return
-    from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
-    from rich.progress import Progress as Bar  # noqa: PLC0415
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+def _part(number: int, parts: int, tell: Callable[[float], None]) -> Callable[[float], None]:
+    """Tells of one part what it means for the whole."""
+    return lambda share: tell((number + share) / parts)
 
 
 def _show(labels: Sequence[str], reports: Sequence[Report], common: Common, page: str | None) -> None:

@@ -2,21 +2,19 @@
 
 import asyncio
 import os
-import shlex
 import sys
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
 from click.core import ParameterSource
 
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
-from dovetail.cli.common.output import print_data, without_cycle_search, working
+from dovetail.cli.common.output import be_silent, print_data, without_cycle_search, working
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
-from dovetail.values.timestamp import format_time
 from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
@@ -60,11 +58,11 @@ def command(*, common: Common, once: bool, filter_: str, budget_reading: str) ->
     if common.output != "table":
         _print_data(common, ahead, reading)
     elif once or not _has_screen():
-        asyncio.run(_print(_file_source(common, frozen=True), common, view, reading))
+        asyncio.run(_print(_dumped(common, common.at), common, view, reading))
     elif frozen and not common.paths:
         fail("--at is for files or --once: time cannot stand still in a live cluster")
     else:
-        source = _file_source(common, frozen=frozen) if common.paths else None
+        source = _dumped(common, common.at if frozen else None) if common.paths else None
         try:
             asyncio.run(_show(source, common, view, reading))
         except KeyboardInterrupt:
@@ -89,28 +87,10 @@ def _print_data(common: Common, ahead: int, reading: Reading) -> None:
     print_data(found, common.output)
 
 
-def _file_source(common: Common, *, frozen: bool) -> "FileSource":
-    from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  (see above)
-    from dovetail.web.sources import FileSource  # noqa: PLC0415
+def _dumped(common: Common, at: datetime | None) -> "FileSource":
+    from dovetail.cli.common.board_sources import dumped  # noqa: PLC0415  (see above)
 
-    read = _read(common)
-    return FileSource(
-        read.snapshot,
-        SystemClock(),
-        title=", ".join(common.paths) or common.context or "live cluster",
-        asking=_asking(common, frozen=frozen),
-        at=common.at if frozen else None,
-        machines=machines_of(read.documents),
-        problems=read.problems,
-    )
-
-
-def _asking(common: Common, *, frozen: bool) -> str:
-    """The options with which other commands read the same."""
-    given = [("-f", path) for path in common.paths]
-    given += [("--kubeconfig", common.kubeconfig or ""), ("--context", common.context or "")]
-    given += [("--at", format_time(common.at))] if frozen else []
-    return " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
+    return dumped(common.source, _read(common), at)
 
 
 async def _print(source: "FileSource", common: Common, view: "View", reading: Reading) -> None:
@@ -132,13 +112,12 @@ async def _print(source: "FileSource", common: Common, view: "View", reading: Re
 
 
 async def _show(source: "FileSource | None", common: Common, view: "View", reading: Reading) -> None:
-    from dovetail.cli.commands.simulate import be_silent  # noqa: PLC0415
-    from dovetail.cli.common.following import followed  # noqa: PLC0415  (see above)
+    from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
     from dovetail.cli.top.live import Show  # noqa: PLC0415
 
     be_silent()
     if source is not None:
         await Show(source, view, zone=common.zone, reading=reading).run()
         return
-    async with followed(common.source, _asking(common, frozen=False)) as live:
+    async with followed(common.source) as live:
         await Show(live, view, zone=common.zone, reading=reading).run()

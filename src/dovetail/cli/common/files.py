@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
 from dovetail.api.documents import Document, InputError, read_documents
-from dovetail.cli.common.failing import fail
+from dovetail.cli.common.process import fail
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _GZIP: Final = b"\x1f\x8b"

@@ -5,9 +5,11 @@ from typing import Final
 
 import click
 
-from dovetail.cli.common.failing import fail
-from dovetail.cli.run.values import read_instance_types
+from dovetail.api.documents import InputError
+from dovetail.cli.common.files import read_file
+from dovetail.cli.common.process import fail
 from dovetail.model.instance_types import InstanceType
+from dovetail.providers.catalogue import read_catalogue
 
 INSTANCE_TYPES: Final = click.option(
     "--instance-types", metavar="FILE", help="A JSON file of instance types, instead of the built-in ones."
@@ -20,3 +22,13 @@ def catalogue_in(file: str | None) -> Sequence[InstanceType] | None:
         return None if file is None else read_instance_types(file)
     except ValueError as error:
         fail(f"--instance-types {error}")
+
+
+def read_instance_types(path: str) -> tuple[InstanceType, ...] | None:
+    """The catalogue in the file; None for the built-in one."""
+    if not path:
+        return None
+    try:
+        return read_catalogue(read_file(path), path)
+    except InputError as error:
+        raise ValueError(str(error)) from None

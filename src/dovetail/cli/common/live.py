@@ -8,8 +8,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from dovetail.api.documents import Document
-from dovetail.cli.common.failing import fail
 from dovetail.cli.common.options import Source
+from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import RULE_KINDS, ReadKind
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref

@@ -1,5 +1,6 @@
 """The options that every command which reads a cluster has (09), defined once."""
 
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import wraps
@@ -7,11 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from dovetail.cli.common.failing import fail
+from dovetail.cli.common.process import fail
 from dovetail.rules.budgets import Reading
 from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
 from dovetail.values.schedule.zone import ZoneError, load_zone
-from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,6 +33,13 @@ class Source(NamedTuple):
         """End the program if both are given."""
         if self.paths and (self.kubeconfig or self.context):
             fail("give either -f for files, or --kubeconfig and --context for a live cluster, not both")
+
+    def asking(self, at: datetime | None = None) -> str:
+        """The options with which other commands read the same cluster, at this instant."""
+        given = [("-f", path) for path in self.paths]
+        given += [("--kubeconfig", self.kubeconfig or ""), ("--context", self.context or "")]
+        given += [("--at", "" if at is None else format_time(at))]
+        return " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
 
 
 class Common(NamedTuple):

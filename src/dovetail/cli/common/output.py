@@ -1,10 +1,11 @@
 """How answers look: tables for people, JSON and YAML for scripts."""
 
 import gc
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, tzinfo
 
@@ -146,6 +147,13 @@ def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
     return lines
 
 
+def be_silent() -> None:
+    """Drop what controllers log: it is for operators of a real cluster."""
+    log = logging.getLogger("dovetail")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
+
+
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show on a terminal that long work goes on."""
@@ -156,6 +164,20 @@ def working(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """Yields what is told the share that is done. Shown on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console  # noqa: PLC0415  (it takes long to import, and most calls need it not)
+    from rich.progress import Progress  # noqa: PLC0415
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Which cluster is this about: that of the files given, or a live one?"""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -9,13 +10,14 @@ from dovetail.cli.common.options import Common, Source
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.intake import take_in
-from dovetail.model.problem import Problem
+from dovetail.model.problem import Problem, Severity
+from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
-from dovetail.views.missing import missing_parts
 
 _KNOWN: Final = frozenset((kind.resource.api_version, kind.resource.kind) for kind in ALL_KINDS)
 # Rules that are told in other words where a cluster is set up anew from the documents.
 _TOLD_BY_SCENARIOS: Final = frozenset(("DuplicateObject", "NotRead", "OldApiVersion", "NoNodePools"))
+_DUMP: Final = "kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml"
 _OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
 
 
@@ -47,7 +49,7 @@ def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
 def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
     """The cluster that these documents are; `problems` are those of reading them. Raises InputError."""
     snapshot, odd = take_in(document for document in documents if _is_for_rules(document))
-    return Read(snapshot, [*problems, *odd, *missing_parts(snapshot)], documents)
+    return Read(snapshot, [*problems, *odd, *_missing_parts(snapshot)], documents)
 
 
 def cluster_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Problem]) -> Iterator[Document]:
@@ -58,3 +60,33 @@ def cluster_documents(source: Source, kinds: Sequence[ReadKind], problems: list[
 def _is_for_rules(document: Document) -> bool:
     """What other commands read is not counted as unread by this one."""
     return document.kind in _OF_RULES or (document.api_version, document.kind) not in _KNOWN
+
+
+def _missing_parts(snapshot: Snapshot) -> list[Problem]:
+    """What nodes refer to and nobody has shown. Nodes without pods are `explain`'s own matter, and NodeClaims too."""
+    if snapshot.nodes and not snapshot.pools and not any(member.pool or member.claim for member in snapshot.nodes):
+        return [_NO_POOLS]
+    nodes = Counter(member.pool for member in snapshot.nodes if member.pool and member.pool not in snapshot.pools)
+    return [_pool_missing(pool, count) for pool, count in sorted(nodes.items())]
+
+
+_NO_POOLS = Problem(
+    severity=Severity.WARNING,
+    rule="NoNodePools",
+    object=Ref("NodePool"),
+    field="kind",
+    message="there is no NodePool and no NodeClaim, and no node belongs to a pool: only what protects pods can be said",
+    remedy=f"if the cluster has karpenter.sh nodes, put them into the dump too: {_DUMP}",
+)
+
+
+def _pool_missing(pool: str, count: int) -> Problem:
+    return Problem(
+        severity=Severity.WARNING,
+        rule="NodePoolMissing",
+        object=Ref("NodePool", "", pool),
+        field="kind",
+        message=f"{count} {'node belongs' if count == 1 else 'nodes belong'} to it, but it is not there: "
+        "its budgets and its policy are unknown",
+        remedy=f"put the NodePools into the dump too: {_DUMP}",
+    )

@@ -5,7 +5,7 @@ import threading
 from types import TracebackType
 from typing import Final
 
-from dovetail.cli.common.handles import allow_all_handles
+from dovetail.cli.common.process import allow_all_handles
 from dovetail.model.records import claim_record, node_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.sim.scenarios.playing import Play

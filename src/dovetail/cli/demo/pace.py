@@ -4,6 +4,8 @@ import time
 from datetime import timedelta
 from typing import Final
 
+from dovetail.cli.common.keys import keys_in
+
 _FRAME_SECONDS: Final = 0.1
 _LONGEST_SLICE: Final = timedelta(minutes=10)
 _STEPS: Final = (1.0, 10.0, 60.0, 300.0, 600.0, 1_800.0, 3_600.0, 10_800.0, 36_000.0, 86_400.0)
@@ -24,10 +26,10 @@ class Pace:
     def speed_now(self) -> float:
         return 0.0 if self.paused else self.speed
 
-    def press(self, pressed: str) -> None:
+    def press(self, typed: str) -> None:
         """What the keys mean."""
-        for key in pressed:
-            if key in ("q", "\x03", "\x1b"):
+        for key in keys_in(typed):
+            if key in ("q", "escape"):
                 self.ended = True
             elif key == " ":
                 self.paused = not self.paused

@@ -19,7 +19,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from dovetail import __version__
-from dovetail.cli.common.handles import allow_all_handles
+from dovetail.cli.common.process import allow_all_handles
 from dovetail.cli.run.observed_kwok import ObservedKwok
 from dovetail.cli.run.options import RunOptions
 from dovetail.controllers.assembly import Disrupting, all_controllers
@@ -44,9 +44,8 @@ from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
 from dovetail.scheduling.problem import Options
 from dovetail.web.access import REVIEWS_AT_ONCE, Access, ReviewedAccess
 from dovetail.web.app import board_served
-from dovetail.web.decisions import decisions_route
+from dovetail.web.debug import decisions_route, profiling_routes
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
-from dovetail.web.profiling import profiling_routes
 from dovetail.web.readers import Readers, is_loopback
 from dovetail.web.sources import ControllerSource
 

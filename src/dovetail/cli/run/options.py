@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from dovetail.api import names
+from dovetail.cli.common.instance_types import read_instance_types
 from dovetail.cli.run.values import (
     Converted,
     SchedulerConfig,
@@ -18,7 +19,6 @@ from dovetail.cli.run.values import (
     paths,
     positive_seconds,
     read_gates,
-    read_instance_types,
     read_scheduler_config,
 )
 from dovetail.controllers.assembly import Gates

@@ -7,12 +7,8 @@ import click
 import msgspec
 import yaml
 
-from dovetail.api.documents import InputError
 from dovetail.api.refusals import explain_refusal
-from dovetail.cli.common.files import read_file
 from dovetail.controllers.assembly import Gates
-from dovetail.model.instance_types import InstanceType
-from dovetail.providers.catalogue import read_catalogue
 from dovetail.values.duration import SECOND, parse_duration, shown
 
 _GATES: Final = {
@@ -103,13 +99,3 @@ def read_scheduler_config(text: str) -> SchedulerConfig:
     except msgspec.ValidationError as error:
         field, words = explain_refusal(error)
         raise ValueError(f"{field or 'the configuration'}: {words}") from None
-
-
-def read_instance_types(path: str) -> tuple[InstanceType, ...] | None:
-    """The catalogue in the file; None for the built-in one."""
-    if not path:
-        return None
-    try:
-        return read_catalogue(read_file(path), path)
-    except InputError as error:
-        raise ValueError(str(error)) from None

@@ -1,30 +1,12 @@
 """What is looked at, and what does a key change about it?"""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from dovetail.cli.top.rows import DAY, Order
 
-_ESCAPED: Final = re.compile(r"\x1b[\[O]([0-9;]*)([A-Za-z~])|(.)", re.DOTALL)
-_NAMES: Final = {
-    "A": "up",
-    "B": "down",
-    "H": "home",
-    "F": "end",
-    "1~": "home",
-    "4~": "end",
-    "5~": "page-up",
-    "6~": "page-down",
-    "\r": "enter",
-    "\n": "enter",
-    "\x1b": "escape",
-    "\x7f": "backspace",
-    "\x08": "backspace",
-    "\x15": "clear",
-}
 _ALIKE: Final = {"k": "up", "j": "down", " ": "page-down", "b": "page-up", "G": "end"}
 _STEPS: Final = {"up": -1, "down": 1, "home": -(2**31), "end": 2**31}
 _LONGEST_FILTER: Final = 200
@@ -61,18 +43,6 @@ class Reach(msgspec.Struct, frozen=True):
     """How many lines a page has."""
     deepest: int = 0
     """By how many lines the details can be scrolled."""
-
-
-def keys_in(text: str) -> Iterator[str]:
-    """The keys that were pressed, by name; those without a name here are left out."""
-    for found in _ESCAPED.finditer(text):
-        arguments, letter, character = found.groups()
-        if character is None:
-            name = _NAMES.get(f"{arguments}~" if letter == "~" else letter)
-        else:
-            name = _NAMES.get(character, character if character.isprintable() else None)
-        if name is not None:
-            yield name
 
 
 def press(view: View, key: str, reach: Reach) -> View:

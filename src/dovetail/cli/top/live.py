@@ -13,8 +13,8 @@ import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 
-from dovetail.cli.demo.keys import keys
-from dovetail.cli.top.keys import View, keys_in, press
+from dovetail.cli.common.keys import key_by_key, keys_in
+from dovetail.cli.top.keys import View, press
 from dovetail.cli.top.screen import Drawn, Scene, draw
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
@@ -46,7 +46,7 @@ class Show:
 
     async def run(self) -> None:
         """Until q."""
-        with keys(), self._attended(), Live(console=self._console, screen=True, auto_refresh=False) as live:
+        with key_by_key(), self._attended(), Live(console=self._console, screen=True, auto_refresh=False) as live:
             async with asyncio.TaskGroup() as group:
                 following = group.create_task(self._follow())
                 while not self._view.ended:

@@ -207,3 +207,15 @@ async def _delete(api: KubeApi, resource: Resource[Any], cache: Store[Any], meta
     except NotFound:
         return
     cache.doomed(meta.name, meta.uid)
+
+
+async def write_reason(
+    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, reason: Reason, now: datetime
+) -> objects.NodeClaim:
+    """Say on the claim why it is disrupted, before it is deleted: whoever drains its node says it of every pod, and
+    still does after a change of leader (R24). A claim that is going already stays as it is. Raises ApiError."""
+    if claim.metadata.deletion_timestamp is not None:
+        return claim  # for whatever reason that was
+    conditions = Conditions(claim, now)
+    conditions.set(Condition.DISRUPTION_REASON, reason=reason, message=reason)
+    return await write_status(api, cluster, claim, conditions)

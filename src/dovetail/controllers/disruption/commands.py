@@ -22,9 +22,9 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
 from dovetail.api.objects import is_true
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
-from dovetail.controllers.base.reasons import write_reason
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
@@ -35,11 +35,11 @@ from dovetail.controllers.base.writing import (
     tell,
     tell_disrupted,
     warn,
+    write_reason,
 )
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption.recheck import Recheck
 from dovetail.controllers.disruption.replacements import Failed, Planned, Refused, Replacements, awaits
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type

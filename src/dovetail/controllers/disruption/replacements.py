@@ -8,9 +8,9 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_claim, tell
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command

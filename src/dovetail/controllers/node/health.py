@@ -11,8 +11,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, EventReason, Reason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
-from dovetail.controllers.base.reasons import write_reason
-from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn
+from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn, write_reason
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.node.health import Ailment, ailment, is_repaired, snake_case, too_many_unhealthy

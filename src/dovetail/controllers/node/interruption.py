@@ -10,8 +10,7 @@ from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
-from dovetail.controllers.base.reasons import write_reason
-from dovetail.controllers.base.writing import about_claim, about_node, bound_drain, disrupt, warn
+from dovetail.controllers.base.writing import about_claim, about_node, bound_drain, disrupt, warn, write_reason
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import CloudProvider, Interruption
 from dovetail.runtime.manager import Context

@@ -1,15 +1,19 @@
 """Says on each initialized claim whether its node is what was promised (02 §11)."""
 
 from collections.abc import Iterable
+from typing import Final
 
+from dovetail.api import objects
 from dovetail.api.names import Condition, ConditionReason, EventReason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.controllers.base.writing import about_claim, warn, write_status
 from dovetail.planning.conditions import FALSE, Conditions
-from dovetail.planning.nodeclaim.consistency import shape_flaws
 from dovetail.planning.timings import Timings
 from dovetail.runtime.work_queue import Done, Outcome
+from dovetail.values.quantity import QuantityError, parse_quantity
+
+_LEAST_PERCENT: Final = 90
 
 
 class Consistency(Keyed[str]):
@@ -55,3 +59,23 @@ class Consistency(Keyed[str]):
                 self.recorder, about_claim(claim), EventReason.FAILED_CONSISTENCY_CHECK, note, claim.metadata.uid, note
             )
         return Done(self._every_seconds if flaws else None)  # the server forgets events
+
+
+def shape_flaws(claim: objects.NodeClaim, node: objects.Node) -> list[str]:
+    """What the node has much less of than the claim's capacity says, among the resources that are asked for."""
+    flaws = []
+    for name in sorted(claim.spec.resources.requests):
+        expected, found = _nano(claim.status.capacity.get(name)), _nano(node.status.capacity.get(name))
+        if found * 100 < expected * _LEAST_PERCENT:
+            promised, there = claim.status.capacity[name], node.status.capacity.get(name, "0")
+            percent = found * 1000 // expected / 10  # rounded down: 89.99 is not 90
+            flaws.append(f"expected {promised} of resource {name}, but found {there} ({percent}% of expected)")
+    return flaws
+
+
+def _nano(quantity: str | float | None) -> int:
+    """What is not said, or cannot be read, counts nothing (R32)."""
+    try:
+        return 0 if quantity is None else parse_quantity(str(quantity)).nano
+    except QuantityError:
+        return 0

@@ -5,8 +5,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import Condition, Reason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import seconds_until
-from dovetail.controllers.base.reasons import write_reason
-from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_status
+from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_reason, write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
 from dovetail.model.records import claim_record, pool_record
 from dovetail.observe.metrics import Metrics

@@ -7,10 +7,10 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.api.names import Condition
 from dovetail.api.objects import is_true
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import delete_claim
 from dovetail.controllers.nodepool.base import PoolController
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.nodepool.static_capacity import Census, census, growth, node_limit, victims

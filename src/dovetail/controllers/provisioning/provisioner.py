@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import objects
+from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.passes import Passes
-from dovetail.controllers.provisioning.claim_creation import ClaimCreation
 from dovetail.controllers.provisioning.decisions import CONTROLLER, Decisions
 from dovetail.controllers.provisioning.expected_pods import ExpectedPods
 from dovetail.model.records import PodRecord

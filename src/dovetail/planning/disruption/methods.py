@@ -14,9 +14,8 @@ from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidat
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
 from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
 from dovetail.planning.disruption.emptiness import without_replacement
-from dovetail.planning.disruption.renewal import Renewal
-from dovetail.planning.disruption.replacing import Move, Refused, Rules
-from dovetail.scheduling.problem import NewClaim
+from dovetail.planning.disruption.replacing import Move, Refused, Rules, simulate
+from dovetail.scheduling.problem import NewClaim, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
@@ -165,25 +164,52 @@ def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> D
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
         return Decision(commands=tuple(commands), standing=nodes)
     commands, refused, complete = [], dict[str, Sentence](), True
-    renewal = Renewal(board, order)
+    exchange = _Exchange(board, order)
     for each in order:
-        if not budgets.allow(each) or not renewal.board.is_open(each):
+        if not budgets.allow(each) or not exchange.board.is_open(each):
             continue
         complete = this.go_on()
         if not complete:
             break
-        solution = renewal.place(each)
+        solution = exchange.place(each)
         if isinstance(solution, Refused):
             refused[each.node] = solution.message
         elif budgets.take(each):
-            new = renewal.go(each, solution)
+            new = exchange.go(each, solution)
             commands.append(make_command(board, method, [each], solution=solution, replacements=new))
     return Decision(
-        commands=side_by_side(commands, renewal.board),
+        commands=side_by_side(commands, exchange.board),
         standing=nodes - refused.keys(),
         refused=refused,
         complete=complete,
     )
+
+
+class _Exchange:
+    """Where the pods of nodes go that are exchanged for new ones, many in one pass (02 §7.4, R20).
+
+    Nodes that are starting accept only the pods that they were created for, so exchanges do not wait for each other.
+    Pods go to nodes that are to be exchanged themselves only if nothing else is possible: they would move again.
+    """
+
+    def __init__(self, board: Board, candidates: Iterable[Candidate]) -> None:
+        self.board = board
+        self._coming, self._owed = board.world.coming_up(board.owed)
+        self._aging = {each.node for each in candidates}
+
+    def place(self, candidate: Candidate) -> Solution | Refused:
+        """Where its pods go, besides those that have been sent away before."""
+        board = self.board
+        aging = sorted(self._aging - {candidate.node, *self._coming} - board.gone - board.expecting)
+        found = simulate(board, [candidate], shut=[*self._coming, *aging], owed=self._owed) if aging else None
+        if isinstance(found, Solution):
+            return found
+        return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=True)
+
+    def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
+        """It goes, and needs these new nodes."""
+        self.board = self.board.after([candidate], solution)
+        return solution.new_for({pod.uid for pod in candidate.pods})
 
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -9,8 +9,8 @@ from dovetail.api import names
 from dovetail.api.names import CapacityType
 from dovetail.model.refs import About, Sentence
 from dovetail.planning.disruption.board import Board, Candidate
+from dovetail.scheduling.new_nodes import too_few
 from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, Pod, Solution, price_text
-from dovetail.scheduling.reference import too_few
 from dovetail.scheduling.requirements import Requirements, one_of
 
 # In this order a launch takes what there is.

@@ -1,13 +1,18 @@
-"""What is wrong with a NodePool that the API server has let pass, or may have under other CRDs (01 §4.1, §4.2)?"""
+"""Can a NodePool be used: what is wrong with it that the API server has let pass (01 §4.1, §4.2), and is its node class
+ready (01 §5.1)?"""
 
 import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from dovetail.api import names, objects
-from dovetail.api.names import CapacityType, Effect
+from dovetail.api.names import CapacityType, Condition, ConditionReason, Effect
+from dovetail.api.objects import NodeClass
 from dovetail.api.yaml_events import join
 from dovetail.model.flaws import OPERATORS, Flaw, value_flaw
+from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, shown
 from dovetail.values.label_syntax import is_label_value, is_qualified
 
@@ -165,3 +170,29 @@ def _duration_flaws(pool: objects.NodePool) -> Iterator[Flaw]:
             f"terminationGracePeriod: {error}",
             "write a shorter time, or leave it out to wait for ever",
         )
+
+
+class Readiness(msgspec.Struct, frozen=True, kw_only=True):
+    """The condition NodeClassReady to be set."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+def node_class_readiness(node_class: NodeClass | None, name: str) -> Readiness:
+    """Of the class with this name, None if there is none."""
+    if node_class is None:
+        return _unready(ConditionReason.NODECLASS_NOT_FOUND, f"there is no node class {name}")
+    if node_class.metadata.deletion_timestamp is not None:
+        return _unready(ConditionReason.NODECLASS_TERMINATING, f"node class {name} is being deleted")
+    ready = next((entry for entry in node_class.status.conditions if entry.type == Condition.READY), None)
+    if ready is None or ready.status == UNKNOWN:
+        return _unready(ConditionReason.NODECLASS_READINESS_UNKNOWN, f"node class {name} does not say if it is ready")
+    if ready.status != TRUE:
+        return _unready(ready.reason, ready.message)
+    return Readiness(status=TRUE)
+
+
+def _unready(reason: str, message: str) -> Readiness:
+    return Readiness(status=FALSE, reason=reason, message=message)

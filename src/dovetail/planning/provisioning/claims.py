@@ -11,8 +11,8 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
 from dovetail.scheduling.fast import LastingWorld
+from dovetail.scheduling.new_nodes import offers
 from dovetail.scheduling.problem import MachineType, NewClaim, Node, Options, Pod, Pool, Problem, Solution
-from dovetail.scheduling.reference import offers
 from dovetail.scheduling.requirements import Requirements, one_of, read_requirements, selecting
 from dovetail.scheduling.resources import CPU, PODS, Resources, offered_amounts, total
 from dovetail.values.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Format, Quantity

@@ -5,17 +5,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dovetail.api import names
-from dovetail.scheduling import reference
+from dovetail.scheduling import new_nodes
 from dovetail.scheduling.fast.bits import bits_where
 from dovetail.scheduling.fast.searching import Draft, Search, pop
 from dovetail.scheduling.fast.tables import State, Table
 from dovetail.scheduling.host_ports import conflict
+from dovetail.scheduling.new_nodes import Reservations, use_up
 from dovetail.scheduling.problem import NewClaim, Options, Pod
-from dovetail.scheduling.reference import Refusal, Reservations, Waiting, use_up
+from dovetail.scheduling.refusals import Refusal, Waiting
 from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import untolerated
-from dovetail.scheduling.topology import Topology
 
 
 class Drafting:
@@ -117,17 +117,16 @@ class Drafting:
                 if not (state.asks_for_values or self._reserving):
                     return joined
                 try:
-                    return self._as_the_reference(search, draft, joined)
+                    return self._decided(search, draft, joined)
                 except Refusal:
                     continue
         return True
 
-    def _as_the_reference(self, search: Search, draft: Draft, joined: Draft) -> Draft:
+    def _decided(self, search: Search, draft: Draft, joined: Draft) -> Draft:
         """Raises Refusal and Waiting."""
-        engine = reference.Engine(self._options, Topology({}, {}), (), (), self.reservations)
         pods = (*draft.pods, search.shape.pod)
         asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
-        found = engine.flexible(engine.reserved(engine.flexible(asked), draft.held))
+        found = new_nodes.decided(asked, draft.held, self._options, self.reservations)
         table = draft.state.table
         joined.state = table.state(found.requirements.without(names.HOSTNAME_LABEL))
         kept = {type_.name for type_ in found.types}
@@ -135,9 +134,9 @@ class Drafting:
         joined.held, joined.relaxed = found.held, found.min_values_relaxed
         return joined
 
-    def _as_drafted(self, draft: Draft) -> reference.Draft:
+    def _as_drafted(self, draft: Draft) -> new_nodes.Draft:
         table = draft.state.table
-        return reference.Draft(
+        return new_nodes.Draft(
             pool=table.pool,
             requirements=draft.state.requirements & of_labels({names.HOSTNAME_LABEL: draft.host}),
             options=table.as_options(draft.types),
@@ -183,7 +182,7 @@ class Drafting:
         """Raises Refusal."""
         state, table = draft.state, draft.state.table
         if self._reserving or state.asks_for_values:
-            return reference.finished(self._as_drafted(draft), self._options)
+            return new_nodes.finished(self._as_drafted(draft), self._options)
         types, bits = table.bought(state, draft.types, self._options.max_types)
         if not types:
             raise Refusal("of its instance types, none can be bought as all its pods need it")

@@ -7,7 +7,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling.fast.rows import Asked
 from dovetail.scheduling.problem import Pod, Shape, in_order, labels_of, labels_read, needs, rank
-from dovetail.scheduling.reference import Wish, wishes
+from dovetail.scheduling.relaxation import Wish, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
 

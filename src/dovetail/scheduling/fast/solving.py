@@ -1,7 +1,7 @@
 """Where do these pods go, in one solve: the same answer as the reference engine's, found by shape (08 §6)?
 
 Pods that are alike come one after the other. What the first of them has found out is true for the next: see
-`searching`. Where only the reference engine knows the rule (reservations, minimum numbers of values) it is asked.
+`searching`. Only the words of a refusal are those of the reference engine.
 """
 
 from collections import deque
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.api import names
 from dovetail.scheduling import reference
+from dovetail.scheduling.existing_nodes import Site
 from dovetail.scheduling.fast.bits import Bits
 from dovetail.scheduling.fast.drafting import Drafting
 from dovetail.scheduling.fast.groups import Counted, Ledger
 from dovetail.scheduling.fast.searching import Consulted, Draft, Search
 from dovetail.scheduling.fast.shapes import Level, PodShape
 from dovetail.scheduling.host_ports import conflict
+from dovetail.scheduling.new_nodes import Supply, use_up
 from dovetail.scheduling.problem import (
     RESOURCE_CLAIMS,
     Origin,
@@ -23,7 +25,7 @@ from dovetail.scheduling.problem import (
     PodError,
     Solution,
 )
-from dovetail.scheduling.reference import Refusal, Site, Supply, Waiting, pod_error, use_up
+from dovetail.scheduling.refusals import Refusal, Waiting, pod_error
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit

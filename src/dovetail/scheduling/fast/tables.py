@@ -10,8 +10,8 @@ from dovetail.api import names
 from dovetail.scheduling.daemons import least_overhead
 from dovetail.scheduling.fast.bits import Bits, Thresholds, bits_where, members
 from dovetail.scheduling.host_ports import HostPorts, conflict
+from dovetail.scheduling.new_nodes import Option, cheapest, offers
 from dovetail.scheduling.problem import MachineType, NodeFilter, Pool
-from dovetail.scheduling.reference import Option, cheapest, offers
 from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import allowed_to, reach_of

@@ -5,6 +5,7 @@ from operator import is_
 from typing import Final, NamedTuple
 
 from dovetail.scheduling.daemons import Daemon
+from dovetail.scheduling.existing_nodes import Site
 from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.groups import Bound, Groups
 from dovetail.scheduling.fast.rows import Rows
@@ -12,8 +13,8 @@ from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import Solve, Step
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.fast.witness import Seen
+from dovetail.scheduling.new_nodes import Reservations, daemon_options, pools_in_order, use_up
 from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
-from dovetail.scheduling.reference import Reservations, Site, daemon_options, pools_in_order, use_up
 from dovetail.scheduling.topology import Offered, offered_domains
 
 # So many pods that are gone may be remembered besides, before the world is made anew. With what is worked out for them

@@ -10,7 +10,7 @@ Virtual time passes only in `advance`: whoever wants to watch decides how fast.
 
 import asyncio
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import datetime
 from random import Random
@@ -59,6 +59,7 @@ _TIMINGS: Final = Timings(
     disruption_idle_seconds=10.0,
     disruption_longest_seconds=60.0,
 )
+_STEPS: Final = 200  # of a progress bar
 _PATIENT: Final = ReflectorTimings(watch_seconds=86_400, idle_seconds=2 * _SELDOM_SECONDS)
 
 
@@ -291,6 +292,20 @@ class Play:
         else:
             self.sim.set_node_ready(node, ready=True)
         self.ledger.note("fault", f"Node/{node}", "is well again")
+
+
+def play_through(
+    scenario: Scenario,
+    catalogue: Sequence[InstanceType] | None,
+    disrupting: Disrupting,
+    tell: Callable[[float], None],
+) -> Report:
+    """Play the whole scenario, and tell the share that is done after each step. Raises InputError."""
+    with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
+        for step in range(1, _STEPS + 1):
+            play.advance(scenario.start + scenario.span * step / _STEPS)
+            tell(step / _STEPS)
+        return play.report()
 
 
 @contextmanager

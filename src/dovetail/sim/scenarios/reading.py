@@ -14,8 +14,8 @@ from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
-from dovetail.sim.scenarios.shapes import fault_of
 from dovetail.sim.scenarios.sound import Unsound, sound
+from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 

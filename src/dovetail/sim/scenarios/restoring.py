@@ -21,7 +21,7 @@ from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
 from dovetail.sim.scenarios.reading import Body, Placed, Scenario, assumption, node_class_resource
-from dovetail.sim.scenarios.shapes import fault_of
+from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time

@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api.yaml_events import YamlError, parse
 from dovetail.sim.scenarios.reading import Placed, Scenario
-from dovetail.sim.scenarios.shapes import fault_of
+from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.values.duration import shown
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(?:([0-9]{1,6})|'([^']+)'|\"([^\"]+)\")\]")

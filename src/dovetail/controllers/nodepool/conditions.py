@@ -1,13 +1,14 @@
-"""Says on each NodePool what is wrong with it beyond what the API server checks (01 §4.2)."""
+"""Says on each NodePool whether it can be used: what is wrong with it, and whether its node class is ready."""
 
 import logging
 from typing import Final
 
 from dovetail.api import objects
 from dovetail.api.names import Condition, ConditionReason
+from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import FALSE, Conditions
-from dovetail.planning.nodepool.validation import ignored_capacity_types, pool_flaws
+from dovetail.planning.nodepool.validation import ignored_capacity_types, node_class_readiness, pool_flaws
 from dovetail.runtime.events import cut
 from dovetail.runtime.work_queue import Done, Outcome
 
@@ -17,6 +18,8 @@ MESSAGE_BYTES_AT_MOST: Final = 32_768  # of a condition, or the API server refus
 
 
 class NodePoolValidation(PoolController):
+    """What is wrong beyond what the API server checks (01 §4.2)."""
+
     name = "nodepool.validation"
 
     async def tend(self, pool: objects.NodePool) -> Outcome:
@@ -28,5 +31,23 @@ class NodePoolValidation(PoolController):
             conditions.set(Condition.VALIDATION_SUCCEEDED)
         if conditions.changed and (ignored := ignored_capacity_types(pool)):
             log.warning("nodepool %s: unknown capacity types are ignored: %s", pool.metadata.name, ", ".join(ignored))
+        await self.write_conditions(pool, conditions)
+        return Done()
+
+
+class NodePoolReadiness(PoolController):
+    """Whether nodes can be made from its node class (01 §5.1)."""
+
+    name = "nodepool.readiness"
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.follow(cluster.node_classes, self.pools_with)
+
+    async def tend(self, pool: objects.NodePool) -> Outcome:
+        class_name = pool.spec.template.spec.node_class_ref.name
+        found = node_class_readiness(self.cluster.node_classes.current(class_name), class_name)
+        conditions = Conditions(pool, self.clock.now())
+        conditions.set(Condition.NODECLASS_READY, found.status, found.reason, found.message)
         await self.write_conditions(pool, conditions)
         return Done()

@@ -1,5 +1,12 @@
-"""What has been decided lately, and why is each other node left alone? For people and scripts, as JSON."""
+"""What does `/debug/*` tell: the latest decisions and why other nodes stay, where time is spent, what tasks wait for?
 
+Of decisions each reader sees what it may list. The profile and the tasks name functions and no pods.
+"""
+
+import asyncio
+import cProfile
+import io
+import pstats
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +20,8 @@ from dovetail.values.timestamp import format_time
 from dovetail.web.readers import Readers
 from dovetail.web.stream import Sight
 
+SECONDS_AT_MOST: Final = 60.0
+LINES: Final = 60
 # Parts of a command that hold names of nodes and pools, counts, and sentences without hidden names.
 _WITHOUT_PODS: Final = frozenset(
     {
@@ -60,3 +69,39 @@ def decisions(history: Sequence[Past], left_alone: Mapping[str, Sentence], sight
         commands.append({key: told[key] for key in told if key in _WITHOUT_PODS} if restricted else told)
     stays = {node: shown(why) for node, why in sorted(left_alone.items())}
     return {**({"restricted": True} if restricted else {}), "commands": commands, "leftAlone": stays}
+
+
+def profiling_routes(readers: Readers) -> list[web.RouteDef]:
+    """Below the address that Go programs use for theirs."""
+    return [readers.get("/debug/pprof/profile", profile), readers.get("/debug/pprof/tasks", tasks)]
+
+
+async def profile(request: web.Request, _: Sight) -> web.Response:
+    """What takes the event loop's time for `?seconds=10`, functions that take the most first."""
+    try:
+        seconds = float(request.query.get("seconds", "10"))
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= SECONDS_AT_MOST:
+        return web.Response(status=400, text=f"seconds must be a number up to {SECONDS_AT_MOST:g}\n")
+    profiler = cProfile.Profile()
+    try:
+        profiler.enable()
+    except ValueError:
+        return web.Response(status=409, text="somebody else is profiling\n")
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(LINES)
+    return web.Response(text=text.getvalue())
+
+
+async def tasks(_: web.Request, __: Sight) -> web.Response:
+    """Every task and the lines it waits at."""
+    text = io.StringIO()
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        text.write(f"{task.get_name()}\n")
+        task.print_stack(file=text)
+    return web.Response(text=text.getvalue())

@@ -1,0 +1,56 @@
+"""What `top` and `dashboard` show: a dump, or a live cluster that is followed by list and watch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Final
+
+from dovetail.cli.common.options import Source
+from dovetail.cli.common.output import working
+from dovetail.cli.common.process import fail
+from dovetail.cli.common.sources import Read
+from dovetail.kube import KubeConfigError, connect
+from dovetail.ports import NODES, ApiError
+from dovetail.runtime.clock import SystemClock
+from dovetail.views.forecast.assembly import machines_of
+from dovetail.web.sources import FileSource, LiveSource
+
+FIRST_LISTS_SECONDS: Final = 15.0
+
+
+def dumped(source: Source, read: Read, at: datetime | None) -> FileSource:
+    """What was read; time stands still at `at`, if it is given."""
+    return FileSource(
+        read.snapshot,
+        SystemClock(),
+        title=", ".join(source.paths) or source.context or "live cluster",
+        asking=source.asking(at),
+        at=at,
+        machines=machines_of(read.documents),
+        problems=read.problems,
+    )
+
+
+@asynccontextmanager
+async def followed(source: Source) -> AsyncIterator[LiveSource]:
+    """The live cluster. Ends the program if there is none."""
+    try:
+        async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:
+            with working("reading …"):
+                try:
+                    await api.list(NODES, limit=1)
+                except ApiError as error:
+                    fail(f"the cluster cannot be reached or shows no nodes: {error}", code=3)
+            live = LiveSource(api, SystemClock(), title=source.context or "live cluster", asking=source.asking())
+            async with asyncio.TaskGroup() as following:
+                tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]
+                with working("reading …"):
+                    await live.wait_synced(FIRST_LISTS_SECONDS)
+                try:
+                    yield live
+                finally:
+                    for task in tasks:
+                        task.cancel()
+    except KubeConfigError as error:
+        fail(f"{error}; give -f FILE to show a dump instead")

@@ -1,0 +1,66 @@
+"""Does a node that exists take a pod, and what of it is left (05 §9)?"""
+
+from collections.abc import Iterable
+
+from dovetail.scheduling.problem import Node, Pod, Rule
+from dovetail.scheduling.refusals import Refusal, check_ports, check_taints
+from dovetail.scheduling.relaxation import Wish
+from dovetail.scheduling.requirements import Requirements
+from dovetail.scheduling.resources import Resources
+from dovetail.scheduling.topology import Topology
+from dovetail.scheduling.volumes import over_limit
+
+
+def nodes_in_order(nodes: Iterable[Node]) -> list[Node]:
+    """Those that are open, in the order in which they are tried."""
+    return sorted((node for node in nodes if node.open), key=lambda node: (not node.initialized, node.name))
+
+
+class Site:
+    """A node, and what of it is left."""
+
+    def __init__(self, node: Node, labels: Requirements, free: Resources) -> None:
+        self.node = node
+        self.labels = labels
+        self.free = free
+        self.ports = node.ports
+        self.attachments = node.attachments
+        self.placed: list[Pod] = []
+
+    def take(self, wish: Wish, topology: Topology) -> None:
+        """Raises Refusal."""
+        self.check(wish, topology)
+        pod = wish.pod
+        self.free -= pod.request
+        self.ports |= pod.ports
+        self.attachments |= pod.volumes.attachments
+        self.placed.append(pod)
+        topology.record(pod, self.labels, self.node.taints, there=True)
+
+    def check(self, wish: Wish, topology: Topology) -> None:
+        """Raises Refusal. The labels of a node are as they are: no answer can narrow them any further."""
+        pod = wish.pod
+        check_taints(wish, self.node.taints)
+        if driver := over_limit(pod.volumes.attachments, self.attachments, self.node.attach_limits):
+            raise Refusal(f"volumes of {driver} are at their limit")
+        check_ports(pod.ports, self.ports)
+        if short := pod.request.lacking(self.free):
+            raise Refusal(f"too little {short}")
+        if unmet := self.labels.incompatibility(wish.full):
+            raise Refusal(str(unmet))
+        self._check_topology(wish, topology)
+
+    def takes(self, wish: Wish, topology: Topology) -> bool:
+        """Whether it would."""
+        try:
+            self.check(wish, topology)
+        except Refusal:
+            return False
+        return True
+
+    def _check_topology(self, wish: Wish, topology: Topology) -> None:
+        if not any(map(self.labels.compatible, wish.pod.volumes.alternatives)):
+            raise Refusal("its volumes cannot be used here")
+        found = topology.narrowed(wish.pod, wish.rules, wish.strict, self.labels)
+        if isinstance(found, Rule):
+            raise Refusal(f"{found} does not allow it")

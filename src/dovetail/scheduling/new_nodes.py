@@ -1,0 +1,261 @@
+"""What can a new node be: instance types, limits of pools, reservations, minimum numbers of values (05 §9, §11)?"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from dovetail.api import names
+from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead
+from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
+from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Options, Pod, Pool, Problem
+from dovetail.scheduling.refusals import Refusal, Waiting
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
+from dovetail.scheduling.resources import NOTHING, Resources
+from dovetail.scheduling.topology import reach_of
+
+
+def pools_in_order(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]]) -> list[Pool]:
+    """Those that can be made of something: the heaviest first, of equals the last by name."""
+    usable = (pool for pool in pools if types.get(pool.name))
+    return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
+
+
+class Option(msgspec.Struct, frozen=True):
+    """Types of a pool that get the same daemons."""
+
+    daemons: DaemonGroup
+    types: tuple[MachineType, ...]
+
+
+def daemon_options(
+    pool: Pool, types: Iterable[MachineType], daemons: Sequence[Daemon], well_known: frozenset[str]
+) -> list[Option]:
+    """All types of a pool."""
+    by_name = {type_.name: type_ for type_ in types}
+    groups = daemon_groups(
+        daemons,
+        template=pool.requirements,
+        taints=pool.taints,
+        types={name: type_.requirements for name, type_ in by_name.items()},
+        allow_undefined=well_known,
+    )
+    return [Option(group, tuple(by_name[name] for name in group.types)) for group in groups]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A node to be made, as far as its pods have decided it."""
+
+    pool: Pool
+    requirements: Requirements
+    reach: Requirements = NO_REQUIREMENTS
+    options: tuple[Option, ...]
+    pods: tuple[Pod, ...] = ()
+    requested: Resources = NOTHING
+    ports: HostPorts = NO_PORTS
+    held: frozenset[str] = frozenset()
+    min_values_relaxed: bool = False
+
+    @property
+    def types(self) -> Iterator[MachineType]:
+        return (type_ for option in self.options for type_ in option.types)
+
+
+class Supply:
+    """What a pool can still be made of; `left` of its limits."""
+
+    def __init__(self, pool: Pool, options: Sequence[Option], left: dict[str, int]) -> None:
+        self.pool = pool
+        self.reach = reach_of(type_ for option in options for type_ in option.types)
+        self._options = options
+        self._left = left
+
+    @staticmethod
+    def of(pool: Pool, problem: Problem) -> "Supply":
+        options = daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known)
+        supply = Supply(pool, options, dict(pool.limits))
+        for node in problem.nodes:
+            if node.pool == pool.name and node.open:
+                use_up(supply._left, node.capacity)
+        return supply
+
+    def draft(self, placeholder: str) -> Draft:
+        """A node without pods. Raises Refusal if the pool is at its limits."""
+        if self._left.get(names.NODES_RESOURCE, 1) <= 0:
+            raise Refusal("its limit of nodes is reached")
+        options = [Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
+        within = tuple(each for each in options if each.types)
+        if not within:
+            raise Refusal("its limits leave room for none of its instance types")
+        host = of_labels({names.HOSTNAME_LABEL: placeholder})
+        return Draft(pool=self.pool, requirements=self.pool.requirements & host, reach=self.reach, options=within)
+
+    def opened(self, draft: Draft) -> None:
+        """It may become the largest of its types, resource by resource."""
+        largest = NOTHING
+        for type_ in draft.types:
+            largest |= type_.capacity
+        use_up(self._left, largest)
+
+    def _affordable(self, type_: MachineType) -> bool:
+        return all(type_.capacity[name] <= left for name, left in self._left.items() if name != names.NODES_RESOURCE)
+
+
+def use_up(left: dict[str, int], capacity: Resources, nodes: int = 1) -> None:
+    """So many more nodes of a pool with limits, or less; `nodes` is one of the limits, too (R34)."""
+    for name in left:
+        left[name] -= nodes * (1 if name == names.NODES_RESOURCE else capacity[name])
+
+
+class Reservations:
+    """What is bought already, across pools; of what is told of one reservation the least counts."""
+
+    def __init__(self, types: Mapping[str, Sequence[MachineType]], left: dict[str, int] | None = None) -> None:
+        self._left = left or {}
+        for offer in (
+            offer for each in types.values() for type_ in each for offer in type_.offers if offer.reservation
+        ):
+            self._left[offer.reservation] = min(offer.left, self._left.get(offer.reservation, offer.left))
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def copy(self) -> "Reservations":
+        return Reservations({}, dict(self._left))
+
+    def holdable(self, wanted: Iterable[str], held: frozenset[str]) -> frozenset[str]:
+        return frozenset(each for each in wanted if each in held or self._left[each] > 0)
+
+    def exchange(self, before: frozenset[str], after: frozenset[str]) -> None:
+        for each in before - after:
+            self._left[each] += 1
+        for each in after - before:
+            self._left[each] -= 1
+
+
+def offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
+    """The ways to buy a type for a node like this, now."""
+    return (each for each in type_.offers if each.available and requirements.intersects(each.requirements))
+
+
+def suitable(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[Option, ...]:
+    """The instance type filter. Raises Refusal if nothing is left, and says of how many types what is wrong."""
+    kept, flaws = [], Counter[str]()
+    for option in draft.options:
+        if conflict(ports, option.daemons.ports):
+            flaws["have a daemon on one of its host ports"] += len(option.types)
+            continue
+        found = [(type_, _flaw(type_, requirements, requested + option.daemons.overhead)) for type_ in option.types]
+        flaws.update(flaw for _, flaw in found if flaw)
+        if types := tuple(type_ for type_, flaw in found if not flaw):
+            kept.append(Option(option.daemons, types))
+    if not kept:
+        raise Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
+    return tuple(kept)
+
+
+def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> str:
+    if not type_.requirements.intersects(requirements):
+        return "do not meet the requirements"
+    if not needed.fits(type_.allocatable):
+        return "are too small"
+    return "" if any(offers(type_, requirements)) else "cannot be bought like this"
+
+
+def too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
+    """Of the labels with too few different values among the types, how many there are."""
+    asked = {each.key: each.min_values for each in requirements if each.min_values is not None}
+    reached = {key: len({value for type_ in types for value in _values(type_, key)}) for key in asked}
+    return {key: reached[key] for key, least in asked.items() if reached[key] < least}
+
+
+def _values(type_: MachineType, key: str) -> frozenset[str]:
+    requirement = type_.requirements.get(key)
+    return frozenset() if requirement.complement else requirement.values
+
+
+def _check_min_values(requirements: Requirements, types: Sequence[MachineType]) -> None:
+    for key, reached in too_few(requirements, types).items():
+        least = requirements.get(key).min_values
+        raise Refusal(f"minValues asks for {least} values of {key}, and its instance types have {reached}")
+
+
+def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> Requirements:
+    def lowered(each: Requirement) -> Requirement:
+        return msgspec.structs.replace(each, min_values=reached[each.key]) if each.key in reached else each
+
+    return Requirements(map(lowered, requirements))
+
+
+def decided(draft: Draft, held: frozenset[str], options: Options, reservations: Reservations) -> Draft:
+    """With enough different types, and with the reservations that it may use. Raises Refusal and Waiting."""
+    return _flexible(_reserved(_flexible(draft, options), held, options, reservations), options)
+
+
+def _flexible(draft: Draft, options: Options) -> Draft:
+    """With enough different types; if that is only wished for, its first pod may lower it."""
+    types = tuple(draft.types)
+    if options.strict_min_values or len(draft.pods) > 1:
+        _check_min_values(draft.requirements, types)
+        return draft
+    reached = too_few(draft.requirements, types)
+    if not reached:
+        return draft
+    lowered = _with_min_values(draft.requirements, reached)
+    return msgspec.structs.replace(draft, requirements=lowered, min_values_relaxed=True)
+
+
+def _reserved(draft: Draft, held: frozenset[str], options: Options, reservations: Reservations) -> Draft:
+    """It holds whatever it might be launched into. What it cannot hold it cannot be made of."""
+    node = draft.requirements
+    wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
+    holds = reservations.holdable(wanted, held)
+    if holds:
+        return msgspec.structs.replace(draft, held=holds)
+    if options.strict_reserved and (wanted or held):
+        raise Waiting("the reservations that it could use are taken" if wanted else "a reservation would be lost")
+    bought = [
+        Option(option.daemons, tuple(each for each in option.types if _unreserved(each, node)))
+        for option in draft.options
+    ]
+    if not any(option.types for option in bought):
+        raise Refusal("the reservations that it could use are taken")
+    return msgspec.structs.replace(draft, options=tuple(option for option in bought if option.types))
+
+
+def _unreserved(type_: MachineType, requirements: Requirements) -> bool:
+    return any(not each.reservation for each in offers(type_, requirements))
+
+
+def finished(draft: Draft, options: Options) -> NewClaim:
+    """With the cheapest types, and pinned to the reservations that it holds. Raises Refusal."""
+    node = draft.requirements.without(names.HOSTNAME_LABEL)
+    if draft.held:
+        node = node.add(one_of(names.CAPACITY_TYPE_LABEL, (names.CapacityType.RESERVED.value,)))
+        if options.reservation_label:
+            node = node.add(one_of(options.reservation_label, draft.held))
+    priced = [(price, type_) for type_ in draft.types if (price := cheapest(type_, node, draft.held)) is not None]
+    priced.sort(key=lambda each: (each[0], each[1].name))
+    types = [type_ for _, type_ in priced[: options.max_types]]
+    if not types:
+        raise Refusal("of its instance types, none can be bought as all its pods need it")
+    lacking = too_few(node, types)
+    if options.strict_min_values:
+        _check_min_values(node, types)
+    chosen = {type_.name for type_ in types}
+    groups = [each.daemons for each in draft.options if not chosen.isdisjoint(each.daemons.types)]
+    return NewClaim(
+        pool=draft.pool.name,
+        pods=tuple(pod.uid for pod in draft.pods),
+        requirements=_with_min_values(node, lacking),
+        types=tuple(type_.name for type_ in types),
+        requests=draft.requested + least_overhead(groups),
+        reservations=tuple(sorted(draft.held)),
+        min_values_relaxed=draft.min_values_relaxed or bool(lacking),
+    )
+
+
+def cheapest(type_: MachineType, requirements: Requirements, held: frozenset[str]) -> int | None:
+    """Its best price now: in a reservation, if it holds one, and never in one that it does not hold."""
+    may_use = held or frozenset(("",))
+    return min((each.price for each in offers(type_, requirements) if each.reservation in may_use), default=None)

@@ -1,0 +1,49 @@
+"""What does a pod ask for, and what does it give up, one preference after the other (05 §10)?"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from dovetail.scheduling.problem import Pod, Rule
+from dovetail.scheduling.requirements import Requirements
+from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Tolerations
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a pod asks for at one step of relaxation."""
+
+    pod: Pod
+    strict: Requirements
+    full: Requirements
+    tolerations: Tolerations
+    rules: tuple[Rule, ...]
+
+
+def wishes(pod: Pod, *, respect_preferences: bool = True) -> Iterator[Wish]:
+    """Everything first, then each time one thing less, in the order of 05 §10."""
+    affinity = pod.affinity
+    preferences = (pod.preferred_together, pod.preferred_apart, affinity.preferences, pod.preferred_spread)
+    counts = [len(each) for each in preferences]
+    given_up = [0, *([0] * 4 if respect_preferences else counts), 0]
+    may_give_up = [max(0, len(affinity.terms) - 1), *counts, 1]
+
+    def wish() -> Wish:
+        terms, together, apart, nodes, spread, soft_taints = given_up
+        return Wish(
+            pod=pod,
+            strict=affinity.strict(terms),
+            full=affinity.full(terms, nodes),
+            tolerations=pod.tolerations | {SOFT_TAINTS_TOLERATED} if soft_taints else pod.tolerations,
+            rules=(
+                *pod.rules,
+                *pod.preferred_together[together:],
+                *pod.preferred_apart[apart:],
+                *pod.preferred_spread[spread:],
+            ),
+        )
+
+    yield wish()
+    for step, most in enumerate(may_give_up):
+        while given_up[step] < most:
+            given_up[step] += 1
+            yield wish()
