@@ -28,7 +28,7 @@ from bench.many_nodes import KINDS, PODS_PER_NODE, types
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.kube import connect
-from dovetail.planning.disruption.assessment import BoardMaker
+from dovetail.planning.disruption.assessment import DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import Board
 from dovetail.planning.disruption.consolidation import single
 from dovetail.planning.disruption.methods import Decision, decide_pass
@@ -91,7 +91,7 @@ class Stand:
         self._cluster = cluster
         self._state = PlacingState(cluster)
         self._types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
-        self._maker = BoardMaker(cluster, self._state, options=Options())
+        self._planner = DisruptionPlanner(options=Options())
         self._rules = Rules()
         self._thread = TimedThread()
 
@@ -106,9 +106,9 @@ class Stand:
     async def board(self) -> Board:
         await self._types.refresh(self._state.usable_pools())
         await self._cluster.settled()
-        noted = self._maker.noted(self._cluster.clock.now())
-        picture = await self._thread.run(self._maker.pictured_of, noted)
-        return await self._thread.run(self._maker.board, picture)
+        inputs = DisruptionInputs(snapshot=self._state.snapshot(self._cluster.clock.now()))
+        assessment = await self._thread.run(self._planner.assess, inputs)
+        return await self._thread.run(self._planner.board, assessment)
 
     def single_seconds(self, board: Board) -> float:
         """Of each node by itself alone, which is a part of the decision."""

@@ -28,7 +28,7 @@ from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics, rendered
-from dovetail.planning.disruption.assessment import BoardMaker
+from dovetail.planning.disruption.assessment import DisruptionInputs, DisruptionPlanner
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -157,7 +157,11 @@ async def stretches(nodes: int) -> dict[str, float]:
     cluster = Cluster(api, clock, provider.node_classes)
     state = PlacingState(cluster)
     types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
-    maker = BoardMaker(cluster, state, options=Options())
+    planner = DisruptionPlanner(options=Options())
+
+    def inputs() -> DisruptionInputs:
+        return DisruptionInputs(snapshot=state.snapshot(clock.now()))
+
     metrics = Metrics(CollectorRegistry())
     metrics.registry.register(ClusterMetrics(cluster, clock, leads=lambda: True))
     found: dict[str, float] = {}
@@ -175,9 +179,9 @@ async def stretches(nodes: int) -> dict[str, float]:
         for number, when in enumerate(("first", *["again"] * _EVENTS)):
             measured(f"places {when}", state.places)
             measured(f"pods to place {when}", lambda: (state.pending(), state.leaving(clock.now())))
-            measured(f"note for a pass {when}", lambda: maker.noted(clock.now(), lambda _: False))
+            measured(f"note for a pass {when}", inputs)
             measured(f"note for a scrape {when}", lambda: list(metrics.registry.collect()))
-            measured(f"picture, aside {when}", lambda: maker.picture(clock.now()))
+            measured(f"picture, aside {when}", lambda: planner.assess(inputs()))
             measured(f"scrape, aside {when}", lambda: b"".join(rendered(metrics.registry.collect())))
             api.end_pod(number * 997 % (nodes * 20))
             await asyncio.sleep(0.05)

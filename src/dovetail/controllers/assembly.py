@@ -39,7 +39,7 @@ from dovetail.controllers.pod.protection import Protection
 from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.disruption.assessment import BoardMaker
+from dovetail.planning.disruption.assessment import DisruptionPlanner
 from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
@@ -157,7 +157,7 @@ def _disrupting(
         cluster,
         state,
         types,
-        BoardMaker(cluster, state, options=provisioning.options, reading=disrupting.reading),
+        DisruptionPlanner(options=provisioning.options, reading=disrupting.reading),
         commands,
         judging=judging,
         marks=marks,

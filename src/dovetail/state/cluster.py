@@ -9,7 +9,7 @@ time.
     nodes = state.managed.ours()              # every part is the same object until something about it changes
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
@@ -135,6 +135,9 @@ class ClusterState:
     def manages(self, reference: objects.NodeClassReference) -> bool:
         """Whether claims and pools with this reference are ours to act on (01 §1)."""
         return (reference.group, reference.kind) == (self.node_class.group, self.node_class.kind)
+
+    def our_pools(self) -> Iterator[objects.NodePool]:
+        return (pool for pool in self.pools.values() if self.manages(pool.spec.template.spec.node_class_ref))
 
     def manages_node(self, node: objects.Node) -> bool:
         return self.node_class_label in node.metadata.labels

@@ -40,9 +40,9 @@ class PlacingPools:
 
     def usable(self) -> Iterator[objects.NodePool]:
         """Ours, made for pods, ready and to stay."""
-        for pool in self._cluster.pools.values():
-            ours = self._cluster.manages(pool.spec.template.spec.node_class_ref) and pool.spec.replicas is None
-            if ours and pool.metadata.deletion_timestamp is None and is_true(pool, Condition.READY):
+        for pool in self._cluster.our_pools():
+            stays = pool.spec.replicas is None and pool.metadata.deletion_timestamp is None
+            if stays and is_true(pool, Condition.READY):
                 yield pool
 
     def pools(self) -> Pools:

@@ -16,19 +16,20 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.records import PodRecord
+from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
 from dovetail.state.cluster import ClusterState
 from dovetail.state.daemons import PlacingDaemons
 from dovetail.state.derived import Derived
-from dovetail.state.nodes import NodeKey
+from dovetail.state.instance_types import Offered
+from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.places import Place, PlacingNodes
 from dovetail.state.pools import PlacingPools
 from dovetail.state.protections import Alike, AlikePods, Judgement
 from dovetail.state.refusals import Unplaceable
-from dovetail.state.store import Added, Change, Deleted, Key, Updated
+from dovetail.state.store import Added, Change, Contents, Deleted, Key, Updated
 
 __all__ = [
     "Disrupted",
@@ -101,6 +102,30 @@ def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Unplaceable]]) -> Pods:
         else:
             found.append(each)
     return Pods(tuple(found), refused)
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What decisions read, as it was at one instant: nothing that happens later touches it.
+
+    Every part is the same object until something about it changes.
+    """
+
+    at: datetime
+    nodes: Mapping[NodeKey, ManagedNode]
+    """Those that are ours to act on."""
+    movable: Mapping[NodeKey, ReadPods]
+    """The pods of those that have a Node."""
+    claims: Contents[objects.NodeClaim]
+    pools: tuple[objects.NodePool, ...]
+    """Those that are ours."""
+    pdbs: Contents[PdbRecord]
+    places: Places
+    prices: Mapping[str, Mapping[Offered, int]]
+    """By pool, of what it can be made of."""
+    nominations: Mapping[str, datetime]
+    """Until when a pod is expected, by claim or Node."""
+    owed: tuple[Pod, ...]
+    """Pods that are to be placed anyway."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -176,6 +201,22 @@ class PlacingState:
         created = claim.metadata.creation_timestamp
         return created is None or now - created < self._pause
 
+    def snapshot(self, now: datetime) -> ClusterSnapshot:
+        """Everything as it is now. What has changed is derived first, so `settle` before."""
+        cluster, places = self._cluster, self.places()
+        return ClusterSnapshot(
+            at=now,
+            nodes=cluster.managed.ours(),
+            movable=self._movable.all(),
+            claims=cluster.claims.snapshot(),
+            pools=tuple(cluster.our_pools()),
+            pdbs=cluster.pdbs.snapshot(),
+            places=places,
+            prices={name: cluster.instance_types.of(name).prices for name in places.types},
+            nominations=self.nominations(now),
+            owed=(*self.pending().pods, *self.leaving(now).pods),
+        )
+
     # -- where to -----------------------------------------------------------------------------------------------------
 
     def usable_pools(self) -> Iterable[objects.NodePool]:
@@ -193,13 +234,6 @@ class PlacingState:
     def place(self, name: str) -> Place | None:
         """The objects behind the node that `places` tells by this name."""
         return self._nodes.place(name)
-
-    def movable(self) -> Mapping[NodeKey, ReadPods]:
-        """The pods of every node that has a Node, as they would be placed if they had to go.
-
-        It is the same object until something changes.
-        """
-        return self._movable.all()
 
     def _read_node(self, key: NodeKey, known: ReadPods | None) -> ReadPods | None:
         managed = self._cluster.managed.get(key)

@@ -68,7 +68,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         still.board,
         decision,
         pools=still.pools,
-        left=still.picture.left,
+        left=still.assessment.left,
         validation_seconds=15,
         problems=still.problems,
     )

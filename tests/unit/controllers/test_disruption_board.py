@@ -14,11 +14,12 @@ from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.observe.metrics import rendered
-from dovetail.planning.disruption.assessment import BoardMaker, Noted, Picture
+from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import Candidate
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.problem import Options
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
+from dovetail.state.scheduling import ClusterSnapshot
 from tests import manifests
 from tests.metrics_text import exposition
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
@@ -32,7 +33,7 @@ class Boards(Scene):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.maker = BoardMaker(self.cluster, self.state, options=Options())
+        self.planner = DisruptionPlanner(options=Options())
         self.registry = CollectorRegistry()
         self.registry.register(ClusterMetrics(self.cluster, clock, leads=lambda: True))
 
@@ -54,11 +55,11 @@ class Boards(Scene):
         status = {"disruptionsAllowed": evictions, "expectedPods": 5}
         await self.change(PDBS, "web", {"status": status}, subresource="status")
 
-    def noted(self) -> Noted:
-        return self.maker.noted(self.clock.now(), lambda _: False)
+    def snapshot(self) -> ClusterSnapshot:
+        return self.state.snapshot(self.clock.now())
 
-    def picture(self) -> Picture:
-        return self.maker.picture(self.clock.now())
+    def assessment(self) -> Assessment:
+        return self.planner.assess(DisruptionInputs(snapshot=self.snapshot()))
 
 
 def quiet(claim: Manifest) -> Manifest:
@@ -86,21 +87,21 @@ def made_again(before: Mapping[Any, object], after: Mapping[Any, object]) -> lis
     return sorted(key.name for key, each in after.items() if before.get(key) is not each)
 
 
-def taken(picture: Picture) -> dict[str, Candidate]:
-    return {each.node: each for each in picture.candidates.get(Reason.UNDERUTILIZED, ())}
+def taken(assessment: Assessment) -> dict[str, Candidate]:
+    return {each.node: each for each in assessment.candidates.get(Reason.UNDERUTILIZED, ())}
 
 
 def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
     async def scenario(world: Boards) -> None:
         await world.begin()
-        first, whole = world.noted(), world.picture()
+        first, whole = world.snapshot(), world.assessment()
         assert len(taken(whole)) == NODES_THERE
-        assert world.noted().members is first.members
+        assert world.snapshot().nodes is first.nodes
         await world.change(PODS, "p-7", {"metadata": {"annotations": {names.POD_DELETION_COST: "5"}}})
-        second = world.noted()
-        assert made_again(first.members, second.members) == ["n-7"]
-        assert made_again(first.read, second.read) == ["n-7"]
-        known, again = taken(whole), taken(world.picture())
+        second = world.snapshot()
+        assert made_again(first.nodes, second.nodes) == ["n-7"]
+        assert made_again(first.movable, second.movable) == ["n-7"]
+        known, again = taken(whole), taken(world.assessment())
         assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
 
     play(scenario)
@@ -109,12 +110,12 @@ def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
 def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again() -> None:
     async def scenario(world: Boards) -> None:
         await world.begin(5)
-        known = taken(world.picture())
+        known = taken(world.assessment())
         assert len(known) == 5
         await world.allow(2)
-        assert all(each.pods is known[name].pods for name, each in taken(world.picture()).items())
+        assert all(each.pods is known[name].pods for name, each in taken(world.assessment()).items())
         await world.allow(0)
-        assert taken(world.picture()) == {}
+        assert taken(world.assessment()) == {}
 
     play(scenario)
 
@@ -123,15 +124,15 @@ def test_claims_and_nodes_find_each_other_whoever_comes_first() -> None:
     async def scenario(world: Boards) -> None:
         await world.begin(1)
         await world.put(a_claim("late", of="m"), a_node("m"), a_pod("q", on="m"))
-        (member,) = (each for key, each in world.noted().members.items() if key.name in ("late", "m"))
+        (member,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
         assert member.claim is not None
         assert member.node is not None
         assert [pod.name for pod in member.pods] == ["q"]
         await world.delete(NODECLAIMS, "late")
-        (alone,) = (each for key, each in world.noted().members.items() if key.name in ("late", "m"))
+        (alone,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
         assert (alone.claim, alone.node) == (None, member.node)
         await world.delete(NODES, "m")
-        assert [key.name for key in world.noted().members] == ["n-0"]
+        assert [key.name for key in world.snapshot().nodes] == ["n-0"]
 
     play(scenario)
 
@@ -140,12 +141,12 @@ def test_what_happens_later_does_not_touch_what_was_noted() -> None:
     async def scenario(world: Boards) -> None:
         await world.begin(3)
         families = list(world.registry.collect())
-        text, before = exposition(world.registry), world.maker.picture(world.clock.now())
-        noted = world.noted()
+        text, before = exposition(world.registry), world.assessment()
+        noted = world.snapshot()
         await world.put(a_pod("more", on="n-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
         await world.delete(NODECLAIMS, "n-2")
-        assert set(taken(world.picture())) == {"n-0"}
-        again = world.maker.pictured_of(noted)
+        assert set(taken(world.assessment())) == {"n-0"}
+        again = world.planner.assess(DisruptionInputs(snapshot=noted))
         assert (again.at, again.candidates, again.places) == (before.at, before.candidates, before.places)
         assert b"".join(rendered(families)) == text != exposition(world.registry)
 
@@ -167,7 +168,7 @@ def test_at_the_start_it_takes_turns() -> None:
         await world.cluster.settled()
         other.cancel()
         assert turns >= 120 // 50
-        assert len(taken(world.picture())) == 120
+        assert len(taken(world.assessment())) == 120
 
     play(scenario)
 
@@ -187,6 +188,6 @@ def test_pods_that_go_between_two_turns_are_left_for_the_next_look() -> None:
             while True:
                 settling.send(None)
         await world.refresh()
-        assert {len(read.pods) for read in world.noted().read.values()} == {1}
+        assert {len(read.pods) for read in world.snapshot().movable.values()} == {1}
 
     play(scenario)

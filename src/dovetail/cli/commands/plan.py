@@ -112,7 +112,7 @@ def _planned(
         board,
         decision,
         pools={} if removals else pools,
-        left=[each for each in still.picture.left if reason in (None, each.verdict.reason.value)],
+        left=[each for each in still.assessment.left if reason in (None, each.verdict.reason.value)],
         validation_seconds=Timings().validation_seconds,
         removals=removals,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],

@@ -24,13 +24,11 @@ from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.reporter import DisruptionTelling
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.assessment import BoardMaker, Picture
+from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.backoff import UndoneMoves
 from dovetail.planning.disruption.commands import Command, side_by_side
-from dovetail.planning.disruption.consolidation import GoOn
-from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import Rules
-from dovetail.planning.disruption.validation import Rejected, Validated, validated
+from dovetail.planning.disruption.validation import Rejected
 from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
@@ -68,7 +66,7 @@ class Disruption(Passes):
         cluster: Cluster,
         state: PlacingState,
         types: InstanceTypeSource,
-        maker: BoardMaker,
+        planner: DisruptionPlanner,
         commands: DisruptionCommands,
         *,
         judging: Sequence[Keyed[str]],  # the writers of reasons
@@ -82,7 +80,7 @@ class Disruption(Passes):
         self._cluster = cluster
         self._state = state
         self._types = types
-        self._maker = maker
+        self._planner = planner
         self._commands = commands
         self._judging = judging
         self._judging_until: datetime | None = None
@@ -125,7 +123,7 @@ class Disruption(Passes):
 
     def begin(self, context: Context) -> None:
         """After a pass that failed, too: what it has left half done is not used again."""
-        self._maker.forget()
+        self._planner.forget()
         self._waiting.clear()
         self._batch.add(_CHANGED, context.clock.now())
 
@@ -150,17 +148,40 @@ class Disruption(Passes):
             self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)
             return
         self._batch.close()
-        taken = self._commands.held().__contains__
-        noted = self._maker.noted(context.clock.now(), taken)
-        picture = self._with_held_back(await self._compute.run(self._maker.pictured_of, noted), now)
-        self._wake_at = picture.wake_at
-        if picture.places.left_out:  # that the provider has an answer again nobody tells
-            self._look_again(now, self._timings.instance_types_seconds)
+        inputs = self._inputs(context.clock.now())
         if self._waiting and self._waiting[0].due <= now:
-            await self._validate(context, picture, self._waiting.popleft().commands)
-            self._batch.add(_CHANGED, now)  # whatever came of it, look again
+            await self._validate(context, inputs, self._waiting.popleft().commands)
+            self._batch.add(_CHANGED, now)  # run another pass regardless of the outcome
         else:
-            await self._pass(context, picture)
+            await self._pass(context, inputs)
+
+    def _inputs(self, now: datetime) -> DisruptionInputs:
+        """Pools whose last replacements did not come up wait a while (R23), and until these are gone (R52).
+
+        Their nodes stay candidates (R22).
+        """
+        snapshot = self._state.snapshot(now)
+        in_commands = self._commands.held()
+        failed = self._commands.failed_replacements()
+        waiting: dict[str, datetime | None] = {
+            each.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for each in failed
+        }
+        for pool in snapshot.pools:
+            if (until := self._commands.held_back(pool.metadata.name, now)) is not None:
+                waiting[pool.metadata.name] = until
+        claims = (node.claim.metadata.name for node in snapshot.nodes.values() if node.claim is not None)
+        return DisruptionInputs(
+            snapshot=snapshot,
+            in_commands=frozenset(filter(in_commands.__contains__, claims)),
+            pools_in_backoff=waiting,
+            pods_in_backoff=self._undone.at(now),
+        )
+
+    def _sleep_until_change(self, assessment: Assessment, now: datetime) -> None:
+        """At the next instant at which time alone changes an answer."""
+        self._wake_at = assessment.wake_at
+        if assessment.places.left_out:  # nobody tells that the provider has an answer again
+            self._look_again(now, self._timings.instance_types_seconds)
 
     def _put_off(self, now: datetime) -> bool:
         """While reasons are still being written, the nodes that could go together are not all known yet.
@@ -175,24 +196,11 @@ class Disruption(Passes):
         validating = bool(self._waiting) and self._waiting[0].due <= now
         return now < self._judging_until and not validating
 
-    def _with_held_back(self, picture: Picture, now: datetime) -> Picture:
-        """Pools whose last replacements did not come up wait a while (R23), and until these are gone (R52).
-
-        Their nodes stay candidates (R22).
-        """
-        held = {pool: at for pool in picture.pools if (at := self._commands.held_back(pool, now)) is not None}
-        failed = {each.metadata.labels.get(names.NODEPOOL_LABEL, "") for each in self._commands.failed_replacements()}
-        undone = self._undone.at(now)
-        ends = [*held.values(), *undone.values(), *([picture.wake_at] if picture.wake_at is not None else [])]
-        return msgspec.structs.replace(
-            picture, held=frozenset(failed.union(held)), undone=undone, wake_at=min(ends, default=None)
-        )
-
     # -- one pass ------------------------------------------------------------------------------------------------------
 
-    async def _pass(self, context: Context, picture: Picture) -> None:
+    async def _pass(self, context: Context, inputs: DisruptionInputs) -> None:
         clock, stopping = context.clock, context.stopping
-        self._looked_at = picture.at
+        self._looked_at = inputs.at
         began_at = clock.monotonic()
         ends_at = began_at + self._timings.disruption_pass_seconds
 
@@ -200,11 +208,13 @@ class Disruption(Passes):
             return clock.monotonic() < ends_at and not stopping.is_set()
 
         waiting = tuple(command for each in self._waiting for command in each.commands)
-        decision, self.left_alone = await self._compute.run(self._decided, picture, waiting, go_on)
+        outcome = await self._compute.run(self._planner.decide, inputs, self._rules, waiting, go_on)
+        assessment, decision, self.left_alone = outcome.assessment, outcome.decision, dict(outcome.staying)
+        self._sleep_until_change(assessment, inputs.at)
         if stopping.is_set():
             return
         self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
-        self._telling.passed(context, picture, decision, clock.monotonic() - began_at)
+        self._telling.passed(context, assessment, decision, clock.monotonic() - began_at)
         if not decision.commands:
             if not decision.complete:
                 self._look_again(clock.now(), self._timings.disruption_longest_seconds)
@@ -213,42 +223,25 @@ class Disruption(Passes):
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
             self._waiting.append(_Waiting(due, decision.commands))
             return
-        await self._start(context, picture, decision.commands)
-
-    def _decided(
-        self, picture: Picture, waiting: tuple[Command, ...], go_on: GoOn
-    ) -> tuple[Decision, dict[str, Sentence]]:
-        """Besides what waits to be validated; and of all nodes that stay, why."""
-        board = self._maker.board(picture)
-        for command in waiting:
-            board = validated(command, board, self._rules).board
-        decision = decide_pass(board.with_open_ones(), self._rules, go_on=go_on)
-        return decision, {each.node: each.sentence for each in picture.left} | dict(decision.refused)
+        await self._start(context, assessment, decision.commands)
 
     def _look_again(self, now: datetime, seconds: float) -> None:
         """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""
         again = now + timedelta(seconds=seconds)
         self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
 
-    async def _validate(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
-        looked = await self._compute.run(self._validated, picture, commands)
-        for command, each in zip(commands, looked, strict=True):
+    async def _validate(self, context: Context, inputs: DisruptionInputs, commands: tuple[Command, ...]) -> None:
+        outcome = await self._compute.run(self._planner.validate, inputs, self._rules, commands)
+        self._sleep_until_change(outcome.assessment, inputs.at)
+        for command, each in zip(commands, outcome.results, strict=True):
             if each.rejected is not None:
                 self.history.append(Past(command=command, rejected=each.rejected))
                 self._telling.rejected(context, command, each.rejected)
-        started = (each.started for each in looked if each.started is not None)
-        await self._start(context, picture, side_by_side(started, looked[-1].board))
+        started = (each.started for each in outcome.results if each.started is not None)
+        await self._start(context, outcome.assessment, side_by_side(started, outcome.results[-1].board))
 
-    def _validated(self, picture: Picture, commands: tuple[Command, ...]) -> list[Validated]:
-        """Each besides those before it."""
-        board, looked = self._maker.board(picture), list[Validated]()
-        for command in commands:
-            looked.append(validated(command, board, self._rules))
-            board = looked[-1].board
-        return looked
-
-    async def _start(self, context: Context, picture: Picture, commands: tuple[Command, ...]) -> None:
-        pools = {name: read.pool for name, read in picture.read_pools.items()}
+    async def _start(self, context: Context, assessment: Assessment, commands: tuple[Command, ...]) -> None:
+        pools = {name: read.pool for name, read in assessment.read_pools.items()}
         for command in commands:
             if await self._commands.start(context, command, pools):
                 self._undone.moved(command, context.clock.now())

@@ -7,7 +7,7 @@ from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.assessment import Picture
+from dovetail.planning.disruption.assessment import Assessment
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
@@ -31,32 +31,32 @@ class DisruptionTelling:
         self._cluster = cluster
         self._metrics = metrics
 
-    def passed(self, context: Context, picture: Picture, decision: Decision, seconds: float) -> None:
+    def passed(self, context: Context, assessment: Assessment, decision: Decision, seconds: float) -> None:
         """A pass is over."""
         for reason in BUDGETED:
-            self._metrics.eligible.labels(reason.lower()).set(len(picture.candidates.get(reason, ())))
+            self._metrics.eligible.labels(reason.lower()).set(len(assessment.candidates.get(reason, ())))
         method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
         reason = decision.commands[0].reason if decision.commands else Reason.UNDERUTILIZED
         self._metrics.evaluation_seconds.labels(reason.lower(), consolidation_type(method)).observe(seconds)
         if not decision.complete:
             self._metrics.timeouts.labels(consolidation_type(method)).inc()
-        self._blocked(context, picture)
-        self._out_of_budget(context, picture)
-        drifted = {each.node for each in picture.candidates.get(Reason.DRIFTED, ())}
+        self._blocked(context, assessment)
+        self._out_of_budget(context, assessment)
+        drifted = {each.node for each in assessment.candidates.get(Reason.DRIFTED, ())}
         for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
             told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
             self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
-    def _blocked(self, context: Context, picture: Picture) -> None:
+    def _blocked(self, context: Context, assessment: Assessment) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
-        for left in picture.left[:_TOLD_AT_MOST]:
+        for left in assessment.left[:_TOLD_AT_MOST]:
             self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
 
-    def _out_of_budget(self, context: Context, picture: Picture) -> None:
-        for name, spent in picture.spending.items():
-            pool = picture.read_pools[name].pool
+    def _out_of_budget(self, context: Context, assessment: Assessment) -> None:
+        for name, spent in assessment.spending.items():
+            pool = assessment.read_pools[name].pool
             for reason, allowed in spent.allowances.items():
-                if allowed.limit == 0 and spent.counts.nodes and picture.candidates.get(reason):
+                if allowed.limit == 0 and spent.counts.nodes and assessment.candidates.get(reason):
                     about = about_pool(pool)
                     note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
                     told = EventReason.DISRUPTION_BLOCKED

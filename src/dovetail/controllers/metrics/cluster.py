@@ -80,7 +80,7 @@ class ClusterMetrics(Collector):
         self._counts = PodCounts(cluster)
         self._pods = AlikePods()
         self._standing = StandingNodes(self._pods)
-        self._budgets_of = PoolBudgets(cluster, reading)
+        self._budgets_of = PoolBudgets(reading)
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
         if objects_too:
@@ -113,7 +113,7 @@ class ClusterMetrics(Collector):
         return found
 
     def _noted(self) -> _Noted:
-        pools = self._budgets_of.pools()
+        pools = self._budgets_of.read(self._cluster.our_pools())
         return _Noted(
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),

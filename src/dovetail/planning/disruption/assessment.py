@@ -1,11 +1,10 @@
-"""Which nodes may be taken now, and for which reason: the picture that a pass of the engine looks at (02 §3)?
+"""Which nodes may be taken now, and for which reason (02 §3)? And what does a pass decide?
 
-What there is is noted in one turn of the event loop; what it means is worked out aside, on what was noted. What was
-found out of a node is kept as long as its objects, its pods and what the rules say of them stay as they are.
+Inputs are copied on the event loop; the evaluation runs on a thread: inputs, assessment of each node, board, decision.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,14 +12,19 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.model.records import PdbRecord, PodRecord, PoolRecord
+from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.backoff import Kind, left_alone
 from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
+from dovetail.planning.disruption.commands import Command
+from dovetail.planning.disruption.consolidation import GoOn
+from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
 from dovetail.planning.disruption.records import record_on
+from dovetail.planning.disruption.replacing import Rules
 from dovetail.planning.disruption.standing import Standing, StandingNodes
+from dovetail.planning.disruption.validation import Validated, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
 from dovetail.rules.budgets import Allowance, Reading
 from dovetail.rules.nodes import (
@@ -34,34 +38,32 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import LastingWorld
 from dovetail.scheduling.problem import Options, Pod
-from dovetail.state.cluster import ClusterState
 from dovetail.state.instance_types import Offered, bought_as
-from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.places import is_daemon
 from dovetail.state.protections import AlikePods, standing_of
-from dovetail.state.scheduling import Moving, Places, PlacingState, ReadPods, moving
-from dovetail.state.store import Contents, Kept
+from dovetail.state.scheduling import ClusterSnapshot, Moving, Places, ReadPods, moving
+from dovetail.state.store import Kept
 
 _NO_PRICES: Final[Mapping[Offered, int]] = {}
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All that a picture is made of, as it was at one instant: nothing that happens later touches it."""
+class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """All that a pass reads: the cluster, and what the controller itself has begun or tried in vain."""
 
-    at: datetime
-    places: Places
-    members: Mapping[NodeKey, ManagedNode]
-    read: Mapping[NodeKey, ReadPods]  # of the members that have a Node
-    claims: Iterable[Kept[objects.NodeClaim]]
-    pdbs: Contents[PdbRecord]
-    pools: Mapping[str, ReadPool]
-    taken: frozenset[str]  # claims
-    expecting: Mapping[str, datetime]  # a pod, until then; by claim or node
-    prices: Mapping[str, Mapping[Offered, int]]  # by pool, of what it can be made of
-    owed: tuple[Pod, ...]
+    snapshot: ClusterSnapshot
+    in_commands: frozenset[str] = frozenset()
+    """NodeClaims of commands under way."""
+    pools_in_backoff: Mapping[str, datetime | None] = {}
+    """Pools whose last replacements failed, and until when they wait (R23); None: until these are gone (R52)."""
+    pods_in_backoff: Mapping[Kind, datetime] = {}
+    """Pods that were moved in vain, and until when they are not moved again."""
+
+    @property
+    def at(self) -> datetime:
+        return self.snapshot.at
 
 
-class Looked(msgspec.Struct, frozen=True, eq=False, gc=False):
+class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is known of a node until something about it changes."""
 
     standing: Standing
@@ -71,24 +73,24 @@ class Looked(msgspec.Struct, frozen=True, eq=False, gc=False):
     disruption: float
 
 
-class Judged(msgspec.Struct, frozen=True, eq=False, gc=False):
+class NodeAssessment(msgspec.Struct, frozen=True, eq=False, gc=False):
     """For which reasons nothing but budgets holds a node back, and for which something does."""
 
-    of: Looked
+    of: NodeFacts
     pool: PoolRecord | None
     prices: Mapping[Offered, int]
     candidates: tuple[tuple[Reason, Candidate], ...]
     left: tuple[Left, ...]
     until: datetime | None  # when time alone changes what rules say of the candidates
 
-    def holds(self, of: Looked, pool: PoolRecord | None, prices: Mapping[Offered, int], now: datetime) -> bool:
+    def holds(self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[Offered, int], now: datetime) -> bool:
         """What is left says how much of which budget is used, which changes all the time."""
         same = self.of is of and self.pool is pool and self.prices is prices
         return same and not self.left and (self.until is None or now < self.until)
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """A board but for its world, which is prepared aside. `wake_at`: when time alone will change something."""
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes that can go for each reason, and those that cannot. `wake_at`: when time alone changes something."""
 
     at: datetime
     places: Places
@@ -103,101 +105,119 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     undone: Mapping[Kind, datetime] = {}  # pods that were moved in vain, and until when they are left alone
 
 
-class BoardMaker:
-    """Make it before the caches run: it subscribes to them."""
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What a pass has come to. `staying`: of the nodes that have a reason to go and stay, why."""
 
-    def __init__(
-        self, cluster: ClusterState, state: PlacingState, *, options: Options, reading: Reading = Reading.SEED
-    ) -> None:
-        self._cluster = cluster
-        self._state = state
-        self._budgets = PoolBudgets(cluster, reading)
+    assessment: Assessment
+    decision: Decision
+    staying: Mapping[str, Sentence]
+
+
+class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What has become of commands that waited to be validated, in their order."""
+
+    assessment: Assessment
+    results: tuple[Validated, ...]
+
+
+class DisruptionPlanner:
+    """Assesses nodes and decides which go. Used by one thread at a time.
+
+    It keeps what it has worked out of a node as long as its objects, its pods and what the rules say of them stay as
+    they are.
+    """
+
+    def __init__(self, *, options: Options, reading: Reading = Reading.SEED) -> None:
+        self._budgets = PoolBudgets(reading)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
         self.forget()
 
     def forget(self) -> None:
         """Everything that was found out before, and is kept only to save work."""
-        self._alike = AlikePods()
-        self._standing = StandingNodes(self._alike)
-        self._known: dict[str, Looked] = {}
-        self._judgements: dict[str, Judged] = {}
+        self._pods = AlikePods()
+        self._standing = StandingNodes(self._pods)
+        self._known: dict[str, NodeFacts] = {}
+        self._assessments: dict[str, NodeAssessment] = {}
         self._world = LastingWorld(self._options)
 
-    # -- on the event loop ---------------------------------------------------------------------------------------------
+    # -- decisions -----------------------------------------------------------------------------------------------------
 
-    def picture(self, now: datetime) -> Picture:
-        """Everything as it is now. This takes long."""
-        return self.pictured_of(self.noted(now))
+    def decide(
+        self, inputs: DisruptionInputs, rules: Rules, waiting: Sequence[Command] = (), go_on: GoOn = lambda: True
+    ) -> Outcome:
+        """What to do, as if the commands that wait to be validated were carried out; and why other nodes stay."""
+        assessment = self.assess(inputs)
+        board = self.board(assessment)
+        for command in waiting:
+            board = validated(command, board, rules).board
+        decision = decide_pass(board.with_open_ones(), rules, go_on=go_on)
+        staying = {each.node: each.sentence for each in assessment.left} | dict(decision.refused)
+        return Outcome(assessment=assessment, decision=decision, staying=staying)
 
-    def noted(self, now: datetime, taken: Callable[[str], bool] = lambda _: False) -> Noted:
-        """In one turn, and no longer than it takes to look at what has changed."""
-        places, members = self._state.places(), self._cluster.managed.ours()
-        claims = (member.claim.metadata.name for member in members.values() if member.claim is not None)
-        return Noted(
-            at=now,
-            places=places,
-            members=members,
-            read=self._state.movable(),
-            claims=self._cluster.claims.snapshot().items.values(),
-            pdbs=self._cluster.pdbs.snapshot(),
-            pools=self._budgets.pools(),
-            taken=frozenset(filter(taken, claims)),
-            expecting=self._state.nominations(now),
-            prices={name: self._cluster.instance_types.of(name).prices for name in places.types},
-            owed=(*self._state.pending().pods, *self._state.leaving(now).pods),
-        )
+    def validate(self, inputs: DisruptionInputs, rules: Rules, commands: Sequence[Command]) -> ValidationOutcome:
+        """Which of these commands are still right, each beside those before it."""
+        assessment = self.assess(inputs)
+        board, results = self.board(assessment), list[Validated]()
+        for command in commands:
+            results.append(validated(command, board, rules))
+            board = results[-1].board
+        return ValidationOutcome(assessment=assessment, results=tuple(results))
 
-    # -- aside ---------------------------------------------------------------------------------------------------------
+    # -- assessment ----------------------------------------------------------------------------------------------------
 
-    def pictured_of(self, noted: Noted) -> Picture:
-        now = noted.at
-        self._alike.know(noted.pdbs)
-        nodes = self._standing.at(now, noted.members, {name: pool.record for name, pool in noted.pools.items()})
-        spending = self._budgets.spending(noted.pools, nodes, now, noted.taken.__contains__)
+    def assess(self, inputs: DisruptionInputs) -> Assessment:
+        """For every node, for which reasons it can go and what keeps it."""
+        snapshot, now = inputs.snapshot, inputs.at
+        self._pods.know(snapshot.pdbs)
+        pools = self._budgets.read(snapshot.pools)
+        nodes = self._standing.at(now, snapshot.nodes, {name: pool.record for name, pool in pools.items()})
+        spending = self._budgets.spending(pools, nodes, now, inputs.in_commands.__contains__)
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[Left] = []
         self._known = looked = {
             one.member.name: self._look(one, read, now)
-            for one, read in zip(nodes, map(noted.read.get, noted.members), strict=True)
+            for one, read in zip(nodes, map(snapshot.movable.get, snapshot.nodes), strict=True)
             if read is not None
         }
-        ends: list[datetime] = []
-        judgements: dict[str, Judged] = {}
-        awaited = _awaited(noted.claims)
+        ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
+        judgements: dict[str, NodeAssessment] = {}
+        awaited = _awaited(snapshot.claims.items.values())
         for name, known in sorted(looked.items()):
             claim = known.standing.claim
-            if claim is None or claim.metadata.name in awaited or claim.metadata.name in noted.taken:
+            if claim is None or claim.metadata.name in awaited or claim.metadata.name in inputs.in_commands:
                 continue
-            expecting = noted.expecting.get(claim.metadata.name) or noted.expecting.get(name)
-            if expecting is not None:  # a pod is on its way there
-                ends.append(expecting)
+            nominated_until = snapshot.nominations.get(claim.metadata.name) or snapshot.nominations.get(name)
+            if nominated_until is not None:  # a pending pod is nominated to this node
+                ends.append(nominated_until)
                 continue
-            judgements[name] = judged = self._judged(known, noted, spending)
+            judgements[name] = judged = self._judged(known, inputs, pools, spending)
             for reason, candidate in judged.candidates:
                 candidates.setdefault(reason, []).append(candidate)
             left += judged.left
             if judged.until is not None:
                 ends.append(judged.until)
-        self._judgements = judgements
-        return Picture(
+        self._assessments = judgements
+        return Assessment(
             at=now,
-            places=noted.places,
-            owed=noted.owed,
+            places=snapshot.places,
+            owed=snapshot.owed,
             candidates={reason: tuple(found) for reason, found in candidates.items()},
             spending=spending,
-            pools=self._facts(noted, looked.values(), awaited),
+            pools=self._facts(inputs, pools, looked.values(), awaited),
             left=tuple(left),
-            read_pools=noted.pools,
+            read_pools=pools,
             wake_at=_next_change(left, spending, ends, now),
+            held=frozenset(inputs.pools_in_backoff),
+            undone=inputs.pods_in_backoff,
         )
 
-    def _look(self, one: Standing, read: ReadPods, now: datetime) -> Looked:
+    def _look(self, one: Standing, read: ReadPods, now: datetime) -> NodeFacts:
         known = self._known.get(one.member.name)
         if known is not None and known.standing is one and known.moving.of is read and known.moving.holds(now):
             return known
-        pods, moves = one.member.pods, moving(read, self._alike, now)
+        pods, moves = one.member.pods, moving(read, self._pods, now)
         costs = [(pod, max(0.0, pod.eviction_cost)) for pod in pods]
-        return Looked(
+        return NodeFacts(
             standing=one,
             moving=moves,
             blockers=self._blockers(pods, now) if any(each.blockers for each in moves.judged) else (),
@@ -210,26 +230,33 @@ class BoardMaker:
         return tuple(
             msgspec.structs.replace(verdict, object=pod.object)
             for pod in pods
-            for group in self._alike.groups_of((pod,))
+            for group in self._pods.groups_of((pod,))
             for verdict in group.judged(now).blockers
         )
 
-    def _judged(self, known: Looked, noted: Noted, spending: Mapping[str, Spending]) -> Judged:
+    def _judged(
+        self,
+        known: NodeFacts,
+        inputs: DisruptionInputs,
+        pools: Mapping[str, ReadPool],
+        spending: Mapping[str, Spending],
+    ) -> NodeAssessment:
         """For each reason that the node has, what the rules say."""
         one, pool = known.standing, known.standing.member.pool
-        read, flaw = noted.pools.get(pool), noted.places.left_out.get(pool)
+        snapshot = inputs.snapshot
+        read, flaw = pools.get(pool), snapshot.places.left_out.get(pool)
         record = None if read is None else read.record
-        prices = noted.prices.get(pool, _NO_PRICES)
-        was = self._judgements.get(one.member.name)
-        if was is not None and flaw is None and was.holds(known, record, prices, noted.at):
+        prices = snapshot.prices.get(pool, _NO_PRICES)
+        was = self._assessments.get(one.member.name)
+        if was is not None and flaw is None and was.holds(known, record, prices, inputs.at):
             return was
         spent = spending.get(pool)
-        verdicts = _verdicts(known, record, None if spent is None else spent.allowances, flaw, noted.at)
+        verdicts = _verdicts(known, record, None if spent is None else spent.allowances, flaw, inputs.at)
         open_ = [verdict for verdict in verdicts if _blocked_by_budget_alone(verdict)]
         # When one of these changes, it may be a candidate no more.
         ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
         ends += [each.until for each in known.moving.judged] if open_ else []
-        return Judged(
+        return NodeAssessment(
             of=known,
             pool=record,
             prices=prices,
@@ -240,7 +267,7 @@ class BoardMaker:
             until=min((at for at in ends if at is not None), default=None),
         )
 
-    def _candidate(self, known: Looked, reason: Reason, prices: Mapping[Offered, int]) -> Candidate:
+    def _candidate(self, known: NodeFacts, reason: Reason, prices: Mapping[Offered, int]) -> Candidate:
         member = known.standing.member
         claim, node = known.standing.claim, known.standing.node
         assert claim is not None
@@ -265,7 +292,7 @@ class BoardMaker:
         )
 
     @staticmethod
-    def _why_not(known: Looked, reason: Reason, offer: Offered, price: int | None) -> tuple[Sentence, ...]:
+    def _why_not(known: NodeFacts, reason: Reason, offer: Offered, price: int | None) -> tuple[Sentence, ...]:
         """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
         if price is None and reason is Reason.UNDERUTILIZED:
             type_, zone, capacity_type = (part or "?" for part in offer)
@@ -273,34 +300,39 @@ class BoardMaker:
             return (Sentence(f"{what} is not offered, so its price is not known"),)
         return tuple(each.sentence for each in known.moving.found.refused.values())
 
-    def _facts(self, noted: Noted, looked: Iterable[Looked], awaited: Collection[str]) -> dict[str, PoolFacts]:
+    def _facts(
+        self,
+        inputs: DisruptionInputs,
+        pools: Mapping[str, ReadPool],
+        looked: Iterable[NodeFacts],
+        awaited: Collection[str],
+    ) -> dict[str, PoolFacts]:
         """Of each pool. `awaited`: names of the replacements that commands under way wait for."""
         claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
-        for kept in noted.claims:
+        for kept in inputs.snapshot.claims.items.values():
             claims[kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(kept.value)
         disruption: dict[str, float] = defaultdict(float)
         for known in looked:
             disruption[known.standing.member.pool] += known.disruption
         return {
-            name: self._facts_of(pool, noted, claims[name], awaited, disruption[name])
-            for name, pool in noted.pools.items()
+            name: self._facts_of(pool, inputs, claims[name], awaited, disruption[name]) for name, pool in pools.items()
         }
 
     def _facts_of(
         self,
         pool: ReadPool,
-        noted: Noted,
+        inputs: DisruptionInputs,
         claims: Sequence[objects.NodeClaim],
         awaited: Collection[str],
         disruption: float,
     ) -> PoolFacts:
         record = pool.record
         staying = [each for each in claims if each.metadata.deletion_timestamp is None]
-        prices = noted.prices.get(record.name, _NO_PRICES)
+        prices = inputs.snapshot.prices.get(record.name, _NO_PRICES)
         limit = node_limit(pool.pool)
         # A command of a pool with replicas makes one claim for each that it takes, some time after it has begun.
         held = [each.metadata.name for each in staying]
-        coming = sum(name in noted.taken for name in held) - sum(name in awaited for name in held)
+        coming = sum(name in inputs.in_commands for name in held) - sum(name in awaited for name in held)
         return PoolFacts(
             name=record.name,
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
@@ -311,35 +343,35 @@ class BoardMaker:
             total_disruption=disruption,
         )
 
-    def board(self, picture: Picture) -> Board:
-        """With the world; what has not changed since the last picture is not read again."""
-        places = picture.places
+    def board(self, assessment: Assessment) -> Board:
+        """With the world; what has not changed since the last time is not read again."""
+        places = assessment.places
         world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
-        candidates = picture.candidates
-        if picture.undone:
+        candidates = assessment.candidates
+        if assessment.undone:
             spared = {
-                reason: tuple(left_alone(each, picture.undone) for each in candidates.get(reason, ()))
+                reason: tuple(left_alone(each, assessment.undone) for each in candidates.get(reason, ()))
                 for reason in (Reason.EMPTY, Reason.UNDERUTILIZED)
             }
             candidates = {**candidates, **spared}
         allowances = {
             (pool, reason): allowed
-            for pool, spent in picture.spending.items()
+            for pool, spent in assessment.spending.items()
             for reason, allowed in spent.allowances.items()
         }
         return Board(
-            at=picture.at,
+            at=assessment.at,
             world=world,
-            owed=picture.owed,
+            owed=assessment.owed,
             candidates=candidates,
             allowances=allowances,
-            pools=picture.pools,
-            held=picture.held,
+            pools=assessment.pools,
+            held=assessment.held,
         )
 
 
 def _verdicts(
-    known: Looked,
+    known: NodeFacts,
     pool: PoolRecord | None,
     allowances: Mapping[Reason, Allowance] | None,
     flaw: str | None,
@@ -362,7 +394,7 @@ def _verdicts(
     return found
 
 
-def _reasons(known: Looked, pool: PoolRecord | None) -> Iterator[Reason]:
+def _reasons(known: NodeFacts, pool: PoolRecord | None) -> Iterator[Reason]:
     """Those that stand, as conditions and pods tell; whether they may be acted on is for the rules to say."""
     claim = known.standing.member.claim
     assert claim is not None

@@ -22,7 +22,6 @@ from dovetail.rules.budgets import (
     read_budgets,
 )
 from dovetail.rules.states import State
-from dovetail.state.cluster import ClusterState
 
 
 class ReadPool(msgspec.Struct, frozen=True, eq=False):
@@ -43,24 +42,22 @@ class Spending(msgspec.Struct, frozen=True, eq=False):
 class PoolBudgets:
     """Reads a pool once, as long as it does not change."""
 
-    def __init__(self, cluster: ClusterState, reading: Reading = Reading.SEED) -> None:
-        self._cluster = cluster
+    def __init__(self, reading: Reading = Reading.SEED) -> None:
         self._reading = reading
         self._known: dict[str, ReadPool] = {}
 
-    def pools(self) -> Mapping[str, ReadPool]:
-        """All of ours by name."""
+    def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ReadPool]:
+        """By name."""
         found: dict[str, ReadPool] = {}
-        for pool in self._cluster.pools.values():
-            if self._cluster.manages(pool.spec.template.spec.node_class_ref):
-                known = self._known.get(pool.metadata.name)
-                if known is None or known.pool is not pool:
-                    record = pool_record(pool)
-                    if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
-                        known = ReadPool(pool, known.record, known.budgets)
-                    else:
-                        known = ReadPool(pool, record, read_budgets(record.budgets))
-                found[pool.metadata.name] = known
+        for pool in pools:
+            known = self._known.get(pool.metadata.name)
+            if known is None or known.pool is not pool:
+                record = pool_record(pool)
+                if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
+                    known = ReadPool(pool, known.record, known.budgets)
+                else:
+                    known = ReadPool(pool, record, read_budgets(record.budgets))
+            found[pool.metadata.name] = known
         self._known = found
         return found
 

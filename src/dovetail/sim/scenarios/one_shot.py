@@ -15,7 +15,7 @@ from dovetail.api.documents import InputError, decode
 from dovetail.api.schema import crd_schema, defaulted
 from dovetail.model.instance_types import InstanceType
 from dovetail.model.problem import Problem
-from dovetail.planning.disruption.assessment import BoardMaker, Picture
+from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import Board
 from dovetail.rules.budgets import Reading
 from dovetail.scheduling.problem import Options, Origin, Pod
@@ -35,7 +35,7 @@ _SPECS: Final = frozenset({names.NODEPOOL_KIND, names.NODECLAIM_KIND})
 class Still(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is seen, and what was assumed to see it."""
 
-    picture: Picture
+    assessment: Assessment
     board: Board
     pools: Mapping[str, str]  # of nodes
     drained: tuple[Drained, ...]
@@ -58,14 +58,14 @@ def look(
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
-    maker = BoardMaker(cluster, state, options=Options(), reading=reading)
-    picture = maker.picture(now)
-    pools = {node.name: node.pool for node in picture.places.nodes if node.pool}
+    planner = DisruptionPlanner(options=Options(), reading=reading)
+    assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now)))
+    pools = {node.name: node.pool for node in assessment.places.nodes if node.pool}
     return Still(
-        picture=picture,
-        board=maker.board(picture),
+        assessment=assessment,
+        board=planner.board(assessment),
         pools=pools,
-        drained=tuple(_drained(cluster, state, picture, name) for name in drained if name in pools),
+        drained=tuple(_drained(cluster, state, assessment, name) for name in drained if name in pools),
         problems=prepared.problems,
         unsynced=state.unsynced(now),
     )
@@ -110,9 +110,9 @@ def _as_stored(placed: Placed, number: int, created: str) -> Body:
     return body if schema is None else defaulted(body, schema)
 
 
-def _drained(cluster: ClusterState, state: PlacingState, picture: Picture, name: str) -> Drained:
+def _drained(cluster: ClusterState, state: PlacingState, assessment: Assessment, name: str) -> Drained:
     read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
-    (node,) = (each for each in picture.places.nodes if each.name == name)
+    (node,) = (each for each in assessment.places.nodes if each.name == name)
     prices = cluster.instance_types.of(node.pool).prices
     return Drained(
         node=name,
