@@ -74,7 +74,6 @@ class PatchType(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Propagation(StrEnum):
@@ -235,7 +234,6 @@ class KubeApi(Protocol):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
     ) -> T:
         """Change it; a `metadata.resourceVersion` or `metadata.uid` in the body is a precondition (Conflict)."""
 

@@ -316,25 +316,6 @@ def test_taints_are_replaced_as_a_whole_whatever_the_patch(control_plane: Cluste
     run(control_plane, use)
 
 
-def test_apply(control_plane: Cluster, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
-
-    async def use(api: RealApi) -> None:
-        async def apply(data: dict[str, str], *, force: bool = False) -> Object:
-            return await api.patch(
-                CONFIG_MAPS, "a", {"data": data}, namespace=namespace, type_=PatchType.APPLY, force=force
-            )
-
-        assert (await apply({"x": "1", "y": "1"}))["data"] == {"x": "1", "y": "1"}
-        assert (await apply({"x": "1"}))["data"] == {"x": "1"}
-        await asyncio.to_thread(control_plane.patch, f"{path}?fieldManager=other", {"data": {"x": "2"}})
-        with pytest.raises(Conflict, match="other"):
-            await apply({"x": "3"})
-        assert (await apply({"x": "3"}, force=True))["data"] == {"x": "3"}
-
-    run(control_plane, use)
-
-
 def test_delete(control_plane: Cluster, namespace: str) -> None:
     async def use(api: RealApi) -> None:
         created = await api.create(PODS, pod("a"), namespace=namespace)

@@ -16,8 +16,7 @@ from uuid import uuid4
 import pytest
 
 from dovetail.kube import connect
-from dovetail.kube.failures import failure_of
-from dovetail.ports import ApiError, KubeApi, NotFound, PatchType, Resource
+from dovetail.ports import ApiError, KubeApi, NotFound, Resource
 from dovetail.sim.actors.cluster import SimCluster, run
 from tests.cluster import access
 from tests.contract.bodies import NAMESPACES, NODES, SERVICE_ACCOUNTS, Object, node
@@ -44,12 +43,6 @@ class Cluster(ABC):
     @abstractmethod
     def now(self) -> datetime:
         """The instant."""
-
-    @abstractmethod
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        """Apply as somebody else; raises Conflict."""
 
     @abstractmethod
     async def too_old(self, resource: Resource[Any]) -> str:
@@ -184,20 +177,6 @@ class RealCluster(Cluster):
         await self.wait(SERVICE_ACCOUNTS, "default", lambda _: True, namespace=name)
         return name
 
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        root = f"/apis/{resource.group}" if resource.group else "/api"
-        path = f"{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{name}?fieldManager={manager}"
-        typed = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}} | body
-        answer = await asyncio.to_thread(
-            lambda: self._plane.request(
-                "PATCH", path + ("&force=true" if force else ""), typed, content_type=PatchType.APPLY.value
-            )
-        )
-        if answer.status >= 400:
-            raise failure_of(answer.status, json.dumps(answer.body).encode(), write=True)
-
     async def too_old(self, resource: Resource[Any]) -> str:
         del resource
         return "1"  # long before the server began to watch etcd
@@ -246,13 +225,6 @@ class SimulatedCluster(Cluster):
 
     def now(self) -> datetime:
         return self._sim.clock.now()
-
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        await self._sim.server.client(manager).patch(
-            resource, name, body, namespace=namespace, type_=PatchType.APPLY, force=force
-        )
 
     async def too_old(self, resource: Resource[Any]) -> str:
         version = (await self.api.list(resource, limit=1)).resource_version

@@ -463,8 +463,6 @@ async def test_nothing_new_comes_into_a_namespace_that_goes(cluster: Cluster) ->
     assert (caught.value.code, caught.value.reason) == (403, "Forbidden")
     with pytest.raises(Forbidden, match=f'pods "d-" {why}'):
         await cluster.api.create(PODS, pod("") | {"metadata": {"generateName": "d-"}}, namespace=space)
-    with pytest.raises(Forbidden, match=f'configmaps "e" {why}'):
-        await cluster.apply_as("somebody", CONFIG_MAPS, "e", {"data": {}}, namespace=space)
     # Evictions and bindings are created too.
     with pytest.raises(Forbidden, match=f'pods "b" {why}'):
         await cluster.api.evict("b", namespace=space)

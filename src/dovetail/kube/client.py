@@ -139,7 +139,8 @@ class RealApi(KubeApi):
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
         path = _collection(resource, namespace, complete=True)
-        data = await self._send("POST", path, _typed(resource, body), query={"fieldManager": names.COMPONENT})
+        typed = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        data = await self._send("POST", path, typed, query={"fieldManager": names.COMPONENT})
         return read_object(data, resource)
 
     async def patch(
@@ -151,15 +152,12 @@ class RealApi(KubeApi):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
     ) -> T:
-        apply = type_ is PatchType.APPLY
-        assert apply or not force, "only an apply can be forced"
         data = await self._send(
             "PATCH",
             _object(resource, name, namespace, subresource),
-            _typed(resource, body, name) if apply else body,
-            query={"fieldManager": names.COMPONENT, "force": "true" if force else ""},
+            body,
+            query={"fieldManager": names.COMPONENT},
             content_type=type_.value,
         )
         return read_object(data, resource)
@@ -240,9 +238,3 @@ def _object(resource: Resource[Any], name: str, namespace: str | None, subresour
 
 def _query(parameters: Mapping[str, str]) -> str:
     return urlencode({key: value for key, value in parameters.items() if value})
-
-
-def _typed(resource: Resource[Any], body: Body, name: str = "") -> Body:
-    """The body with what the server wants in it besides the path."""
-    typed = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-    return typed | {"metadata": {"name": name, **body.get("metadata", {})}} if name else typed

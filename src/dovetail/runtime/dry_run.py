@@ -54,7 +54,6 @@ class DryRunApi(PassingReads):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,  # noqa: ARG002
         subresource: str = "",
-        force: bool = False,  # noqa: ARG002
     ) -> T:
         if _are_events(resource):
             return msgspec.convert(body, resource.struct)

@@ -129,12 +129,9 @@ class FencedApi(PassingReads):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
     ) -> T:
         self._fence.check()
-        return await self._api.patch(
-            resource, name, body, namespace=namespace, type_=type_, subresource=subresource, force=force
-        )
+        return await self._api.patch(resource, name, body, namespace=namespace, type_=type_, subresource=subresource)
 
     async def delete(
         self,

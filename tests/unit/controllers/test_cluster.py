@@ -45,11 +45,11 @@ class Scene:
 
     def add(self, name: str, *, finalizers: list[str] | None = None) -> objects.Node:
         body = {"metadata": {"name": name, "finalizers": finalizers or []}}
-        return self._node(self.registry.create(NODES, body, namespace=None, manager="test"))
+        return self._node(self.registry.create(NODES, body, namespace=None))
 
     def change(self, name: str, value: str) -> objects.Node:
         body = {"metadata": {"labels": {"v": value}}}
-        return self._node(self.registry.patch(NODES, name, body, namespace=None, manager="test"))
+        return self._node(self.registry.patch(NODES, name, body, namespace=None))
 
     def delete(self, name: str) -> None:
         self.registry.delete(NODES, name, namespace=None)
@@ -264,9 +264,9 @@ def test_another_object_of_the_name_is_not_doomed() -> None:
 def test_an_evicted_pod_is_doomed_until_it_is_terminating() -> None:
     async def scene(world: Scene) -> None:
         body = manifests.pod("web", nodeName="n1")
-        added = world.registry.create(PODS, body, namespace="default", manager="test").read_as(objects.Pod)
+        added = world.registry.create(PODS, body, namespace="default").read_as(objects.Pod)
         running = {"status": {"phase": "Running"}}
-        world.registry.patch(PODS, "web", running, namespace="default", manager="test", subresource="status")
+        world.registry.patch(PODS, "web", running, namespace="default", subresource="status")
         await world.told()
         eviction.evict(world.registry, "web", "default", added.metadata.uid)
         world.pods.doomed("web", added.metadata.uid, "default")

@@ -71,7 +71,7 @@ def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it() -> None:
 def test_own_writes_to_claims_that_are_known_hold_nothing_up() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_claim("c", of="n"))
-        written = world.server.registry.patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}, manager="test")
+        written = world.server.registry.patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}})
         world.cluster.claims.wrote(written.read_as(objects.NodeClaim))
         assert world.unsynced() is None
 

@@ -168,7 +168,7 @@ def test_requests(tmp_path: Path) -> None:
         await api.get(NODECLAIMS, "n/../a b%2f")
         await api.create(PODS, {"metadata": {"name": "p"}}, namespace="n")
         await api.patch(NODES, "a", {"spec": None}, type_=PatchType.STRATEGIC)
-        await api.patch(NODES, "a", {}, type_=PatchType.APPLY, force=True, subresource="status")
+        await api.patch(NODES, "a", {}, subresource="status")
         await api.delete(NODES, "a")
         await api.delete(NODES, "a", uid="u", resource_version="3", grace_seconds=0, propagation=Propagation.BACKGROUND)
         await api.evict("p", namespace="n", uid="u", grace_seconds=5)
@@ -181,7 +181,7 @@ def test_requests(tmp_path: Path) -> None:
         "GET /apis/karpenter.sh/v1/nodeclaims/n%2F..%2Fa%20b%252f",
         "POST /api/v1/namespaces/n/pods?fieldManager=dovetail",
         "PATCH /api/v1/nodes/a?fieldManager=dovetail",
-        "PATCH /api/v1/nodes/a/status?fieldManager=dovetail&force=true",
+        "PATCH /api/v1/nodes/a/status?fieldManager=dovetail",
         "DELETE /api/v1/nodes/a",
         "DELETE /api/v1/nodes/a",
         "POST /api/v1/namespaces/n/pods/p/eviction",
@@ -193,7 +193,7 @@ def test_requests(tmp_path: Path) -> None:
         None,
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}},
         {"spec": None},
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}},
+        {},
         options,
         options
         | {
@@ -212,7 +212,7 @@ def test_requests(tmp_path: Path) -> None:
     assert types[:6] == [None] * 3 + [
         "application/json",
         "application/strategic-merge-patch+json",
-        "application/apply-patch+yaml",
+        "application/merge-patch+json",
     ]
     for request in server.requests:
         assert request.headers["User-Agent"] == f"dovetail/{dovetail.__version__}"

@@ -99,11 +99,8 @@ class PausedApi(Client):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
     ) -> T:
-        patching = super().patch(
-            resource, name, body, namespace=namespace, type_=type_, subresource=subresource, force=force
-        )
+        patching = super().patch(resource, name, body, namespace=namespace, type_=type_, subresource=subresource)
         return await self._answered(patching)
 
     async def _answered(self, request: Coroutine[Any, Any, T]) -> T:

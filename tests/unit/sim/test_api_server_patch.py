@@ -1,27 +1,24 @@
-"""What do merge patches, strategic merge patches and server-side apply make of an object?"""
+"""What do merge patches and strategic merge patches make of an object?"""
 
 from typing import Any
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Conflict, InternalError, Invalid, NotFound, PatchType
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, InternalError, Invalid, NotFound, PatchType
 from dovetail.sim.loop.virtual_loop import VirtualClock
-from dovetail.sim.server.api_server import ApiServer, Client
+from dovetail.sim.server.api_server import ApiServer
 from tests.unit.sim.test_api_server import (
     CLAIM,
     CONFIGMAPS,
-    POOL,
-    RAW_CLAIMS,
     RAW_NODES,
     RAW_PDBS,
     RAW_PODS,
-    RAW_POOLS,
     pod,
     run,
     running_pod,
 )
 
-APPLY, STRATEGIC = PatchType.APPLY, PatchType.STRATEGIC
+STRATEGIC = PatchType.STRATEGIC
 
 
 # -- JSON merge patch -------------------------------------------------------------------------------------------------
@@ -160,117 +157,5 @@ def test_custom_resources_have_no_strategic_merge() -> None:
         with pytest.raises(Invalid) as caught:
             await server.patch(NODECLAIMS, "claim-1", {"metadata": {"labels": {"a": "b"}}}, type_=STRATEGIC)
         assert caught.value.code == 415
-
-    run(main)
-
-
-# -- server-side apply ------------------------------------------------------------------------------------------------
-
-
-async def apply(client: Client, data: dict[str, Any], **options: Any) -> Any:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
-    found = await client.patch(CONFIGMAPS, "c", body, namespace="default", type_=APPLY, **options)
-    return found["data"]
-
-
-def test_applying_creates() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        assert await apply(server, {"a": "1"}) == {"a": "1"}
-        body = {"metadata": {"uid": "x"}}
-        with pytest.raises(Conflict, match="uid mismatch"):
-            await server.patch(CONFIGMAPS, "d", body, namespace="default", type_=APPLY)
-
-    run(main)
-
-
-def test_managers_own_what_they_apply() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await apply(server, {"a": "1", "b": "2"})
-        assert await apply(other, {"c": "3"}) == {"a": "1", "b": "2", "c": "3"}
-        with pytest.raises(Conflict) as caught:
-            await apply(other, {"a": "9", "c": "3"})
-        assert caught.value.message == 'Apply failed with 1 conflict: conflict with "dovetail": .data.a'
-        assert await apply(other, {"a": "1", "c": "3"}) == {"a": "1", "b": "2", "c": "3"}  # they agree: both own it
-        assert await apply(server, {"b": "2"}) == {"a": "1", "b": "2", "c": "3"}  # given up, but the other has it
-        assert await apply(server, {}) == {"a": "1", "c": "3"}  # what nobody owns any longer goes
-
-    run(main)
-
-
-def test_force_takes_over() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await apply(server, {"a": "1"})
-        assert await apply(other, {"a": "2"}, force=True) == {"a": "2"}
-        with pytest.raises(Conflict, match='conflict with "other"'):
-            await apply(server, {"a": "1"})
-        assert await apply(other, {"a": "3"}) == {"a": "3"}
-
-    run(main)
-
-
-def test_other_writes_own_fields_too() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        kubelet = server.client("kubelet")
-        await kubelet.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}}, namespace="default")
-        with pytest.raises(Conflict, match=r'conflict with "kubelet" using v1: \.data\.a'):
-            await apply(server, {"a": "2"})
-        await server.patch(CONFIGMAPS, "c", {"data": {"b": "2"}}, namespace="default")
-        with pytest.raises(Conflict, match=r'conflict with "dovetail" using v1: \.data\.b'):
-            await apply(kubelet, {"b": "3"})
-        with pytest.raises(Conflict):  # a manager's applies and its other writes are two managers
-            await apply(server, {"b": "3"})
-        assert await apply(server, {"a": "2", "b": "3"}, force=True) == {"a": "2", "b": "3"}
-
-    run(main)
-
-
-def test_conditions_are_owned_one_by_one() -> None:
-    def condition(type_: str, status: str) -> dict[str, str]:
-        since = "2026-03-01T12:00:00Z"
-        return {"type": type_, "status": status, "lastTransitionTime": since, "reason": type_, "message": ""}
-
-    async def statuses(client: Client, *conditions: dict[str, str], **options: Any) -> dict[str, str]:
-        body = {"status": {"conditions": list(conditions)}}
-        found = await client.patch(RAW_CLAIMS, "claim-1", body, type_=APPLY, subresource="status", **options)
-        return {c["type"]: c["status"] for c in found["status"].get("conditions", [])}
-
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await server.create(NODECLAIMS, CLAIM)
-        await statuses(server, condition("Launched", "True"))
-        assert await statuses(other, condition("Drained", "True")) == {"Launched": "True", "Drained": "True"}
-        with pytest.raises(Conflict) as caught:
-            await statuses(other, condition("Launched", "False"))
-        assert caught.value.message == (
-            'Apply failed with 1 conflict: conflict with "dovetail" with subresource "status": '
-            '.status.conditions[type="Launched"].status'
-        )
-        assert await statuses(server) == {"Drained": "True"}  # it no longer applies Launched
-
-    run(main)
-
-
-def test_applying_to_the_main_resource_leaves_the_status_alone() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        body = {**POOL, "spec": {**POOL["spec"], "weight": 5}, "status": {"nodes": 9}}  # type: ignore[dict-item]
-        await server.create(RAW_POOLS, POOL)
-        found = await server.patch(RAW_POOLS, "default", body, type_=APPLY, force=True)
-        assert (found["spec"]["weight"], "status" in found) == (5, False)
-
-    run(main)
-
-
-def test_finalizers_and_labels_are_owned_one_by_one() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.client("kubelet").create(
-            NODES, {"metadata": {"name": "n", "labels": {"a": "1"}, "finalizers": ["example.com/a"]}}
-        )
-        body = {"metadata": {"labels": {"b": "2"}, "finalizers": ["example.com/b"]}}
-        meta = (await server.patch(RAW_NODES, "n", body, type_=APPLY))["metadata"]
-        assert (meta["labels"], meta["finalizers"]) == ({"a": "1", "b": "2"}, ["example.com/a", "example.com/b"])
-        meta = (await server.patch(RAW_NODES, "n", {"metadata": {}}, type_=APPLY))["metadata"]
-        assert (meta["labels"], meta["finalizers"]) == ({"a": "1"}, ["example.com/a"])
 
     run(main)

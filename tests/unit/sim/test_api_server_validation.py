@@ -16,7 +16,6 @@ from dovetail.ports import (
     PDBS,
     PODS,
     Invalid,
-    PatchType,
     Resource,
 )
 from dovetail.sim.loop.virtual_loop import VirtualClock
@@ -117,7 +116,7 @@ def test_an_immutable_spec_takes_the_same_spec() -> None:
         assert (await server.patch(OURS["NodeClaim"], "example", patch))["metadata"]["generation"] == 1
         body = {"spec": {"expireAfter": "1h"}}
         with pytest.raises(Invalid, match="spec is immutable"):
-            await server.patch(OURS["NodeClaim"], "example", body, type_=PatchType.APPLY, force=True)
+            await server.patch(OURS["NodeClaim"], "example", body)
 
     run(main)
 

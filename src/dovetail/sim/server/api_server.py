@@ -1,6 +1,6 @@
 """The Kubernetes API in memory: the KubeApi port over a registry, for controllers and actors on a virtual loop.
 
-    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, as the field manager `dovetail`
+    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, of the client `dovetail`
     kubelet = server.client("kubelet")                  # the same cluster, as another one
     server.registry.store.observers.append(check)       # told of every write at once; for checkers
     server.witness = hear                               # told of every request, whose writes follow; see `checkers`
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class Client(KubeApi):
-    """One client of the server. Its name is the manager of the fields it writes."""
+    """One client of the server; faults can be for the requests of one name."""
 
     def __init__(self, server: "ApiServer", name: str) -> None:
         self.name = name
@@ -120,7 +120,7 @@ class Client(KubeApi):
 
     async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
         def act() -> T:
-            return _read(self._registry.create(resource, dict(body), namespace=namespace, manager=self.name), resource)
+            return _read(self._registry.create(resource, dict(body), namespace=namespace), resource)
 
         name = str((body.get("metadata") or {}).get("name", ""))
         return await self._call("create", resource, namespace, name, act)
@@ -134,7 +134,6 @@ class Client(KubeApi):
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
     ) -> T:
         def act() -> T:
             stored = self._registry.patch(
@@ -144,8 +143,6 @@ class Client(KubeApi):
                 namespace=namespace,
                 type_=type_,
                 subresource=subresource,
-                force=force,
-                manager=self.name,
             )
             if subresource == "scale":
                 return msgspec.convert(scale_of(resource, stored.body), resource.struct)
@@ -262,7 +259,7 @@ class ApiServer(Client):
         return self.registry.store.trace
 
     def client(self, name: str) -> Client:
-        """The same cluster, for another field manager."""
+        """The same cluster, for another client."""
         return Client(self, name)
 
     def compact(self) -> None:

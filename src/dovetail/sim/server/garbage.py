@@ -131,7 +131,6 @@ class GarbageCollector:
                 key[1],
                 {"metadata": metadata},
                 namespace=key[0] if resource.namespaced else None,
-                manager="kube-controller-manager",
             )
         except NotFound:
             return

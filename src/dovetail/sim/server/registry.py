@@ -15,7 +15,6 @@ import msgspec
 from dovetail.ports import PODS, Conflict, InternalError, PatchType, Propagation, Resource
 from dovetail.sim.server import errors
 from dovetail.sim.server.admission import before_create, before_update
-from dovetail.sim.server.apply import FieldOwners
 from dovetail.sim.server.deletion import Deletion, delete_object
 from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, Kind, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
@@ -38,7 +37,6 @@ class Registry:
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
         self.now = now
         self.store = Store(now)
-        self.owners = FieldOwners()
         self._random = random.Random(seed)
         self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
         for name in _FIRST_NAMESPACES:
@@ -99,9 +97,7 @@ class Registry:
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
-    def create(
-        self, resource: Resource[Any], body: Body, *, namespace: str | None = None, manager: str = "unknown"
-    ) -> Stored:
+    def create(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
         """Raises AlreadyExists, Invalid, and what `check_namespace` raises."""
         if resource.plural == BINDINGS.plural:
             return self._bind(body, namespace)
@@ -113,9 +109,7 @@ class Registry:
         there = self.store.collection(resource).objects.get(key)
         if there is not None:
             raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in there.body["metadata"])
-        stored = self.store.put(resource, key, body, "create")
-        self.owners.created(stored.body, manager)
-        return stored
+        return self.store.put(resource, key, body, "create")
 
     def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
         """Put in an object as it was in another cluster: what that server has set stays, as far as it is given.
@@ -138,9 +132,7 @@ class Registry:
         key = (namespace or "", meta["name"])
         if key in self.store.collection(resource).objects:
             raise errors.already_exists(resource, key[1], deleting=False)
-        stored = self.store.put(resource, key, defaults, "restore")
-        self.owners.created(stored.body, "kubectl")
-        return stored
+        return self.store.put(resource, key, defaults, "restore")
 
     def _with_defaults(self, resource: Resource[Any], kind: Kind, body: Body) -> Body:
         if resource.plural == PODS.plural and not resource.group:
@@ -200,8 +192,6 @@ class Registry:
         namespace: str | None = None,
         type_: PatchType = PatchType.MERGE,
         subresource: str = "",
-        force: bool = False,
-        manager: str = "unknown",
     ) -> Stored:
         """Raises NotFound, Conflict, Invalid. A patch that changes nothing writes nothing."""
         kind = kind_of(resource)
@@ -214,36 +204,16 @@ class Registry:
         self.before_reading(resource, namespace, name)
         old = self.store.collection(resource).objects.get(key)
         if old is None:
-            if type_ is PatchType.APPLY and not subresource:
-                return self._create_by_apply(resource, name, patch, namespace, manager)
             raise errors.not_found(resource, name)
-        asked_subresource = subresource
         if subresource == "scale":
             patch, subresource = _scale_patch(patch), ""
-        if type_ is PatchType.APPLY:
-            body = self.owners.applied(resource, kind, old.body, patch, manager, subresource=subresource, force=force)
-        elif type_ is PatchType.STRATEGIC and kind.custom:
+        if type_ is PatchType.STRATEGIC and kind.custom:
             raise errors.unsupported_patch()
-        elif type_ is PatchType.STRATEGIC:
+        if type_ is PatchType.STRATEGIC:
             body = strategically_merged(resource, old.body, patch)
         else:
             body = merged(old.body, patch)
-        stored = self.update(resource, key, body, subresource=subresource, verb="patch")
-        if type_ is not PatchType.APPLY:
-            self.owners.updated(kind, old.body, stored.body, manager, asked_subresource)
-        return stored
-
-    def _create_by_apply(
-        self, resource: Resource[Any], name: str, patch: Body, namespace: str | None, manager: str
-    ) -> Stored:
-        meta = patch.get("metadata") or {}
-        if meta.get("uid"):
-            why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-            raise errors.conflict(resource, name, why)
-        body = {**patch, "metadata": {**meta, "name": name}}
-        stored = self.create(resource, body, namespace=namespace, manager=manager)
-        self.owners.created_by_apply(kind_of(resource), stored.body, body, manager)
-        return stored
+        return self.update(resource, key, body, subresource=subresource, verb="patch")
 
     def update(
         self, resource: Resource[Any], key: Key, body: Body, *, subresource: str = "", verb: str = "update"
@@ -277,9 +247,7 @@ class Registry:
 
     def remove(self, resource: Resource[Any], key: Key) -> Stored:
         """Take the object away for good."""
-        gone = self.store.remove(resource, key, "delete")
-        self.owners.forget(gone.body)
-        return gone
+        return self.store.remove(resource, key, "delete")
 
     # -- deleting, binding --------------------------------------------------------------------------------------------
 
