@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 
 from dovetail.kube import connect
-from dovetail.ports import ApiError, KubeApi, NotFound, Resource
+from dovetail.ports import ApiError, Create, Delete, KubeApi, NotFound, Patch, Resource
 from dovetail.sim.actors.cluster import SimCluster, run
 from tests.cluster import access
 from tests.contract.bodies import NAMESPACES, NODES, SERVICE_ACCOUNTS, Object, node
@@ -113,7 +113,7 @@ class Cluster(ABC):
     async def make(self, resource: Resource[T], body: Object) -> T:
         """Create something without a namespace; it is deleted after the test."""
         self.forget_later(resource, body["metadata"]["name"])
-        return await self.api.create(resource, body)
+        return await self.api.write(Create(resource, body))
 
     def forget_later(self, resource: Resource[Any], name: str) -> None:
         self._made.append((resource, name))
@@ -131,8 +131,8 @@ class Cluster(ABC):
         for resource, name in reversed(self._made):
             with suppress(ApiError):
                 if resource.plural != NAMESPACES.plural:
-                    await self.api.patch(resource, name, {"metadata": {"finalizers": None}})
-                await self.api.delete(resource, name)
+                    await self.api.write(Patch(resource, name, {"metadata": {"finalizers": None}}))
+                await self.api.write(Delete(resource, name))
 
 
 def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:

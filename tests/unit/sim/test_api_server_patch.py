@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, InternalError, Invalid, NotFound, PatchType
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Create, InternalError, Invalid, NotFound, Patch, PatchType
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from tests.unit.sim.test_api_server import (
@@ -27,12 +27,12 @@ STRATEGIC = PatchType.STRATEGIC
 def test_merging_replaces_lists_and_deletes_nulls() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         data = {"a": "1", "b": "2", "deep": {"x": 1, "y": 2}, "list": [1, 2]}
-        await server.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data}, namespace="default")
+        await server.write(Create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data}, namespace="default"))
         patch = {"data": {"a": None, "c": "3", "deep": {"x": None, "z": 3}, "list": [3], "none": None}}
-        changed = await server.patch(CONFIGMAPS, "c", patch, namespace="default")
+        changed = await server.write(Patch(CONFIGMAPS, "c", patch, namespace="default"))
         assert changed["data"] == {"b": "2", "c": "3", "deep": {"y": 2, "z": 3}, "list": [3]}
         with pytest.raises(NotFound):
-            await server.patch(CONFIGMAPS, "d", patch, namespace="default")
+            await server.write(Patch(CONFIGMAPS, "d", patch, namespace="default"))
 
     run(main)
 
@@ -43,8 +43,8 @@ def test_taints_are_replaced_as_a_whole_by_both_kinds_of_patch() -> None:
         new = {"key": "b", "effect": "NoExecute"}
         for type_ in (PatchType.MERGE, STRATEGIC):
             name = f"n-{type_.name.lower()}"
-            await server.create(NODES, {"metadata": {"name": name}, "spec": {"taints": [old]}})
-            node = await server.patch(RAW_NODES, name, {"spec": {"taints": [new]}}, type_=type_)
+            await server.write(Create(NODES, {"metadata": {"name": name}, "spec": {"taints": [old]}}))
+            node = await server.write(Patch(RAW_NODES, name, {"spec": {"taints": [new]}}, type_=type_))
             assert node["spec"]["taints"] == [new]
 
     run(main)
@@ -52,8 +52,10 @@ def test_taints_are_replaced_as_a_whole_by_both_kinds_of_patch() -> None:
 
 def test_empty_metadata_maps_are_dropped() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(labels={"a": "b"}), namespace="default")
-        changed = await server.patch(RAW_PODS, "web-1", {"metadata": {"labels": {"a": None}}}, namespace="default")
+        await server.write(Create(PODS, pod(labels={"a": "b"}), namespace="default"))
+        changed = await server.write(
+            Patch(RAW_PODS, "web-1", {"metadata": {"labels": {"a": None}}}, namespace="default")
+        )
         assert "labels" not in changed["metadata"]
 
     run(main)
@@ -63,7 +65,9 @@ def test_empty_metadata_maps_are_dropped() -> None:
 
 
 async def strategic_pod(server: ApiServer, patch: dict[str, Any], subresource: str = "") -> Any:
-    return await server.patch(RAW_PODS, "web-1", patch, namespace="default", type_=STRATEGIC, subresource=subresource)
+    return await server.write(
+        Patch(RAW_PODS, "web-1", patch, namespace="default", type_=STRATEGIC, subresource=subresource)
+    )
 
 
 def test_conditions_are_merged_by_type() -> None:
@@ -83,9 +87,11 @@ def test_conditions_are_merged_by_type() -> None:
 
 def test_finalizers_are_a_set_and_owners_are_merged_by_uid() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        top = await server.create(CONFIGMAPS, {"metadata": {"name": "top"}}, namespace="default")
+        top = await server.write(Create(CONFIGMAPS, {"metadata": {"name": "top"}}, namespace="default"))
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "top", "uid": top["metadata"]["uid"]}
-        await server.create(PODS, pod(finalizers=["example.com/a"], ownerReferences=[reference]), namespace="default")
+        await server.write(
+            Create(PODS, pod(finalizers=["example.com/a"], ownerReferences=[reference]), namespace="default")
+        )
         meta = {
             "finalizers": ["example.com/a", "example.com/b"],
             "ownerReferences": [{**reference, "controller": True}],
@@ -106,7 +112,7 @@ def test_finalizers_are_a_set_and_owners_are_merged_by_uid() -> None:
 
 def test_containers_are_merged_by_name() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         changed = await strategic_pod(server, {"spec": {"containers": [{"name": "main", "image": "web:2"}]}})
         assert [(c["name"], c["image"]) for c in changed["spec"]["containers"]] == [("main", "web:2")]
         assert changed["metadata"]["generation"] == 2
@@ -116,13 +122,13 @@ def test_containers_are_merged_by_name() -> None:
 
 def test_maps_can_be_replaced_and_selectors_are() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(labels={"a": "1", "b": "2"}), namespace="default")
+        await server.write(Create(PODS, pod(labels={"a": "1", "b": "2"}), namespace="default"))
         changed = await strategic_pod(server, {"metadata": {"labels": {"$patch": "replace", "c": "3"}}})
         assert changed["metadata"]["labels"] == {"c": "3"}
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"a": "1"}}}
-        await server.create(PDBS, {"metadata": {"name": "p"}, "spec": spec}, namespace="default")
+        await server.write(Create(PDBS, {"metadata": {"name": "p"}, "spec": spec}, namespace="default"))
         patch = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
-        pdb = await server.patch(RAW_PDBS, "p", patch, namespace="default", type_=STRATEGIC)
+        pdb = await server.write(Patch(RAW_PDBS, "p", patch, namespace="default", type_=STRATEGIC))
         assert pdb["spec"]["selector"] == {"matchLabels": {"b": "2"}}
 
     run(main)
@@ -153,9 +159,9 @@ def test_an_item_without_its_merge_key() -> None:
 
 def test_custom_resources_have_no_strategic_merge() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODECLAIMS, CLAIM)
+        await server.write(Create(NODECLAIMS, CLAIM))
         with pytest.raises(Invalid) as caught:
-            await server.patch(NODECLAIMS, "claim-1", {"metadata": {"labels": {"a": "b"}}}, type_=STRATEGIC)
+            await server.write(Patch(NODECLAIMS, "claim-1", {"metadata": {"labels": {"a": "b"}}}, type_=STRATEGIC))
         assert caught.value.code == 415
 
     run(main)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from dovetail import ports
-from dovetail.ports import AlreadyExists, Resource
+from dovetail.ports import AlreadyExists, Create, Patch, Resource
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.daemon_set import DaemonSets
 from dovetail.sim.actors.deployment import Deployments
@@ -143,9 +143,9 @@ class SimCluster:
             kind = kind_of(body)
             where = body["metadata"].get("namespace", namespace) if kind.namespaced else None
             try:
-                await self.api.create(kind, body, namespace=where)
+                await self.api.write(Create(kind, body, namespace=where))
             except AlreadyExists:
-                await self.api.patch(kind, body["metadata"]["name"], body, namespace=where)
+                await self.api.write(Patch(kind, body["metadata"]["name"], body, namespace=where))
 
     # -- reading, without a request -----------------------------------------------------------------------------------
 

@@ -6,16 +6,16 @@
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from dovetail.ports import PODS, Conflict, InternalError, PatchType, Propagation, Resource
+from dovetail.ports import PODS, Conflict, Create, Delete, InternalError, Patch, PatchType, Resource
 from dovetail.sim.server import errors
 from dovetail.sim.server.admission import before_create, before_update
-from dovetail.sim.server.deletion import Deletion, delete_object
+from dovetail.sim.server.deletion import delete_object
 from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, Kind, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
 from dovetail.sim.server.priorities import prioritised
@@ -40,7 +40,7 @@ class Registry:
         self._random = random.Random(seed)
         self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
         for name in _FIRST_NAMESPACES:
-            self.create(NAMESPACES, {"metadata": {"name": name}})
+            self.create(Create(NAMESPACES, {"metadata": {"name": name}}))
 
     def timestamp(self) -> str:
         """Now, as metadata has it: whole seconds."""
@@ -97,12 +97,13 @@ class Registry:
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
+    def create(self, write: Create[Any]) -> Stored:
         """Raises AlreadyExists, Invalid, and what `check_namespace` raises."""
+        resource, namespace = write.resource, write.namespace
         if resource.plural == BINDINGS.plural:
-            return self._bind(body, namespace)
+            return self._bind(write.body, namespace)
         kind = kind_of(resource)
-        body = self._with_defaults(resource, kind, self._identified(resource, body, namespace))
+        body = self._with_defaults(resource, kind, self._identified(resource, write.body, namespace))
         self._set_system_fields(body["metadata"], resource)
         check(resource, kind, body, None)
         key = (namespace or "", body["metadata"]["name"])
@@ -139,7 +140,7 @@ class Registry:
             body = prioritised(self, body)
         return before_create(resource, kind, body, self.timestamp())
 
-    def _identified(self, resource: Resource[Any], body: Body, namespace: str | None) -> Body:
+    def _identified(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> Body:
         """A copy of the body that says what and where it is."""
         result: Body = msgspec.json.decode(msgspec.json.encode(body))
         meta = dict(result.get("metadata") or {})
@@ -183,20 +184,12 @@ class Registry:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def patch(
-        self,
-        resource: Resource[Any],
-        name: str,
-        patch: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-    ) -> Stored:
+    def patch(self, write: Patch[Any]) -> Stored:
         """Raises NotFound, Conflict, Invalid. A patch that changes nothing writes nothing."""
+        resource, name, namespace, subresource = write.resource, write.name, write.namespace, write.subresource
         kind = kind_of(resource)
         _check_subresource(kind, resource, subresource)
-        patch = msgspec.json.decode(msgspec.json.encode(patch))
+        patch = msgspec.json.decode(msgspec.json.encode(write.body))
         key = self.key(resource, name, namespace)
         asked = (patch.get("metadata") or {}).get("name", name)
         if asked != name:
@@ -207,9 +200,9 @@ class Registry:
             raise errors.not_found(resource, name)
         if subresource == "scale":
             patch, subresource = _scale_patch(patch), ""
-        if type_ is PatchType.STRATEGIC and kind.custom:
+        if write.type_ is PatchType.STRATEGIC and kind.custom:
             raise errors.unsupported_patch()
-        if type_ is PatchType.STRATEGIC:
+        if write.type_ is PatchType.STRATEGIC:
             body = strategically_merged(resource, old.body, patch)
         else:
             body = merged(old.body, patch)
@@ -251,23 +244,11 @@ class Registry:
 
     # -- deleting, binding --------------------------------------------------------------------------------------------
 
-    def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
+    def delete(self, write: Delete) -> None:
         """Raises NotFound, Conflict, and Forbidden for namespaces that every cluster has."""
-        stored = self.get(resource, name, namespace)
-        options = Deletion(uid, resource_version, grace_seconds, propagation)
-        delete_object(self, resource, (namespace or "", name), stored, options)
+        delete_object(self, write, self.get(write.resource, write.name, write.namespace))
 
-    def _bind(self, body: Body, namespace: str | None) -> Stored:
+    def _bind(self, body: Mapping[str, Any], namespace: str | None) -> Stored:
         meta = body.get("metadata") or {}
         name, node = str(meta.get("name", "")), str((body.get("target") or {}).get("name", ""))
         self.check_namespace(BINDINGS, name, namespace or "")
