@@ -20,7 +20,7 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.kube import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, PDBS, PODS, KubeApi, Resource
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, PDBS, PODS, Create, Delete, KubeApi, Patch, Resource
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.events import EventRecorder
@@ -136,7 +136,7 @@ async def _bring_up(api: KubeApi, program: Program, nodes: int, annotations: dic
         "kind": names.KWOK_NODECLASS_KIND,
         "metadata": {"name": "default"},
     }
-    await api.create(KWOK_NODECLASSES, node_class)
+    await api.write(Create(KWOK_NODECLASSES, node_class))
     await _create(api, NODECLAIMS, iter([_claim(number) for number in range(nodes)]))
     await _until(
         lambda: (
@@ -147,7 +147,7 @@ async def _bring_up(api: KubeApi, program: Program, nodes: int, annotations: dic
     seconds = time.perf_counter() - started
     each = nodes * _PODS_PER_NODE // 20
     for number in range(20):
-        await api.create(_DEPLOYMENTS, _deployment(f"app-{number:02}", each, annotations), namespace="default")
+        await api.write(Create(_DEPLOYMENTS, _deployment(f"app-{number:02}", each, annotations), namespace="default"))
     wanted = 20 * each
     await _until(lambda: sum(pod.ready is True for pod in cluster.pods.values()) == wanted, "all pods ready")
     return seconds
@@ -165,7 +165,7 @@ async def drain(kubeconfig: str, nodes: int) -> None:
         program.counts.clear()
         started, cpu = time.perf_counter(), time.process_time()
         claims = [claim.metadata.name for claim in program.cluster.claims.values()]
-        await _each(claims, lambda name: admin.delete(NODECLAIMS, name))
+        await _each(claims, lambda name: admin.write(Delete(NODECLAIMS, name)))
         await _until(lambda: program.counts["evict pods"] >= pods, "all pods evicted")
         evicted = time.perf_counter() - started
         await _until(lambda: not any(True for _ in program.cluster.claims.values()), "all claims gone")
@@ -195,13 +195,13 @@ async def idle(kubeconfig: str, nodes: int) -> None:
                 "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": f"app-{number:02}"}}},
             }
             if number % 2:
-                await admin.create(PDBS, budget, namespace="default")
+                await admin.write(Create(PDBS, budget, namespace="default"))
         guarded = [pod for pod in pods if not int(pod.labels["app"][-2:]) % 2]
         patch = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}}
-        await _each(guarded, lambda pod: admin.patch(PODS, pod.name, patch, namespace=pod.namespace))
+        await _each(guarded, lambda pod: admin.write(Patch(PODS, pod.name, patch, namespace=pod.namespace)))
         await asyncio.sleep(5)
         claims = [claim.metadata.name for claim in program.cluster.claims.values()]
-        await _each(claims, lambda name: admin.delete(NODECLAIMS, name))
+        await _each(claims, lambda name: admin.write(Delete(NODECLAIMS, name)))
         await _until(
             lambda: all(node.metadata.deletion_timestamp is not None for node in program.cluster.nodes.values()),
             "all nodes deleting",

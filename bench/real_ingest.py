@@ -22,7 +22,7 @@ from bench.ingest import _resident_mb
 from dovetail.kube import connect
 from dovetail.kube.reading import read_page
 from dovetail.model.records import Recorder
-from dovetail.ports import NODES, PODS, KubeApi, Resource
+from dovetail.ports import NODES, PODS, Create, KubeApi, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector
 from tests.cluster import folders
@@ -98,7 +98,7 @@ def fill(plane: Cluster, pods: int) -> float:
 async def _create(api: KubeApi, kind: Resource[Any], bodies: Iterator[_Object]) -> None:
     async def write() -> None:
         for body in bodies:  # all writers take from the one iterator
-            await api.create(kind, body, namespace=body["metadata"].get("namespace"))
+            await api.write(Create(kind, body, namespace=body["metadata"].get("namespace")))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(_WRITERS):

@@ -21,7 +21,7 @@ from bench import half_empty
 from bench.half_empty import HEAD, LARGE, PAUSE_SECONDS, PODS_EACH, POOL, Course, Started, figures, print_rows
 from dovetail.api import objects
 from dovetail.kube import connect
-from dovetail.ports import NODEPOOLS, NODES, PODS, KubeApi
+from dovetail.ports import NODEPOOLS, NODES, PODS, Create, Delete, KubeApi, Patch
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector
 from dovetail.sim.actors.cluster import kind_of
@@ -93,7 +93,7 @@ async def _until(is_so: Callable[[], bool], what: str) -> None:
 async def _apply(api: KubeApi, *bodies: dict[str, Any]) -> None:
     for body in bodies:
         kind = kind_of(body)
-        await api.create(kind, body, namespace="default" if kind.namespaced else None)
+        await api.write(Create(kind, body, namespace="default" if kind.namespaced else None))
 
 
 async def _filled(plane: Cluster, api: KubeApi, watcher: Watcher, number: int) -> None:
@@ -103,7 +103,7 @@ async def _filled(plane: Cluster, api: KubeApi, watcher: Watcher, number: int) -
     await _apply(api, *half_empty.workloads(number))
     await _until(lambda: watcher.all_run(number * PODS_EACH), "all pods run")
     print(f"  {number * PODS_EACH} pods run after {time.perf_counter() - started:.0f} s", flush=True)
-    await api.delete(DEPLOYMENTS, LARGE, namespace="default")
+    await api.write(Delete(DEPLOYMENTS, LARGE, namespace="default"))
     await asyncio.sleep(PAUSE_SECONDS)
 
 
@@ -130,7 +130,7 @@ async def _shrunk(plane: Cluster, process: RunProcess, number: int) -> None:
         following = [group.create_task(each.run()) for each in (watcher.pods, watcher.nodes)]
         await _filled(plane, api, watcher, number)
         began_at, before = datetime.now(UTC), Usage.of(process)
-        await api.patch(NODEPOOLS, POOL, half_empty.set_free())
+        await api.write(Patch(NODEPOOLS, POOL, half_empty.set_free()))
         course, usages = await _watched(watcher, process)
         for task in following:
             task.cancel()

@@ -14,7 +14,7 @@ from bench import half_empty
 from bench.half_empty import HEAD, LARGE, PAUSE_SECONDS, POOL, REST_SECONDS, Course, Started, figures, print_rows
 from dovetail.controllers.assembly import Disrupting
 from dovetail.controllers.disruption.reporter import log as decisions
-from dovetail.ports import NODEPOOLS, NODES, PODS, EventType, Resource
+from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, EventType, Patch, Resource
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.store import Change
 from tests.sim.provisioning.setting import Setting, play
@@ -43,7 +43,7 @@ async def _filled(setting: Setting, number: int) -> None:
     await sim.run_for("2s")
     await sim.apply(*half_empty.workloads(number))
     await _pods_run(setting, number * half_empty.PODS_EACH)
-    await sim.api.delete(DEPLOYMENTS, LARGE, namespace="default")
+    await sim.api.write(Delete(DEPLOYMENTS, LARGE, namespace="default"))
     await sim.run_for(f"{PAUSE_SECONDS}s")
     await _pods_run(setting, number * (half_empty.PODS_EACH - 1))
 
@@ -70,7 +70,7 @@ async def _watched(setting: Setting, course: Course) -> None:
     sim.server.registry.store.observers.append(count)
     try:
         course.add(0.0, (node["metadata"]["labels"] for node in sim.objects(NODES)), 0)
-        await sim.api.patch(NODEPOOLS, POOL, half_empty.set_free())
+        await sim.api.write(Patch(NODEPOOLS, POOL, half_empty.set_free()))
         while course.moments[-1].at < min(course.near.at + REST_SECONDS, _LONGEST_SECONDS):
             await sim.run_for(_LOOKS_EVERY)
             course.add(

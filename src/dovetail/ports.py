@@ -6,7 +6,7 @@ Behind each protocol stand a real thing and a simulated one; the contract tests 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -74,7 +74,6 @@ class PatchType(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Propagation(StrEnum):
@@ -83,6 +82,93 @@ class Propagation(StrEnum):
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
     ORPHAN = "Orphan"
+
+
+# -- what is written --------------------------------------------------------------------------------------------------
+
+
+class Write(msgspec.Struct, Generic[T], frozen=True):
+    """A change of one object: a Create, Patch, Delete or Evict. T is the answer: the object after it, or None."""
+
+    verb: ClassVar[str]
+
+    @property
+    def resource(self) -> Resource[Any]:
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    @property
+    def namespace(self) -> str | None:
+        raise NotImplementedError
+
+    @property
+    def subresource(self) -> str:
+        return ""
+
+
+class Create(Write[T], frozen=True):
+    """Create an object. Raises AlreadyExists."""
+
+    verb = "create"
+    resource: Resource[T]
+    body: Body
+    namespace: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Empty if the server is to make one up."""
+        return str((self.body.get("metadata") or {}).get("name", ""))
+
+
+class Patch(Write[T], frozen=True):
+    """Change an object. A `metadata.resourceVersion` or `metadata.uid` in the body is a precondition (Conflict)."""
+
+    verb = "patch"
+    resource: Resource[T]
+    name: str
+    body: Body
+    namespace: str | None = None
+    type_: PatchType = PatchType.MERGE
+    subresource: str = ""
+
+
+class Delete(Write[None], frozen=True):
+    """Delete an object. The UID and the resource version, if given, are preconditions (Conflict)."""
+
+    verb = "delete"
+    resource: Resource[Any]
+    name: str
+    namespace: str | None = None
+    uid: str = ""
+    resource_version: str = ""
+    grace_seconds: int | None = None
+    propagation: Propagation | None = None
+
+
+class Evict(Write[None], frozen=True):
+    """Evict a pod. Raises TooManyRequests if a PDB does not allow it, InternalError if there are several."""
+
+    verb = "evict"
+    name: str
+    namespace: str
+    uid: str = ""
+    grace_seconds: int | None = None
+
+    @property
+    def resource(self) -> Resource[Any]:
+        return PODS
+
+    @property
+    def subresource(self) -> str:
+        return "eviction"
+
+    @property
+    def deletion(self) -> Delete:
+        """What is done if it is allowed."""
+        return Delete(PODS, self.name, namespace=self.namespace, uid=self.uid, grace_seconds=self.grace_seconds)
 
 
 # -- what comes back --------------------------------------------------------------------------------------------------
@@ -223,37 +309,8 @@ class KubeApi(Protocol):
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         """The object as it is now."""
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        """Create it; raises AlreadyExists."""
-
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        """Change it; a `metadata.resourceVersion` or `metadata.uid` in the body is a precondition (Conflict)."""
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        """Delete it, with the preconditions given (Conflict)."""
-
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        """Evict a pod; raises TooManyRequests if a PDB does not allow it, InternalError if there are several."""
+    async def write(self, write: Write[T]) -> T:
+        """Make the change."""
 
 
 class Clock(Protocol):

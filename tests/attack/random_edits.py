@@ -22,6 +22,8 @@ from dovetail.ports import (
     VOLUME_CLAIMS,
     VOLUMES,
     ApiError,
+    Delete,
+    Patch,
     Resource,
 )
 from dovetail.sim.actors.cluster import SimCluster
@@ -239,7 +241,7 @@ class RandomEdits:
             await self._patch(kind, body, {"metadata": {"finalizers": None}})
         grace = self._one(None, 0, 1) if kind is PODS else None
         meta = body["metadata"]
-        await self._sim.api.delete(kind, meta["name"], namespace=meta.get("namespace"), grace_seconds=grace)
+        await self._sim.api.write(Delete(kind, meta["name"], namespace=meta.get("namespace"), grace_seconds=grace))
 
     # -- status --------------------------------------------------------------------------------------------------------
 
@@ -338,7 +340,7 @@ class RandomEdits:
         meta, raw = body["metadata"], kind.read_as(dict[str, Any])
         namespace = meta.get("namespace")
         self.told[-1:] = [f"{each} {dict(patch)}" for each in self.told[-1:]]
-        await self._sim.api.patch(raw, meta["name"], dict(patch), namespace=namespace, subresource=subresource)
+        await self._sim.api.write(Patch(raw, meta["name"], dict(patch), namespace=namespace, subresource=subresource))
 
     async def _status(self, kind: Resource[Any], body: Raw, status: Mapping[str, Any]) -> None:
         await self._patch(kind, body, {"status": status}, subresource="status")

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, NODES, Resource
+from dovetail.ports import NODECLAIMS, NODES, Patch, Resource
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.store import Change
 from tests.sim.disruption.setting import edit_template, play, pool, stand
@@ -66,7 +66,7 @@ def test_a_replacement_that_comes_up_late_is_used() -> None:
         await setting.sim.run_for("10m10s")
         (late,) = (each["metadata"]["name"] for each in setting.claims() if each["metadata"]["name"] != old)
         node = setting.claim(late)["status"]["nodeName"]  # type: ignore[index]
-        await setting.sim.api.patch(NODES, node, {"spec": {"taints": []}})
+        await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="5m")
         assert [each["metadata"]["name"] for each in setting.claims()] == [late]
 

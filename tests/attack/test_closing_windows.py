@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Delete, Patch
 from dovetail.rules.states import State
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.cloud.machines import Launch
@@ -31,11 +31,13 @@ async def begin(setting: Setting, **pods: Any) -> str:
 
 async def protect_pod(setting: Setting) -> None:
     (pod,) = setting.sim.pods(app="web")
-    await setting.sim.api.patch(
-        PODS,
-        pod["metadata"]["name"],
-        {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}},
-        namespace="default",
+    await setting.sim.api.write(
+        Patch(
+            PODS,
+            pod["metadata"]["name"],
+            {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}},
+            namespace="default",
+        )
     )
 
 
@@ -79,7 +81,7 @@ def test_a_disruption_budget_that_is_used_up_for_a_moment_is_waited_for() -> Non
         old = await begin(setting)
         await setting.sim.apply(manifests.pdb("web", minAvailable=1))
         await setting.sim.wait_until(lambda: state(setting, old) is State.DRAINING, timeout="10m")
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="5m")
 
     play(scenario)

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, NODES, PODS, Resource, Unavailable
+from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, Patch, Resource, Unavailable
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time
 from tests import manifests
@@ -129,7 +129,7 @@ async def set_instant(setting: Setting, kind: Resource[Any], name: str, instant:
         {"type": type_, "status": status, "reason": "Edited", "message": "", "lastTransitionTime": instant}
         for type_, status in statuses.items()
     ]
-    await setting.sim.api.patch(raw, name, {"status": {"conditions": [*kept, *new]}}, subresource="status")
+    await setting.sim.api.write(Patch(raw, name, {"status": {"conditions": [*kept, *new]}}, subresource="status"))
 
 
 @pytest.mark.parametrize("instant", EDGES)
@@ -160,7 +160,7 @@ def test_transition_times_of_a_claim_at_the_edges_of_the_calendar_end_no_control
         await set_instant(setting, NODECLAIMS, "c1", instant, **dict.fromkeys(types, "Unknown"))
         await setting.sim.run_for("5m")
         if "Drained" in types:
-            await setting.sim.api.delete(PODS, "web", namespace="default")
+            await setting.sim.api.write(Delete(PODS, "web", namespace="default"))
             await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1m")
 
     play(scenario)

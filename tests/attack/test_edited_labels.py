@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Patch
 from tests import manifests
 from tests.sim.disruption.setting import drift, node_of, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting
@@ -15,7 +15,7 @@ VALUES = ["x", "false", None]
 
 
 async def label(setting: Setting, node: str, key: str, value: str | None) -> None:
-    await setting.sim.api.patch(NODES, node, {"metadata": {"labels": {key: value}}})
+    await setting.sim.api.write(Patch(NODES, node, {"metadata": {"labels": {key: value}}}))
 
 
 @pytest.mark.parametrize("value", VALUES)

@@ -8,7 +8,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.planning.disruption.board import Method
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.values.timestamp import format_time
 from tests import manifests
@@ -26,7 +26,7 @@ async def forge(setting: Setting, claim: str, record: dict[str, Any]) -> None:
     found = setting.claim(claim)
     assert found is not None
     taints = [{"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}]
-    await setting.sim.api.patch(NODES, found["status"]["nodeName"], {"spec": {"taints": taints}})
+    await setting.sim.api.write(Patch(NODES, found["status"]["nodeName"], {"spec": {"taints": taints}}))
     await setting.annotate(NODECLAIMS, claim, {names.DISRUPTION_COMMAND: json.dumps(record)})
 
 

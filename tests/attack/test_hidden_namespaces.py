@@ -23,7 +23,7 @@ from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.planning.disruption.board import Board, Candidate
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.validation import validated
-from dovetail.ports import NODECLAIMS
+from dovetail.ports import NODECLAIMS, Delete
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.problem import BoundPod, Node, Pod, Rule
 from dovetail.sim.loop.virtual_loop import InlineCompute
@@ -259,7 +259,7 @@ def test_no_path_of_a_running_controller_names_a_hidden_pod(seed: int) -> None:
             metrics = generate_latest(setting.metrics.registry).decode()
             assert leaks(metrics, Sight(frozenset()), pods_seen) == []
             if step == 2 and setting.claim("c5") is not None:  # a drain without a deadline names whom it waits for
-                await sim.api.delete(NODECLAIMS, "c5")
+                await sim.api.write(Delete(NODECLAIMS, "c5"))
 
     play(scenario)
 

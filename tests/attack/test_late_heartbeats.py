@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, EventType, Resource
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, EventType, Patch, Resource
 from dovetail.sim.actors.wire import Raw, condition_of
 from dovetail.sim.server.store import Change
 from tests import manifests
@@ -40,7 +40,7 @@ def _collected(pod: Raw) -> bool:
 
 async def slow_boot(setting: Setting, delay: str) -> None:
     """From now on a Node takes so long to appear."""
-    await setting.sim.api.patch(KWOK_NODECLASSES, "default", {"spec": {"nodeRegistrationDelay": delay}})
+    await setting.sim.api.write(Patch(KWOK_NODECLASSES, "default", {"spec": {"nodeRegistrationDelay": delay}}))
 
 
 @pytest.mark.parametrize("silent_seconds", [90, 240])

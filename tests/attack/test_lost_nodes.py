@@ -8,7 +8,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Delete, Patch
 from dovetail.rules.states import State
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.faults import Fault
@@ -24,8 +24,8 @@ async def lose(setting: Setting, claim: str) -> Raw:
     name = node_of(setting, claim)
     node = setting.node(name)
     assert node is not None
-    await setting.sim.api.patch(RAW_NODES, name, {"metadata": {"finalizers": None}})
-    await setting.sim.api.delete(NODES, name)
+    await setting.sim.api.write(Patch(RAW_NODES, name, {"metadata": {"finalizers": None}}))
+    await setting.sim.api.write(Delete(NODES, name))
     assert setting.node(name) is None
     return node
 

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, NODES, PDBS
+from dovetail.ports import NODECLAIMS, NODES, PDBS, Delete, Patch
 from tests import manifests
 from tests.sim.termination.setting import Setting, is_deleting, play
 
@@ -17,7 +17,7 @@ RAW_NODES = NODES.read_as(dict[str, Any])
 async def return_node(setting: Setting, name: str, **spec: Any) -> None:
     """Remove the Node past its finalizer, and make it again as a kubelet does that has restarted."""
     body: dict[str, Any] = {"metadata": {"finalizers": None}}
-    await setting.sim.api.patch(RAW_NODES, name, body)
+    await setting.sim.api.write(Patch(RAW_NODES, name, body))
     if setting.node(name) is not None:
         await setting.delete_node(name)
     assert setting.gone(NODES, name)
@@ -41,7 +41,7 @@ def test_a_node_that_comes_back_is_drained_before_it_goes(deleted_first: bool) -
         assert is_deleting(setting.node(node))
         assert DISRUPTED in setting.taints(node)
         assert setting.runs("web")
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert [event["regarding"]["name"] for event in setting.events(EventReason.EVICTED)] == ["web"]
 
@@ -52,7 +52,7 @@ def test_a_node_whose_finalizer_somebody_removed_is_drained_before_it_goes() -> 
     async def scenario(setting: Setting) -> None:
         node = await setting.launch(pods=[manifests.pod("web")])
         body: dict[str, Any] = {"metadata": {"finalizers": None}}
-        await setting.sim.api.patch(RAW_NODES, node, body)
+        await setting.sim.api.write(Patch(RAW_NODES, node, body))
         await setting.delete_claim()
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert [event["regarding"]["name"] for event in setting.events(EventReason.EVICTED)] == ["web"]

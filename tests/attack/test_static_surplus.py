@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.assembly import Gates
-from dovetail.ports import NODEPOOLS, NODES
+from dovetail.ports import NODEPOOLS, NODES, Patch
 from dovetail.sim.cloud.machines import Launch
 from tests.sim.disruption.setting import edit_template, found, is_true, node_of, others, play
 from tests.sim.provisioning.setting import Setting, pool_of_four
@@ -33,7 +33,7 @@ async def stand(setting: Setting, pool: Manifest) -> None:
 
 
 async def edit(setting: Setting, **spec: Any) -> None:
-    await setting.sim.api.patch(NODEPOOLS.read_as(dict[str, Any]), "static", {"spec": spec})
+    await setting.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "static", {"spec": spec}))
 
 
 async def break_template(setting: Setting) -> None:

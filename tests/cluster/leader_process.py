@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dovetail.kube.client import connect
 from dovetail.kube.retrying import NO_PATIENCE
-from dovetail.ports import Forbidden, Resource
+from dovetail.ports import Forbidden, Patch, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.lease import Election, FencedApi, LeaseLost
 
@@ -44,7 +44,7 @@ async def main(kubeconfig: str, namespace: str, identity: str) -> int:
                 count += 1
                 data = {"epoch": str(election.fence.epoch), "holder": identity, "count": str(count)}
                 try:
-                    await fenced.patch(CONFIGMAPS, FENCED, {"data": data}, namespace=namespace)
+                    await fenced.write(Patch(CONFIGMAPS, FENCED, {"data": data}, namespace=namespace))
                 except Forbidden:
                     say("refused")
                 else:

@@ -24,13 +24,17 @@ from dovetail.ports import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Create,
+    Delete,
     EventType,
+    Evict,
     Forbidden,
     Gone,
     InternalError,
     Invalid,
     NotFound,
     OutcomeUnknown,
+    Patch,
     PatchType,
     Propagation,
     Resource,
@@ -90,7 +94,7 @@ def test_lists_come_in_pages(control_plane: Cluster, namespace: str) -> None:
 
     async def use(api: RealApi) -> None:
         for name in wanted:
-            await api.create(CONFIG_MAPS, config_map(name), namespace=namespace)
+            await api.write(Create(CONFIG_MAPS, config_map(name), namespace=namespace))
         pages = [await api.list(CONFIG_MAPS, namespace=namespace, labels="test=kube", limit=3)]
         while pages[-1].continue_:
             more = pages[-1].continue_
@@ -130,10 +134,10 @@ def test_a_watch_tells_changes_and_resumes(control_plane: Cluster, namespace: st
         start = (await api.list(CONFIG_MAPS, namespace=namespace)).resource_version
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(next_events(start, 2))
-            await api.create(CONFIG_MAPS, config_map("a"), namespace=namespace)
-            await api.patch(CONFIG_MAPS, "a", {"data": {"x": "y"}}, namespace=namespace)
+            await api.write(Create(CONFIG_MAPS, config_map("a"), namespace=namespace))
+            await api.write(Patch(CONFIG_MAPS, "a", {"data": {"x": "y"}}, namespace=namespace))
         first = watching.result()
-        await api.delete(CONFIG_MAPS, "a", namespace=namespace)
+        await api.write(Delete(CONFIG_MAPS, "a", namespace=namespace))
         rest = await next_events(first[0].resource_version, 2)
         assert [event.type for event in first] == [EventType.ADDED, EventType.MODIFIED]
         assert [event.type for event in rest] == [EventType.MODIFIED, EventType.DELETED]
@@ -148,14 +152,14 @@ def test_a_watch_tells_changes_and_resumes(control_plane: Cluster, namespace: st
 def test_a_watch_ends_at_its_time_and_bookmarks_what_it_passed_over(control_plane: Cluster, namespace: str) -> None:
     async def use(api: RealApi) -> None:
         start = (await api.list(CONFIG_MAPS, namespace=namespace)).resource_version
-        await api.create(CONFIG_MAPS, config_map("a"), namespace=namespace)
+        await api.write(Create(CONFIG_MAPS, config_map("a"), namespace=namespace))
         watch = api.watch(
             CONFIG_MAPS, resource_version=start, namespace=namespace, labels="test=kube", timeout_seconds=4
         )
         async with aclosing(watch) as events:
             assert (await anext(events)).type is EventType.ADDED
             # Without a change after the watch began the server sends no bookmark.
-            passed_over = await api.create(CONFIG_MAPS, {"metadata": {"name": "b"}}, namespace=namespace)
+            passed_over = await api.write(Create(CONFIG_MAPS, {"metadata": {"name": "b"}}, namespace=namespace))
             rest = [event async for event in events]
         assert {(event.type, event.problem) for event in rest} == {(EventType.BOOKMARK, "")}
         assert all(event.object is None for event in rest)
@@ -180,11 +184,11 @@ def test_what_is_not_there(control_plane: Cluster, namespace: str) -> None:
         with pytest.raises(NotFound):
             await api.list(Resource("none.test", "v1", "nones", "None", dict[str, Any]))
         with pytest.raises(NotFound):
-            await api.patch(PODS, "none", {}, namespace=namespace)
+            await api.write(Patch(PODS, "none", {}, namespace=namespace))
         with pytest.raises(NotFound):
-            await api.delete(PODS, "none", namespace=namespace, uid=OTHER_UID)
+            await api.write(Delete(PODS, "none", namespace=namespace, uid=OTHER_UID))
         with pytest.raises(NotFound):
-            await api.evict("none", namespace=namespace)
+            await api.write(Evict("none", namespace=namespace))
 
     run(control_plane, use)
 
@@ -194,16 +198,16 @@ def test_what_is_not_there(control_plane: Cluster, namespace: str) -> None:
 
 def test_create(control_plane: Cluster, namespace: str) -> None:
     async def use(api: RealApi) -> None:
-        created = await api.create(PODS, pod("a", app="x"), namespace=namespace)
+        created = await api.write(Create(PODS, pod("a", app="x"), namespace=namespace))
         assert isinstance(created, Pod)
         assert created == await api.get(PODS, "a", namespace=namespace)
         assert (created.metadata.labels, created.spec.termination_grace_period_seconds) == ({"app": "x"}, 5)
         with pytest.raises(AlreadyExists):
-            await api.create(PODS, pod("a"), namespace=namespace)
+            await api.write(Create(PODS, pod("a"), namespace=namespace))
         with pytest.raises(Invalid, match=r"metadata\.name"):
-            await api.create(PODS, pod("NOT A NAME"), namespace=namespace)
+            await api.write(Create(PODS, pod("NOT A NAME"), namespace=namespace))
         with pytest.raises(Invalid):
-            await api.create(PODS, {"spec": []}, namespace=namespace)
+            await api.write(Create(PODS, {"spec": []}, namespace=namespace))
         found = await api.get(PODS.read_as(dict[str, Any]), "a", namespace=namespace)
         assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"dovetail"}
         event = {
@@ -216,8 +220,8 @@ def test_create(control_plane: Cluster, namespace: str) -> None:
             "type": "Normal",
             "regarding": {"kind": "Pod", "namespace": namespace, "name": "a"},
         }
-        assert (await api.create(EVENTS, event, namespace=namespace))["reason"] == "r"
-        lease = await api.create(LEASES, {"metadata": {"name": "l"}, "spec": {}}, namespace=namespace)
+        assert (await api.write(Create(EVENTS, event, namespace=namespace)))["reason"] == "r"
+        lease = await api.write(Create(LEASES, {"metadata": {"name": "l"}, "spec": {}}, namespace=namespace))
         assert lease.spec.holder_identity is None
 
     run(control_plane, use)
@@ -225,12 +229,12 @@ def test_create(control_plane: Cluster, namespace: str) -> None:
 
 def test_merge_patch_with_preconditions(control_plane: Cluster, namespace: str) -> None:
     async def use(api: RealApi) -> None:
-        created = await api.create(PODS, pod("a"), namespace=namespace)
+        created = await api.write(Create(PODS, pod("a"), namespace=namespace))
         seen = created.metadata.resource_version
 
         async def annotate(value: str | None, **precondition: str) -> Pod:
             body = {"metadata": {"annotations": {"k": value}, **precondition}}
-            return await api.patch(PODS, "a", body, namespace=namespace)
+            return await api.write(Patch(PODS, "a", body, namespace=namespace))
 
         changed = await annotate("1", resourceVersion=seen)
         assert changed.metadata.annotations == {"k": "1"}
@@ -249,7 +253,7 @@ def test_preconditions_on_our_own_kinds(cluster_with_crds: Cluster, unique_name:
     body = {"metadata": {"name": name}, "spec": {"nodeClassRef": reference, "requirements": []}}
 
     async def use(api: RealApi) -> None:
-        created = await api.create(NODECLAIMS, body)
+        created = await api.write(Create(NODECLAIMS, body))
         assert isinstance(created, NodeClaim)
         seen = created.metadata.resource_version
         condition_ = {
@@ -260,21 +264,21 @@ def test_preconditions_on_our_own_kinds(cluster_with_crds: Cluster, unique_name:
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         status = {"metadata": {"resourceVersion": seen}, "status": {"conditions": [condition_]}}
-        plain = await api.patch(NODECLAIMS, name, {"status": status["status"]})
+        plain = await api.write(Patch(NODECLAIMS, name, {"status": status["status"]}))
         assert plain.status.conditions == []  # only the subresource writes the status
-        patched = await api.patch(NODECLAIMS, name, status, subresource="status")
+        patched = await api.write(Patch(NODECLAIMS, name, status, subresource="status"))
         assert [(each.type, each.status) for each in patched.status.conditions] == [("Drifted", "True")]
         with pytest.raises(Conflict):
-            await api.patch(NODECLAIMS, name, status, subresource="status")
+            await api.write(Patch(NODECLAIMS, name, status, subresource="status"))
         with pytest.raises(Conflict):
-            await api.patch(NODECLAIMS, name, {"metadata": {"uid": OTHER_UID, "labels": {"a": "b"}}})
+            await api.write(Patch(NODECLAIMS, name, {"metadata": {"uid": OTHER_UID, "labels": {"a": "b"}}}))
         with pytest.raises(Invalid):
-            await api.patch(NODECLAIMS, name, {"spec": {"expireAfter": "1 fortnight"}})
+            await api.write(Patch(NODECLAIMS, name, {"spec": {"expireAfter": "1 fortnight"}}))
         with pytest.raises(Invalid):  # strategic merge needs built-in types
-            await api.patch(NODECLAIMS, name, {}, type_=PatchType.STRATEGIC)
+            await api.write(Patch(NODECLAIMS, name, {}, type_=PatchType.STRATEGIC))
         with pytest.raises(Conflict):
-            await api.delete(NODECLAIMS, name, uid=OTHER_UID)
-        await api.delete(NODECLAIMS, name, uid=created.metadata.uid)
+            await api.write(Delete(NODECLAIMS, name, uid=OTHER_UID))
+        await api.write(Delete(NODECLAIMS, name, uid=created.metadata.uid))
 
     run(cluster_with_crds, use)
 
@@ -284,11 +288,11 @@ def test_strategic_merge_keeps_what_it_does_not_name(control_plane: Cluster, uni
     conditions = [{"type": type_, "status": "True", "reason": "r"} for type_ in ("One", "Two")]
 
     async def use(api: RealApi) -> None:
-        created = await api.create(NODES, {"metadata": {"name": name}})
+        created = await api.write(Create(NODES, {"metadata": {"name": name}}))
         assert isinstance(created, Node)
 
         async def patch(body: Object, type_: PatchType) -> set[str]:
-            node = await api.patch(NODES, name, {"status": body}, type_=type_, subresource="status")
+            node = await api.write(Patch(NODES, name, {"status": body}, type_=type_, subresource="status"))
             return {each.type for each in node.status.conditions} & {"One", "Two"}
 
         assert await patch({"conditions": conditions[:1]}, PatchType.STRATEGIC) == {"One"}
@@ -296,7 +300,7 @@ def test_strategic_merge_keeps_what_it_does_not_name(control_plane: Cluster, uni
         without = [{"$patch": "delete", "type": "One"}]
         assert await patch({"conditions": without}, PatchType.STRATEGIC) == {"Two"}
         assert await patch({"conditions": conditions[:1]}, PatchType.MERGE) == {"One"}
-        await api.delete(NODES, name, uid=created.metadata.uid)
+        await api.write(Delete(NODES, name, uid=created.metadata.uid))
 
     run(control_plane, use)
 
@@ -306,48 +310,31 @@ def test_taints_are_replaced_as_a_whole_whatever_the_patch(control_plane: Cluste
     one, two = ({"key": key, "effect": "NoSchedule"} for key in ("one", "two"))
 
     async def use(api: RealApi) -> None:
-        created = await api.create(NODES, {"metadata": {"name": name}, "spec": {"taints": [one]}})
+        created = await api.write(Create(NODES, {"metadata": {"name": name}, "spec": {"taints": [one]}}))
         for type_ in (PatchType.MERGE, PatchType.STRATEGIC):
-            patched = await api.patch(NODES, name, {"spec": {"taints": [two]}}, type_=type_)
+            patched = await api.write(Patch(NODES, name, {"spec": {"taints": [two]}}, type_=type_))
             assert "one" not in {taint.key for taint in patched.spec.taints}
-            await api.patch(NODES, name, {"spec": {"taints": [one]}})
-        await api.delete(NODES, name, uid=created.metadata.uid)
-
-    run(control_plane, use)
-
-
-def test_apply(control_plane: Cluster, namespace: str) -> None:
-    path = f"/api/v1/namespaces/{namespace}/configmaps/a"
-
-    async def use(api: RealApi) -> None:
-        async def apply(data: dict[str, str], *, force: bool = False) -> Object:
-            return await api.patch(
-                CONFIG_MAPS, "a", {"data": data}, namespace=namespace, type_=PatchType.APPLY, force=force
-            )
-
-        assert (await apply({"x": "1", "y": "1"}))["data"] == {"x": "1", "y": "1"}
-        assert (await apply({"x": "1"}))["data"] == {"x": "1"}
-        await asyncio.to_thread(control_plane.patch, f"{path}?fieldManager=other", {"data": {"x": "2"}})
-        with pytest.raises(Conflict, match="other"):
-            await apply({"x": "3"})
-        assert (await apply({"x": "3"}, force=True))["data"] == {"x": "3"}
+            await api.write(Patch(NODES, name, {"spec": {"taints": [one]}}))
+        await api.write(Delete(NODES, name, uid=created.metadata.uid))
 
     run(control_plane, use)
 
 
 def test_delete(control_plane: Cluster, namespace: str) -> None:
     async def use(api: RealApi) -> None:
-        created = await api.create(PODS, pod("a"), namespace=namespace)
+        created = await api.write(Create(PODS, pod("a"), namespace=namespace))
         uid, seen = created.metadata.uid, created.metadata.resource_version
-        await api.patch(PODS, "a", {"metadata": {"labels": {"a": "b"}}}, namespace=namespace)
+        await api.write(Patch(PODS, "a", {"metadata": {"labels": {"a": "b"}}}, namespace=namespace))
         with pytest.raises(Conflict):
-            await api.delete(PODS, "a", namespace=namespace, uid=OTHER_UID)
+            await api.write(Delete(PODS, "a", namespace=namespace, uid=OTHER_UID))
         with pytest.raises(Conflict):
-            await api.delete(PODS, "a", namespace=namespace, uid=uid, resource_version=seen)
-        await api.delete(PODS, "a", namespace=namespace, uid=uid, grace_seconds=60)
+            await api.write(Delete(PODS, "a", namespace=namespace, uid=uid, resource_version=seen))
+        await api.write(Delete(PODS, "a", namespace=namespace, uid=uid, grace_seconds=60))
         leaving = await api.get(PODS, "a", namespace=namespace)
         assert leaving.metadata.deletion_timestamp is not None
-        await api.delete(PODS, "a", namespace=namespace, uid=uid, grace_seconds=0, propagation=Propagation.BACKGROUND)
+        await api.write(
+            Delete(PODS, "a", namespace=namespace, uid=uid, grace_seconds=0, propagation=Propagation.BACKGROUND)
+        )
         with pytest.raises(NotFound):
             await api.get(PODS, "a", namespace=namespace)
 
@@ -372,26 +359,26 @@ def test_evictions(control_plane: Cluster, namespace: str) -> None:
 
     async def use(api: RealApi) -> None:
         for name in ("free", "one", "two"):
-            await api.create(PODS, pod(name, app=name), namespace=namespace)
+            await api.write(Create(PODS, pod(name, app=name), namespace=namespace))
             await asyncio.to_thread(running, control_plane, namespace, name)
-        await api.create(PDBS, budget("keep", app="one"), namespace=namespace)
-        await api.create(PDBS, budget("first", app="two"), namespace=namespace)
-        await api.create(PDBS, budget("second", app="two"), namespace=namespace)
+        await api.write(Create(PDBS, budget("keep", app="one"), namespace=namespace))
+        await api.write(Create(PDBS, budget("first", app="two"), namespace=namespace))
+        await api.write(Create(PDBS, budget("second", app="two"), namespace=namespace))
         for name in ("keep", "first", "second"):
             await asyncio.to_thread(control_plane.wait, f"{pdbs}/{name}", observed)
 
         with pytest.raises(Conflict):
-            await api.evict("free", namespace=namespace, uid=OTHER_UID)
+            await api.write(Evict("free", namespace=namespace, uid=OTHER_UID))
         uid = (await api.get(PODS, "free", namespace=namespace)).metadata.uid
-        await api.evict("free", namespace=namespace, uid=uid, grace_seconds=7)
+        await api.write(Evict("free", namespace=namespace, uid=uid, grace_seconds=7))
         evicted = await api.get(PODS.read_as(dict[str, Any]), "free", namespace=namespace)
         assert evicted["metadata"]["deletionGracePeriodSeconds"] == 7
 
         with pytest.raises(TooManyRequests, match="violate the pod's disruption budget") as refused:
-            await api.evict("one", namespace=namespace)
+            await api.write(Evict("one", namespace=namespace))
         assert "The disruption budget keep needs 1 healthy pods and has 1 currently" in refused.value.message
         with pytest.raises(InternalError, match="more than one PodDisruptionBudget"):
-            await api.evict("two", namespace=namespace)
+            await api.write(Evict("two", namespace=namespace))
 
     run(control_plane, use)
 
@@ -513,18 +500,18 @@ def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) ->
         start = (await api.list(CONFIG_MAPS)).resource_version
         private_plane.pause("kube-apiserver")
         with pytest.raises(OutcomeUnknown):
-            await api.create(CONFIG_MAPS, config_map("perhaps"), namespace="default")
+            await api.write(Create(CONFIG_MAPS, config_map("perhaps"), namespace="default"))
         with pytest.raises(Unavailable):
             await drain(api.watch(CONFIG_MAPS, resource_version=start))
         private_plane.resume("kube-apiserver")
-        await api.create(CONFIG_MAPS, config_map("surely"), namespace="default")
+        await api.write(Create(CONFIG_MAPS, config_map("surely"), namespace="default"))
         async with aclosing(api.watch(CONFIG_MAPS, resource_version=start, labels="test=kube")) as events:
             assert (await anext(events)).type is EventType.ADDED
             await asyncio.to_thread(private_plane.kill, "kube-apiserver")
             with pytest.raises(Unavailable):
                 await drain(events)
         with pytest.raises(Unavailable, match="Cannot connect"):
-            await api.create(CONFIG_MAPS, config_map("not"), namespace="default")
+            await api.write(Create(CONFIG_MAPS, config_map("not"), namespace="default"))
         await asyncio.to_thread(private_plane.start, "kube-apiserver")
         found = await api.list(CONFIG_MAPS, labels="test=kube")
         assert {item["metadata"]["name"] for item in found.items} - {"perhaps"} == {"surely"}

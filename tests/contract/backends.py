@@ -16,8 +16,7 @@ from uuid import uuid4
 import pytest
 
 from dovetail.kube import connect
-from dovetail.kube.failures import failure_of
-from dovetail.ports import ApiError, KubeApi, NotFound, PatchType, Resource
+from dovetail.ports import ApiError, Create, Delete, KubeApi, NotFound, Patch, Resource
 from dovetail.sim.actors.cluster import SimCluster, run
 from tests.cluster import access
 from tests.contract.bodies import NAMESPACES, NODES, SERVICE_ACCOUNTS, Object, node
@@ -44,12 +43,6 @@ class Cluster(ABC):
     @abstractmethod
     def now(self) -> datetime:
         """The instant."""
-
-    @abstractmethod
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        """Apply as somebody else; raises Conflict."""
 
     @abstractmethod
     async def too_old(self, resource: Resource[Any]) -> str:
@@ -120,7 +113,7 @@ class Cluster(ABC):
     async def make(self, resource: Resource[T], body: Object) -> T:
         """Create something without a namespace; it is deleted after the test."""
         self.forget_later(resource, body["metadata"]["name"])
-        return await self.api.create(resource, body)
+        return await self.api.write(Create(resource, body))
 
     def forget_later(self, resource: Resource[Any], name: str) -> None:
         self._made.append((resource, name))
@@ -138,8 +131,8 @@ class Cluster(ABC):
         for resource, name in reversed(self._made):
             with suppress(ApiError):
                 if resource.plural != NAMESPACES.plural:
-                    await self.api.patch(resource, name, {"metadata": {"finalizers": None}})
-                await self.api.delete(resource, name)
+                    await self.api.write(Patch(resource, name, {"metadata": {"finalizers": None}}))
+                await self.api.write(Delete(resource, name))
 
 
 def condition(found: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -183,20 +176,6 @@ class RealCluster(Cluster):
         # No pod is admitted before its service account is there.
         await self.wait(SERVICE_ACCOUNTS, "default", lambda _: True, namespace=name)
         return name
-
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        root = f"/apis/{resource.group}" if resource.group else "/api"
-        path = f"{root}/{resource.version}/namespaces/{namespace}/{resource.plural}/{name}?fieldManager={manager}"
-        typed = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}} | body
-        answer = await asyncio.to_thread(
-            lambda: self._plane.request(
-                "PATCH", path + ("&force=true" if force else ""), typed, content_type=PatchType.APPLY.value
-            )
-        )
-        if answer.status >= 400:
-            raise failure_of(answer.status, json.dumps(answer.body).encode(), write=True)
 
     async def too_old(self, resource: Resource[Any]) -> str:
         del resource
@@ -246,13 +225,6 @@ class SimulatedCluster(Cluster):
 
     def now(self) -> datetime:
         return self._sim.clock.now()
-
-    async def apply_as(
-        self, manager: str, resource: Resource[Any], name: str, body: Object, *, namespace: str, force: bool = False
-    ) -> None:
-        await self._sim.server.client(manager).patch(
-            resource, name, body, namespace=namespace, type_=PatchType.APPLY, force=force
-        )
 
     async def too_old(self, resource: Resource[Any]) -> str:
         version = (await self.api.list(resource, limit=1)).resource_version

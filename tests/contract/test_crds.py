@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import Invalid, Resource
+from dovetail.ports import Create, Invalid, Patch, Resource
 from tests.contract.backends import Cluster
 from tests.contract.bodies import CLASS_REF, NODECLAIMS, NODECLASSES, NODEPOOLS, Object, nodeclaim, nodepool
 from tests.unit.api.crd_cases import CASES, Case
@@ -37,15 +37,15 @@ async def write(cluster: Cluster, case: Case) -> None:
 
     before: Object = {}
     if case.old is None:
-        await cluster.api.create(resource, body(case.new))
+        await cluster.api.write(Create(resource, body(case.new)))
     else:
         before = case.old.get("status", {})
-        await cluster.api.create(resource, body(case.old))
+        await cluster.api.write(Create(resource, body(case.old)))
         if before:
-            await cluster.api.patch(resource, name, {"status": before}, subresource="status")
-        await cluster.api.patch(resource, name, difference(body(case.old), body(case.new)))
+            await cluster.api.write(Patch(resource, name, {"status": before}, subresource="status"))
+        await cluster.api.write(Patch(resource, name, difference(body(case.old), body(case.new))))
     if status := case.new.get("status", {}):
-        await cluster.api.patch(resource, name, {"status": difference(before, status)}, subresource="status")
+        await cluster.api.write(Patch(resource, name, {"status": difference(before, status)}, subresource="status"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -93,9 +93,9 @@ async def test_defaults_of_a_nodeclaim(cluster: Cluster) -> None:
 async def test_a_default_comes_back_when_its_value_is_taken_away(cluster: Cluster) -> None:
     name = cluster.unique("pool")
     await cluster.make(NODEPOOLS, nodepool(name, disruption={"consolidateAfter": "1h"}))
-    patched = await cluster.api.patch(NODEPOOLS, name, {"spec": {"disruption": {"consolidateAfter": None}}})
+    patched = await cluster.api.write(Patch(NODEPOOLS, name, {"spec": {"disruption": {"consolidateAfter": None}}}))
     assert patched["spec"]["disruption"]["consolidateAfter"] == "0s"
-    patched = await cluster.api.patch(NODEPOOLS, name, {"spec": {"disruption": None}})
+    patched = await cluster.api.write(Patch(NODEPOOLS, name, {"spec": {"disruption": None}}))
     assert patched["spec"]["disruption"]["budgets"] == [{"nodes": "10%"}]
 
 
@@ -131,9 +131,9 @@ async def test_unknown_fields_are_pruned(cluster: Cluster) -> None:
 async def test_unknown_fields_of_a_patch_change_nothing(cluster: Cluster) -> None:
     name = cluster.unique("claim")
     made = await cluster.make(NODECLAIMS, nodeclaim(name))
-    patched = await cluster.api.patch(NODECLAIMS, name, {"spec": {"unknown": 1}})
+    patched = await cluster.api.write(Patch(NODECLAIMS, name, {"spec": {"unknown": 1}}))
     assert patched["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-    patched = await cluster.api.patch(NODECLAIMS, name, {"status": {"unknown": 1}}, subresource="status")
+    patched = await cluster.api.write(Patch(NODECLAIMS, name, {"status": {"unknown": 1}}, subresource="status"))
     assert "unknown" not in patched.get("status", {})
 
 
@@ -149,7 +149,7 @@ async def test_the_spec_of_a_claim_is_immutable(cluster: Cluster) -> None:
     name = cluster.unique("claim")
     made = await cluster.make(NODECLAIMS, nodeclaim(name))
     with pytest.raises(Invalid, match="spec is immutable"):
-        await cluster.api.patch(NODECLAIMS, name, {"spec": {"expireAfter": "1h"}})
+        await cluster.api.write(Patch(NODECLAIMS, name, {"spec": {"expireAfter": "1h"}}))
     assert await cluster.api.get(NODECLAIMS, name) == made
 
 
@@ -170,7 +170,7 @@ async def test_what_was_refused_is_not_there(cluster: Cluster) -> None:
 
 async def test_names_are_checked(cluster: Cluster) -> None:
     with pytest.raises(Invalid, match=r"metadata\.name"):
-        await cluster.api.create(NODEPOOLS, nodepool("Not_A_Name"))
+        await cluster.api.write(Create(NODEPOOLS, nodepool("Not_A_Name")))
 
 
 # -- the scale of a pool -----------------------------------------------------------------------------------------------
@@ -179,8 +179,8 @@ async def test_names_are_checked(cluster: Cluster) -> None:
 async def test_the_scale_of_a_pool(cluster: Cluster) -> None:
     name = cluster.unique("pool")
     await cluster.make(NODEPOOLS, nodepool(name, replicas=1))
-    await cluster.api.patch(NODEPOOLS, name, {"status": {"nodes": 1}}, subresource="status")
-    scale = await cluster.api.patch(NODEPOOLS, name, {"spec": {"replicas": 3}}, subresource="scale")
+    await cluster.api.write(Patch(NODEPOOLS, name, {"status": {"nodes": 1}}, subresource="status"))
+    scale = await cluster.api.write(Patch(NODEPOOLS, name, {"spec": {"replicas": 3}}, subresource="scale"))
     assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
     assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 1})
     assert (await cluster.api.get(NODEPOOLS, name))["spec"]["replicas"] == 3
@@ -190,4 +190,4 @@ async def test_the_scale_of_a_pool_is_checked(cluster: Cluster) -> None:
     name = cluster.unique("pool")
     await cluster.make(NODEPOOLS, nodepool(name, replicas=1))
     with pytest.raises(Invalid):
-        await cluster.api.patch(NODEPOOLS, name, {"spec": {"replicas": -1}}, subresource="scale")
+        await cluster.api.write(Patch(NODEPOOLS, name, {"spec": {"replicas": -1}}, subresource="scale"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from dovetail.ports import Patch
 from tests.contract.backends import Cluster, condition
 from tests.contract.bodies import NODES, not_ready
 from tests.contract.test_pods import NOT_READY, taints
@@ -10,13 +11,13 @@ from tests.contract.test_pods import NOT_READY, taints
 async def fails(cluster: Cluster, *nodes: str) -> None:
     """The nodes say that they are not Ready, and nobody new is sent there."""
     for name in nodes:
-        await cluster.api.patch(NODES, name, not_ready(True))
+        await cluster.api.write(Patch(NODES, name, not_ready(True)))
     for name in nodes:
         await cluster.wait(NODES, name, lambda it: "NoSchedule" in taints(it).get(NOT_READY, ()))
 
 
 async def recovers(cluster: Cluster, name: str) -> None:
-    await cluster.api.patch(NODES, name, not_ready(False))
+    await cluster.api.write(Patch(NODES, name, not_ready(False)))
     await cluster.wait(NODES, name, lambda it: condition(it, "Ready")["status"] == "True")
 
 

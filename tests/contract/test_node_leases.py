@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
-from dovetail.ports import EventType, Watch, WatchEvent
+from dovetail.ports import Delete, EventType, Watch, WatchEvent
 from dovetail.values.timestamp import parse_time
 from tests.contract.backends import Cluster
 from tests.contract.bodies import LEASES, NODES, Object
@@ -40,7 +40,7 @@ async def test_a_node_has_a_lease(cluster: Cluster) -> None:
     assert cluster.now().timestamp() - renewed_at(found) < RENEWAL_SECONDS + 5
     everywhere = await cluster.api.list(LEASES, fields=f"metadata.name={on}")
     assert [(it["metadata"]["namespace"], it["metadata"]["name"]) for it in everywhere.items] == [(SPACE, on)]
-    await cluster.api.delete(NODES, on)
+    await cluster.api.write(Delete(NODES, on))
     await cluster.wait_gone(LEASES, on, namespace=SPACE)
 
 
@@ -60,7 +60,7 @@ async def test_renewals_are_told_as_they_happen(cluster: Cluster) -> None:
             if event.type is EventType.DELETED:
                 break
             if len(seen) == 3:
-                await cluster.api.delete(NODES, on)
+                await cluster.api.write(Delete(NODES, on))
     assert types == [EventType.MODIFIED, EventType.MODIFIED, EventType.DELETED]
     times = [renewed_at(lease) for lease in seen]
     tolerated = 0.01 if cluster.exact else 4
@@ -85,6 +85,6 @@ async def test_the_lease_of_a_new_node_is_told(cluster: Cluster) -> None:
 async def test_a_lease_that_was_deleted_comes_back(cluster: Cluster) -> None:
     on = await cluster.add_node()
     before = await cluster.wait(LEASES, on, lambda _: True, namespace=SPACE)
-    await cluster.api.delete(LEASES, on, namespace=SPACE)
+    await cluster.api.write(Delete(LEASES, on, namespace=SPACE))
     after = await cluster.wait(LEASES, on, lambda _: True, namespace=SPACE)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import Forbidden
+from dovetail.ports import Create, Delete, Forbidden, Patch
 from tests.contract.backends import Cluster, condition
 from tests.contract.bodies import NODES, PDBS, PODS, PRIORITY_CLASSES, Object, budget, ends_after, pod
 from tests.contract.test_pods import among, is_ready, refused, run, waits
@@ -27,13 +27,13 @@ async def start(cluster: Cluster, space: str, name: str, on: str, class_: str, *
     spec = {"nodeName": on, "grace": 30, "annotations": SLOW, "priorityClassName": class_, **spec}
     body = pod(name, **spec)
     body["metadata"]["labels"]["app"] = app or name
-    await cluster.api.create(PODS, body, namespace=space)
+    await cluster.api.write(Create(PODS, body, namespace=space))
     await cluster.wait(PODS, name, is_ready, namespace=space)
 
 
 async def preempts(cluster: Cluster, space: str, name: str, on: str, **spec: Any) -> tuple[str, set[str]]:
     """The pod's nominated node, and the pods that the scheduler drives away for it."""
-    await cluster.api.create(PODS, pod(name, on, **spec), namespace=space)
+    await cluster.api.write(Create(PODS, pod(name, on, **spec), namespace=space))
     await cluster.wait(PODS, name, lambda it: it["status"].get("nominatedNodeName"), namespace=space)
     await cluster.settle(1)
     found = (await cluster.api.list(PODS, namespace=space)).items
@@ -74,21 +74,21 @@ async def test_a_pod_that_never_preempts_waits(cluster: Cluster) -> None:
     assert stays(await cluster.api.get(PODS, "a", namespace=space))
     found = await cluster.api.get(PODS, "b", namespace=space)
     assert (found["spec"]["preemptionPolicy"], found["status"].get("nominatedNodeName")) == ("Never", None)
-    await cluster.api.delete(PODS, "a", namespace=space)
+    await cluster.api.write(Delete(PODS, "a", namespace=space))
     await cluster.wait(PODS, "b", is_ready, namespace=space)
 
 
 async def test_the_priority_of_a_pod_is_its_classs(cluster: Cluster) -> None:
     space, of = await cluster.new_namespace(), await classes(cluster, HIGH)
-    made = await cluster.api.create(PODS, pod("a", "none-" + space), namespace=space)
+    made = await cluster.api.write(Create(PODS, pod("a", "none-" + space), namespace=space))
     assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (0, "PreemptLowerPriority")
     right = pod("b", "none-" + space, priority=HIGH, priorityClassName=of[HIGH])
-    made = await cluster.api.create(PODS, right, namespace=space)
+    made = await cluster.api.write(Create(PODS, right, namespace=space))
     assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (HIGH, "PreemptLowerPriority")
     with pytest.raises(Forbidden, match=r"the integer value of priority \(7\) must not .* computed 1000 from"):
-        await cluster.api.create(PODS, pod("c", priority=7, priorityClassName=of[HIGH]), namespace=space)
+        await cluster.api.write(Create(PODS, pod("c", priority=7, priorityClassName=of[HIGH]), namespace=space))
     with pytest.raises(Forbidden, match=r"the string value of PreemptionPolicy \(Never\) must not be provided"):
-        await cluster.api.create(PODS, pod("c", preemptionPolicy="Never"), namespace=space)
+        await cluster.api.write(Create(PODS, pod("c", preemptionPolicy="Never"), namespace=space))
 
 
 # -- who goes ----------------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ async def test_the_node_whose_victim_started_last(cluster: Cluster) -> None:
 
 
 async def protect(cluster: Cluster, space: str, app: str, *, healthy: int, allowed: int) -> None:
-    await cluster.api.create(PDBS, budget(app, minAvailable=healthy - allowed), namespace=space)
+    await cluster.api.write(Create(PDBS, budget(app, minAvailable=healthy - allowed), namespace=space))
     expected = {"currentHealthy": healthy, "disruptionsAllowed": allowed}
     await cluster.wait(PDBS, app, lambda it: expected.items() <= it["status"].items(), namespace=space)
     await cluster.settle(0.5)  # the scheduler sees it a little later
@@ -238,7 +238,7 @@ async def test_it_preempts_anew_if_the_node_is_lost_to_it(cluster: Cluster) -> N
     await start(cluster, space, "a", nodes[0], of[1], cpu="700m")
     await start(cluster, space, "b", nodes[1], of[2], cpu="700m")
     assert await preempts(cluster, space, "z", group, cpu="700m", priorityClassName=of[HIGH]) == (nodes[0], {"a"})
-    await cluster.api.patch(NODES, nodes[0], {"spec": {"unschedulable": True}})
+    await cluster.api.write(Patch(NODES, nodes[0], {"spec": {"unschedulable": True}}))
     await cluster.wait(PODS, "b", lambda it: not stays(it), namespace=space)
     await cluster.wait(PODS, "z", lambda it: it["status"].get("nominatedNodeName") == nodes[1], namespace=space)
 
@@ -246,8 +246,8 @@ async def test_it_preempts_anew_if_the_node_is_lost_to_it(cluster: Cluster) -> N
 async def test_a_pod_that_leaves_anyway_is_waited_for(cluster: Cluster) -> None:
     space, on, of = await cluster.new_namespace(), await cluster.add_node(cpu="1"), await classes(cluster, 1, HIGH)
     await start(cluster, space, "a", on, of[1], cpu="700m", annotations=ends_after("3s"))
-    await cluster.api.delete(PODS, "a", namespace=space)
-    await cluster.api.create(PODS, pod("b", on, cpu="700m", priorityClassName=of[HIGH]), namespace=space)
+    await cluster.api.write(Delete(PODS, "a", namespace=space))
+    await cluster.api.write(Create(PODS, pod("b", on, cpu="700m", priorityClassName=of[HIGH]), namespace=space))
     await cluster.wait(PODS, "b", lambda it: it["status"].get("nominatedNodeName") == on, namespace=space)
     await cluster.settle(0.5)
     left = await cluster.api.get(PODS, "a", namespace=space)

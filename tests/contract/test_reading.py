@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.ports import ApiError, EventType, Resource
+from dovetail.ports import ApiError, Create, Delete, EventType, Patch, Resource
 from tests.contract.backends import Cluster
 from tests.contract.bodies import LEASES
 
@@ -27,8 +27,10 @@ STRICT: Resource[Lease] = LEASES.read_as(Lease)
 
 async def leases(cluster: Cluster, space: str) -> None:
     """One that can be read, and one that cannot."""
-    await cluster.api.create(LEASES, {"metadata": {"name": "a"}, "spec": {}}, namespace=space)
-    await cluster.api.create(LEASES, {"metadata": {"name": "b"}, "spec": {"holderIdentity": "me"}}, namespace=space)
+    await cluster.api.write(Create(LEASES, {"metadata": {"name": "a"}, "spec": {}}, namespace=space))
+    await cluster.api.write(
+        Create(LEASES, {"metadata": {"name": "b"}, "spec": {"holderIdentity": "me"}}, namespace=space)
+    )
 
 
 async def test_a_list_names_what_it_could_not_read(cluster: Cluster) -> None:
@@ -46,7 +48,7 @@ async def test_a_watch_goes_on_after_what_it_could_not_read(cluster: Cluster) ->
     space = await cluster.new_namespace()
     start = (await cluster.api.list(LEASES, namespace=space)).resource_version
     await leases(cluster, space)
-    await cluster.api.delete(LEASES, "a", namespace=space)
+    await cluster.api.write(Delete(LEASES, "a", namespace=space))
     found = []
     watch = cluster.api.watch(STRICT, resource_version=start, namespace=space, timeout_seconds=20)
     async with aclosing(watch) as events:
@@ -74,10 +76,12 @@ async def test_one_that_cannot_be_read(cluster: Cluster) -> None:
 async def test_what_is_written_is_written_even_if_it_cannot_be_read(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     with pytest.raises(ApiError) as caught:
-        await cluster.api.create(STRICT, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "me"}}, namespace=space)
+        await cluster.api.write(
+            Create(STRICT, {"metadata": {"name": "a"}, "spec": {"holderIdentity": "me"}}, namespace=space)
+        )
     assert caught.value.reason == "Unreadable"
     assert await cluster.find(LEASES, "a", namespace=space) is not None
     with pytest.raises(ApiError) as caught:
-        await cluster.api.patch(STRICT, "a", {"spec": {"holderIdentity": "you"}}, namespace=space)
+        await cluster.api.write(Patch(STRICT, "a", {"spec": {"holderIdentity": "you"}}, namespace=space))
     assert caught.value.reason == "Unreadable"
     assert (await cluster.api.get(LEASES, "a", namespace=space))["spec"]["holderIdentity"] == "you"

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from dovetail.ports import EventType, Gone, InternalError, Invalid, Page, Watch, WatchEvent
+from dovetail.ports import Create, Delete, EventType, Gone, InternalError, Invalid, Page, Patch, Watch, WatchEvent
 from tests.contract.backends import Cluster
 from tests.contract.bodies import FINALIZER, LEASES, NODECLAIMS, Object, nodeclaim
 
@@ -41,11 +41,11 @@ def told(events: list[WatchEvent[Object]]) -> list[tuple[EventType, str]]:
 
 async def lease(cluster: Cluster, space: str, name: str, **labels: str) -> Object:
     body = {"metadata": {"name": name, "labels": labels}, "spec": {}}
-    return await cluster.api.create(LEASES, body, namespace=space)
+    return await cluster.api.write(Create(LEASES, body, namespace=space))
 
 
 async def label(cluster: Cluster, space: str, name: str, **labels: str | None) -> Object:
-    return await cluster.api.patch(LEASES, name, {"metadata": {"labels": labels}}, namespace=space)
+    return await cluster.api.write(Patch(LEASES, name, {"metadata": {"labels": labels}}, namespace=space))
 
 
 async def version(cluster: Cluster, space: str) -> str:
@@ -64,7 +64,7 @@ async def test_changes_come_in_order(cluster: Cluster) -> None:
         made = await lease(cluster, space, "a")
         changed = await label(cluster, space, "a", x="1")
         await lease(cluster, space, "b")
-        await cluster.api.delete(LEASES, "a", namespace=space)
+        await cluster.api.write(Delete(LEASES, "a", namespace=space))
     events = watching.result()
     assert told(events) == [(ADDED, "a"), (MODIFIED, "a"), (ADDED, "b"), (DELETED, "a")]
     assert (events[0].object, events[1].object) == (made, changed)
@@ -81,7 +81,7 @@ async def test_what_is_deleted_is_told_as_it_was_last(cluster: Cluster) -> None:
     await lease(cluster, space, "a")
     last = await label(cluster, space, "a", x="1")
     start = last["metadata"]["resourceVersion"]
-    await cluster.api.delete(LEASES, "a", namespace=space)
+    await cluster.api.write(Delete(LEASES, "a", namespace=space))
     (event,) = await take(cluster, space, start, 1)
     assert event.type is DELETED
     assert event.object is not None
@@ -103,7 +103,7 @@ async def test_a_watch_goes_on_from_any_version_it_told(cluster: Cluster) -> Non
     await lease(cluster, space, "a")
     await label(cluster, space, "a", x="1")
     await lease(cluster, space, "b")
-    await cluster.api.delete(LEASES, "b", namespace=space)
+    await cluster.api.write(Delete(LEASES, "b", namespace=space))
     events = await take(cluster, space, start, 4)
     for index in range(3):
         assert await take(cluster, space, events[index].resource_version, 3 - index) == events[index + 1 :]
@@ -127,7 +127,7 @@ async def test_two_watchers_see_the_same(cluster: Cluster) -> None:
         for name in ("a", "b"):
             await lease(cluster, space, name)
             await label(cluster, space, name, x="1")
-            await cluster.api.delete(LEASES, name, namespace=space)
+            await cluster.api.write(Delete(LEASES, name, namespace=space))
     first, second = (task.result() for task in watching)
     assert first == second
 
@@ -152,10 +152,10 @@ async def test_a_change_that_is_none_is_not_told(cluster: Cluster) -> None:
 async def test_a_finalized_deletion_is_a_modification_first(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     await lease(cluster, space, "a")
-    await cluster.api.patch(LEASES, "a", {"metadata": {"finalizers": [FINALIZER]}}, namespace=space)
+    await cluster.api.write(Patch(LEASES, "a", {"metadata": {"finalizers": [FINALIZER]}}, namespace=space))
     start = await version(cluster, space)
-    await cluster.api.delete(LEASES, "a", namespace=space)
-    await cluster.api.patch(LEASES, "a", {"metadata": {"finalizers": None}}, namespace=space)
+    await cluster.api.write(Delete(LEASES, "a", namespace=space))
+    await cluster.api.write(Patch(LEASES, "a", {"metadata": {"finalizers": None}}, namespace=space))
     events = await take(cluster, space, start, 2)
     assert told(events) == [(MODIFIED, "a"), (DELETED, "a")]
     for event in events:
@@ -175,8 +175,8 @@ async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(cluste
     await label(cluster, space, "b", y="1")  # stays
     await label(cluster, space, "b", x="2")  # goes
     await label(cluster, space, "b", y="2")  # not told
-    await cluster.api.delete(LEASES, "b", namespace=space)  # not told
-    await cluster.api.delete(LEASES, "a", namespace=space)
+    await cluster.api.write(Delete(LEASES, "b", namespace=space))  # not told
+    await cluster.api.write(Delete(LEASES, "a", namespace=space))
     events = await take(cluster, space, start, 4, labels="x=1")
     assert told(events) == [(ADDED, "b"), (MODIFIED, "b"), (DELETED, "b"), (DELETED, "a")]
 
@@ -332,7 +332,7 @@ async def test_pages_show_one_moment_whatever_is_written(cluster: Cluster) -> No
     await leases(cluster, space, "abdef", own="1")
     first = await cluster.api.list(LEASES, namespace=space, labels="own=1", limit=2)
     await leases(cluster, space, "cg", own="1")
-    await cluster.api.delete(LEASES, "e", namespace=space)
+    await cluster.api.write(Delete(LEASES, "e", namespace=space))
     await label(cluster, space, "d", new="1")
     await label(cluster, space, "f", own="2")
     rest = await cluster.api.list(LEASES, namespace=space, labels="own=1", limit=10, continue_=first.continue_)

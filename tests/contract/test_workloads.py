@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import Invalid, Resource
+from dovetail.ports import Create, Delete, Evict, Invalid, Patch, Resource
 from tests.contract.backends import Cluster, condition
 from tests.contract.bodies import (
     DAEMONSETS,
@@ -54,11 +54,11 @@ async def test_a_workload_has_a_status_from_the_beginning(cluster: Cluster) -> N
     job = {"metadata": {"name": "x"}, "spec": {"template": {"spec": pod_spec(restartPolicy="Never")}}}
     stateful = workload("x", "none-" + space, serviceName="x", replicas=0)
     made = {
-        "Deployment": await cluster.api.create(DEPLOYMENTS, body, namespace=space),
-        "DaemonSet": await cluster.api.create(DAEMONSETS, body, namespace=space),
-        "StatefulSet": await cluster.api.create(STATEFULSETS, stateful, namespace=space),
-        "ReplicaSet": await cluster.api.create(REPLICASETS, body, namespace=space),
-        "Job": await cluster.api.create(JOBS, job, namespace=space),
+        "Deployment": await cluster.api.write(Create(DEPLOYMENTS, body, namespace=space)),
+        "DaemonSet": await cluster.api.write(Create(DAEMONSETS, body, namespace=space)),
+        "StatefulSet": await cluster.api.write(Create(STATEFULSETS, stateful, namespace=space)),
+        "ReplicaSet": await cluster.api.write(Create(REPLICASETS, body, namespace=space)),
+        "Job": await cluster.api.write(Create(JOBS, job, namespace=space)),
     }
     assert {kind: it.get("status") for kind, it in made.items()} == {
         "Deployment": {},
@@ -76,17 +76,17 @@ async def test_a_workload_has_a_status_from_the_beginning(cluster: Cluster) -> N
 
 async def test_a_selector_matches_the_own_pods(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
-    await cluster.api.create(DEPLOYMENTS, workload("x", "x", replicas=0), namespace=space)
+    await cluster.api.write(Create(DEPLOYMENTS, workload("x", "x", replicas=0), namespace=space))
     other = {"spec": {"template": {"metadata": {"labels": {"app": "other"}}}}}
     with pytest.raises(Invalid) as refused:
-        await cluster.api.patch(DEPLOYMENTS, "x", other, namespace=space)
+        await cluster.api.write(Patch(DEPLOYMENTS, "x", other, namespace=space))
     assert "spec.template.metadata.labels: Invalid value:" in str(refused.value)
     assert "`selector` does not match template `labels`" in str(refused.value)
 
 
 async def test_a_deployment_runs_its_replicas(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(DEPLOYMENTS, workload("x", on, replicas=3), namespace=space)
+    await cluster.api.write(Create(DEPLOYMENTS, workload("x", on, replicas=3), namespace=space))
     await settled(cluster, DEPLOYMENTS, space, replicas=3, readyReplicas=3, availableReplicas=3, updatedReplicas=3)
     found = await pods(cluster, space)
     (set_,) = (await cluster.api.list(REPLICASETS, namespace=space)).items
@@ -101,7 +101,7 @@ async def test_a_deployment_runs_its_replicas(cluster: Cluster) -> None:
 async def test_a_deployment_is_available_when_enough_pods_are(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
     body = workload("x", on, replicas=1, annotations=starts_after("3s"))
-    await cluster.api.create(DEPLOYMENTS, body, namespace=space)
+    await cluster.api.write(Create(DEPLOYMENTS, body, namespace=space))
 
     def available(it: Object) -> str:
         return str(condition(it, "Available").get("status"))
@@ -112,24 +112,24 @@ async def test_a_deployment_is_available_when_enough_pods_are(cluster: Cluster) 
 
 async def test_a_deployment_is_scaled(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(DEPLOYMENTS, workload("x", on, replicas=1), namespace=space)
+    await cluster.api.write(Create(DEPLOYMENTS, workload("x", on, replicas=1), namespace=space))
     await settled(cluster, DEPLOYMENTS, space, readyReplicas=1)
     first = set(await pods(cluster, space))
-    await cluster.api.patch(DEPLOYMENTS, "x", {"spec": {"replicas": 3}}, namespace=space)
+    await cluster.api.write(Patch(DEPLOYMENTS, "x", {"spec": {"replicas": 3}}, namespace=space))
     await settled(cluster, DEPLOYMENTS, space, readyReplicas=3)
     assert first < set(await pods(cluster, space))
-    await cluster.api.patch(DEPLOYMENTS, "x", {"spec": {"replicas": 0}}, namespace=space, subresource="scale")
+    await cluster.api.write(Patch(DEPLOYMENTS, "x", {"spec": {"replicas": 0}}, namespace=space, subresource="scale"))
     await settled(cluster, DEPLOYMENTS, space, replicas=0, readyReplicas=0)
     await cluster.eventually(lambda: pods(cluster, space), lambda found: not found)
 
 
 async def test_a_new_template_replaces_the_pods(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(DEPLOYMENTS, workload("x", on, replicas=2), namespace=space)
+    await cluster.api.write(Create(DEPLOYMENTS, workload("x", on, replicas=2), namespace=space))
     await settled(cluster, DEPLOYMENTS, space, readyReplicas=2)
     first = set(await pods(cluster, space))
     template = {"metadata": {"annotations": {"version": "2"}}}
-    await cluster.api.patch(DEPLOYMENTS, "x", {"spec": {"template": template}}, namespace=space)
+    await cluster.api.write(Patch(DEPLOYMENTS, "x", {"spec": {"template": template}}, namespace=space))
     await settled(cluster, DEPLOYMENTS, space, updatedReplicas=2, readyReplicas=2, replicas=2)
     second = await cluster.eventually(lambda: pods(cluster, space), lambda found: not first & set(found))
     assert len(second) == 2
@@ -141,10 +141,10 @@ async def test_a_deleted_pod_is_replaced_before_it_is_gone(cluster: Cluster) -> 
     space, on = await cluster.new_namespace(), await cluster.add_node()
     body = workload("x", on, replicas=1, annotations=ends_after("5s"))
     body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 30
-    await cluster.api.create(REPLICASETS, body, namespace=space)
+    await cluster.api.write(Create(REPLICASETS, body, namespace=space))
     await settled(cluster, REPLICASETS, space, readyReplicas=1)
     (old,) = await pods(cluster, space)
-    await cluster.api.delete(PODS, old, namespace=space)
+    await cluster.api.write(Delete(PODS, old, namespace=space))
     both = await cluster.eventually(lambda: pods(cluster, space), lambda found: len(found) == 2, timeout=4)
     assert "deletionTimestamp" in both[old]["metadata"]
     await settled(cluster, REPLICASETS, space, replicas=1, readyReplicas=1)
@@ -152,19 +152,19 @@ async def test_a_deleted_pod_is_replaced_before_it_is_gone(cluster: Cluster) -> 
 
 async def test_a_replica_set_releases_what_no_longer_matches(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(REPLICASETS, workload("x", on, replicas=1), namespace=space)
+    await cluster.api.write(Create(REPLICASETS, workload("x", on, replicas=1), namespace=space))
     await settled(cluster, REPLICASETS, space, readyReplicas=1)
     (old,) = await pods(cluster, space)
-    await cluster.api.patch(PODS, old, {"metadata": {"labels": {"app": "y"}}}, namespace=space)
+    await cluster.api.write(Patch(PODS, old, {"metadata": {"labels": {"app": "y"}}}, namespace=space))
     found = await cluster.eventually(lambda: pods(cluster, space), lambda found: len(found) == 2)
     assert not found[old]["metadata"].get("ownerReferences")
 
 
 async def test_a_pod_that_fails_is_replaced(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
-    await cluster.api.create(REPLICASETS, workload("x", "none-" + space, replicas=1), namespace=space)
+    await cluster.api.write(Create(REPLICASETS, workload("x", "none-" + space, replicas=1), namespace=space))
     (old,) = await cluster.eventually(lambda: pods(cluster, space), lambda found: len(found) == 1)
-    await cluster.api.patch(PODS, old, {"status": {"phase": "Failed"}}, namespace=space, subresource="status")
+    await cluster.api.write(Patch(PODS, old, {"status": {"phase": "Failed"}}, namespace=space, subresource="status"))
     found = await cluster.eventually(
         lambda: pods(cluster, space), lambda it: [each["status"]["phase"] for each in it.values()].count("Pending") == 1
     )
@@ -178,7 +178,7 @@ async def test_a_stateful_set_starts_its_pods_in_order(cluster: Cluster) -> None
     space, on = await cluster.new_namespace(), await cluster.add_node()
     body = workload("x", on, replicas=3, serviceName="x", annotations=starts_after("1s"))
     start = (await cluster.api.list(PODS, namespace=space)).resource_version
-    await cluster.api.create(STATEFULSETS, body, namespace=space)
+    await cluster.api.write(Create(STATEFULSETS, body, namespace=space))
     await settled(cluster, STATEFULSETS, space, readyReplicas=3)
     ready: list[str] = []
     watch = cluster.api.watch(PODS, resource_version=start, namespace=space, timeout_seconds=10)
@@ -203,10 +203,10 @@ async def test_a_stateful_pod_comes_back_under_its_name_when_the_old_one_is_gone
     space, on = await cluster.new_namespace(), await cluster.add_node()
     body = workload("x", on, replicas=1, serviceName="x", annotations=ends_after("2s"))
     body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 30
-    await cluster.api.create(STATEFULSETS, body, namespace=space)
+    await cluster.api.write(Create(STATEFULSETS, body, namespace=space))
     await settled(cluster, STATEFULSETS, space, readyReplicas=1)
     old = (await pods(cluster, space))["x-0"]["metadata"]["uid"]
-    await cluster.api.evict("x-0", namespace=space)
+    await cluster.api.write(Evict("x-0", namespace=space))
     await cluster.settle(1)
     assert {name: it["metadata"]["uid"] for name, it in (await pods(cluster, space)).items()} == {"x-0": old}
     new = await cluster.wait(
@@ -217,9 +217,9 @@ async def test_a_stateful_pod_comes_back_under_its_name_when_the_old_one_is_gone
 
 async def test_a_stateful_set_shrinks_from_the_end(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(STATEFULSETS, workload("x", on, replicas=3, serviceName="x"), namespace=space)
+    await cluster.api.write(Create(STATEFULSETS, workload("x", on, replicas=3, serviceName="x"), namespace=space))
     await settled(cluster, STATEFULSETS, space, readyReplicas=3)
-    await cluster.api.patch(STATEFULSETS, "x", {"spec": {"replicas": 1}}, namespace=space)
+    await cluster.api.write(Patch(STATEFULSETS, "x", {"spec": {"replicas": 1}}, namespace=space))
     await settled(cluster, STATEFULSETS, space, replicas=1)
     found = await cluster.eventually(lambda: pods(cluster, space), lambda it: len(it) == 1)
     assert set(found) == {"x-0"}
@@ -228,7 +228,7 @@ async def test_a_stateful_set_shrinks_from_the_end(cluster: Cluster) -> None:
 async def test_a_parallel_stateful_set_does_not_wait(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     body = workload("x", "none-" + space, replicas=3, serviceName="x", podManagementPolicy="Parallel")
-    await cluster.api.create(STATEFULSETS, body, namespace=space)
+    await cluster.api.write(Create(STATEFULSETS, body, namespace=space))
     await cluster.eventually(lambda: pods(cluster, space), lambda found: set(found) == {"x-0", "x-1", "x-2"})
 
 
@@ -238,7 +238,7 @@ async def test_a_parallel_stateful_set_does_not_wait(cluster: Cluster) -> None:
 async def test_a_daemon_set_has_a_pod_on_each_node(cluster: Cluster) -> None:
     space, group = await cluster.new_namespace(), cluster.unique("group")
     nodes = {await cluster.add_node(group=group)}
-    await cluster.api.create(DAEMONSETS, workload("x", group), namespace=space)
+    await cluster.api.write(Create(DAEMONSETS, workload("x", group), namespace=space))
     await settled(cluster, DAEMONSETS, space, desiredNumberScheduled=1, numberReady=1, numberAvailable=1)
     nodes.add(await cluster.add_node(group=group))
     await settled(cluster, DAEMONSETS, space, desiredNumberScheduled=2, numberReady=2)
@@ -252,7 +252,7 @@ async def test_a_daemon_set_has_a_pod_on_each_node(cluster: Cluster) -> None:
 async def test_a_daemon_runs_on_a_cordoned_node(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     on = await cluster.add_node(unschedulable=True)
-    await cluster.api.create(DAEMONSETS, workload("x", on), namespace=space)
+    await cluster.api.write(Create(DAEMONSETS, workload("x", on), namespace=space))
     await settled(cluster, DAEMONSETS, space, numberReady=1)
     (found,) = (await pods(cluster, space)).values()
     tolerated = {(each.get("key"), each.get("effect")) for each in found["spec"]["tolerations"]}
@@ -270,20 +270,20 @@ async def test_a_daemon_runs_on_a_cordoned_node(cluster: Cluster) -> None:
 async def test_a_daemon_respects_taints(cluster: Cluster) -> None:
     space = await cluster.new_namespace()
     on = await cluster.add_node(taints=[{"key": "mine", "effect": "NoSchedule"}])
-    await cluster.api.create(DAEMONSETS, workload("x", on), namespace=space)
+    await cluster.api.write(Create(DAEMONSETS, workload("x", on), namespace=space))
     await settled(cluster, DAEMONSETS, space, desiredNumberScheduled=0)
     assert not await pods(cluster, space)
     kept = [taint for taint in (await cluster.api.get(NODES, on))["spec"]["taints"] if taint["key"] != "mine"]
-    await cluster.api.patch(NODES, on, {"spec": {"taints": kept}})
+    await cluster.api.write(Patch(NODES, on, {"spec": {"taints": kept}}))
     await settled(cluster, DAEMONSETS, space, desiredNumberScheduled=1, numberReady=1)
 
 
 async def test_an_evicted_daemon_comes_back(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
-    await cluster.api.create(DAEMONSETS, workload("x", on), namespace=space)
+    await cluster.api.write(Create(DAEMONSETS, workload("x", on), namespace=space))
     await settled(cluster, DAEMONSETS, space, numberReady=1)
     (old,) = await pods(cluster, space)
-    await cluster.api.evict(old, namespace=space)
+    await cluster.api.write(Evict(old, namespace=space))
     await cluster.wait_gone(PODS, old, namespace=space)
     await settled(cluster, DAEMONSETS, space, numberReady=1)
     assert old not in await pods(cluster, space)
@@ -296,7 +296,7 @@ async def test_a_job_completes(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
     template = {"spec": pod_spec(on, restartPolicy="Never")}
     body = {"metadata": {"name": "x"}, "spec": {"template": template, "completions": 2, "parallelism": 2}}
-    await cluster.api.create(JOBS, body, namespace=space)
+    await cluster.api.write(Create(JOBS, body, namespace=space))
     found = await cluster.wait(JOBS, "x", lambda it: condition(it, "Complete").get("status") == "True", namespace=space)
     assert (found["status"]["succeeded"], found["status"].get("active", 0)) == (2, 0)
     assert found["status"]["completionTime"]
@@ -312,7 +312,7 @@ async def test_a_job_runs_no_more_pods_at_once_than_it_may(cluster: Cluster) -> 
     space = await cluster.new_namespace()
     template = {"spec": pod_spec("none-" + space, restartPolicy="Never")}
     body = {"metadata": {"name": "x"}, "spec": {"template": template, "completions": 5, "parallelism": 2}}
-    await cluster.api.create(JOBS, body, namespace=space)
+    await cluster.api.write(Create(JOBS, body, namespace=space))
     await cluster.wait(JOBS, "x", lambda it: it.get("status", {}).get("active") == 2, namespace=space)
     await cluster.settle(1)
     found = await pods(cluster, space)
@@ -324,11 +324,11 @@ async def test_an_evicted_pod_of_a_job_is_replaced(cluster: Cluster) -> None:
     space, on = await cluster.new_namespace(), await cluster.add_node()
     long = {"pod-complete.stage.kwok.x-k8s.io/delay": "1h", "dovetail.dev/run-for": "1h"}
     template = {"metadata": {"annotations": long}, "spec": pod_spec(on, restartPolicy="Never", grace=1)}
-    await cluster.api.create(JOBS, {"metadata": {"name": "x"}, "spec": {"template": template}}, namespace=space)
+    await cluster.api.write(Create(JOBS, {"metadata": {"name": "x"}, "spec": {"template": template}}, namespace=space))
     found = await cluster.eventually(lambda: pods(cluster, space), lambda it: any(map(is_ready, it.values())))
     (old,) = found
     evicted = cluster.now()
-    await cluster.api.evict(old, namespace=space)
+    await cluster.api.write(Evict(old, namespace=space))
     new = await cluster.eventually(
         lambda: pods(cluster, space), lambda it: old not in it and any(map(is_ready, it.values())), timeout=40
     )

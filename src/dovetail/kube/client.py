@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -17,22 +17,14 @@ from dovetail.kube.reserve import HandleReserve
 from dovetail.kube.retrying import NO_PATIENCE, Patience
 from dovetail.kube.transport import CONNECTIONS, WATCH_MARGIN_SECONDS, Request, Transport
 from dovetail.kube.watching import RealWatch
-from dovetail.ports import (
-    PODS,
-    ApiError,
-    Body,
-    KubeApi,
-    Page,
-    PatchType,
-    Propagation,
-    Resource,
-)
+from dovetail.ports import ApiError, Body, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
 from dovetail.values.rate import Rate, TokenBucket
 
 T = TypeVar("T")
 
 LISTS_TAKE = 3  # times as long as other requests may take; the server itself gives up after a minute
 DEFAULT_PATIENCE = Patience()
+_MANAGER = {"fieldManager": names.COMPONENT}
 
 
 @asynccontextmanager
@@ -137,56 +129,30 @@ class RealApi(KubeApi):
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         return read_object(await self._send("GET", _object(resource, name, namespace)), resource)
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        path = _collection(resource, namespace, complete=True)
-        data = await self._send("POST", path, _typed(resource, body), query={"fieldManager": names.COMPONENT})
-        return read_object(data, resource)
-
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        apply = type_ is PatchType.APPLY
-        assert apply or not force, "only an apply can be forced"
-        data = await self._send(
-            "PATCH",
-            _object(resource, name, namespace, subresource),
-            _typed(resource, body, name) if apply else body,
-            query={"fieldManager": names.COMPONENT, "force": "true" if force else ""},
-            content_type=type_.value,
-        )
-        return read_object(data, resource)
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        options = _delete_options(uid, resource_version, grace_seconds, propagation)
-        await self._send("DELETE", _object(resource, name, namespace), options)
-
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": _delete_options(uid, "", grace_seconds, None),
-        }
-        # Not repeated here: a refusal for a budget waits for that budget (R43), which the caller sees.
-        await self._send("POST", _object(PODS, name, namespace, "eviction"), eviction, patience=NO_PATIENCE)
+    async def write(self, write: Write[T]) -> T:
+        answer: Any = None
+        match write:
+            case Create():
+                path = _collection(write.resource, write.namespace, complete=True)
+                typed = {"apiVersion": write.resource.api_version, "kind": write.resource.kind, **write.body}
+                answer = read_object(await self._send("POST", path, typed, query=_MANAGER), write.resource)
+            case Patch(body=body, type_=type_):
+                data = await self._send("PATCH", _path(write), body, query=_MANAGER, content_type=type_.value)
+                answer = read_object(data, write.resource)
+            case Delete():
+                await self._send("DELETE", _path(write), _delete_options(write))
+            case Evict():
+                eviction = {
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": {"name": write.name, "namespace": write.namespace},
+                    "deleteOptions": _delete_options(write.deletion),
+                }
+                # Not repeated here: a refusal for a budget waits for that budget (R43), which the caller sees.
+                await self._send("POST", _path(write), eviction, patience=NO_PATIENCE)
+            case _:
+                raise NotImplementedError(write.verb)
+        return cast(T, answer)
 
     async def _send(
         self,
@@ -209,17 +175,15 @@ class RealApi(KubeApi):
         return await self._transport.call(request, patience=patience)
 
 
-def _delete_options(
-    uid: str, resource_version: str, grace_seconds: int | None, propagation: Propagation | None
-) -> dict[str, Any]:
+def _delete_options(write: Delete) -> dict[str, Any]:
     options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-    preconditions = {"uid": uid, "resourceVersion": resource_version}
+    preconditions = {"uid": write.uid, "resourceVersion": write.resource_version}
     if wanted := {key: value for key, value in preconditions.items() if value}:
         options["preconditions"] = wanted
-    if grace_seconds is not None:
-        options["gracePeriodSeconds"] = grace_seconds
-    if propagation is not None:
-        options["propagationPolicy"] = propagation.value
+    if write.grace_seconds is not None:
+        options["gracePeriodSeconds"] = write.grace_seconds
+    if write.propagation is not None:
+        options["propagationPolicy"] = write.propagation.value
     return options
 
 
@@ -238,11 +202,9 @@ def _object(resource: Resource[Any], name: str, namespace: str | None, subresour
     return f"{path}/{subresource}" if subresource else path
 
 
+def _path(write: Write[Any]) -> str:
+    return _object(write.resource, write.name, write.namespace, write.subresource)
+
+
 def _query(parameters: Mapping[str, str]) -> str:
     return urlencode({key: value for key, value in parameters.items() if value})
-
-
-def _typed(resource: Resource[Any], body: Body, name: str = "") -> Body:
-    """The body with what the server wants in it besides the path."""
-    typed = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-    return typed | {"metadata": {"name": name, **body.get("metadata", {})}} if name else typed

@@ -21,7 +21,7 @@ _CANDIDATE: Final = (names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
 _DISRUPTED: Final = (names.DISRUPTED_TAINT, Effect.NO_SCHEDULE)
 
 
-class Patch(msgspec.Struct, frozen=True):
+class MergePatch(msgspec.Struct, frozen=True):
     """A merge patch, but for the precondition."""
 
     body: Raw
@@ -32,7 +32,7 @@ class Cleaning(msgspec.Struct, frozen=True):
     """What goes, in words, and the patches that make it go, in this order."""
 
     changes: tuple[str, ...] = ()
-    patches: tuple[Patch, ...] = ()
+    patches: tuple[MergePatch, ...] = ()
 
 
 def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
@@ -47,7 +47,7 @@ def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
     if gone:
         body["spec"] = {"taints": kept or None}
     changes = [f"taint {taint['key']}:{taint['effect']}" for taint in gone] + removed
-    return Cleaning(tuple(changes), (Patch(body),) if body else ())
+    return Cleaning(tuple(changes), (MergePatch(body),) if body else ())
 
 
 def clean_claim(claim: Raw, nodes: Sequence[Raw] = ()) -> Cleaning:
@@ -58,16 +58,16 @@ def clean_claim(claim: Raw, nodes: Sequence[Raw] = ()) -> Cleaning:
     conditions = _list(claim.get("status"), "conditions")
     kept, gone = _without(conditions, lambda entry: entry.get("type") in unwanted)
     metadata, removed = _without_annotations(claim)
-    patches = [Patch({"status": {"conditions": kept or None}}, "status")] if gone else []
+    patches = [MergePatch({"status": {"conditions": kept or None}}, "status")] if gone else []
     if removed:
-        patches.append(Patch({"metadata": metadata}))
+        patches.append(MergePatch({"metadata": metadata}))
     return Cleaning(tuple([f"condition {entry['type']}" for entry in gone] + removed), tuple(patches))
 
 
 def clean_pool(pool: Raw) -> Cleaning:
     if "disruptions" not in (pool.get("status") or {}):
         return Cleaning()
-    return Cleaning(("status.disruptions",), (Patch({"status": {"disruptions": None}}, "status"),))
+    return Cleaning(("status.disruptions",), (MergePatch({"status": {"disruptions": None}}, "status"),))
 
 
 def is_ours(claim: Raw) -> bool:

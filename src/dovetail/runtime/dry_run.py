@@ -9,16 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dovetail.ports import (
-    EVENTS,
-    PODS,
-    ApiError,
-    Body,
-    KubeApi,
-    PatchType,
-    Propagation,
-    Resource,
-)
+from dovetail.ports import EVENTS, ApiError, Body, Create, Delete, Evict, KubeApi, Patch, Resource, Write
 from dovetail.runtime.passing import PassingReads
 
 log = logging.getLogger(__name__)
@@ -39,46 +30,17 @@ class DryRunApi(PassingReads):
         super().__init__(api)
         self._told: dict[bytes, None] = {}  # oldest first
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        if _are_events(resource):
-            self._tell("publish", resource, str(body.get("reason", "")), namespace, _gist(body))
-            return msgspec.convert(body, resource.struct)
-        raise self._would("create", resource, str(body.get("metadata", {}).get("name", "")), namespace, body)
-
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,  # noqa: ARG002
-        subresource: str = "",
-        force: bool = False,  # noqa: ARG002
-    ) -> T:
-        if _are_events(resource):
-            return msgspec.convert(body, resource.struct)
-        raise self._would(f"patch {subresource}".rstrip(), resource, name, namespace, body)
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",  # noqa: ARG002
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,  # noqa: ARG002
-    ) -> None:
-        raise self._would("delete", resource, name, namespace, {"uid": uid, "graceSeconds": grace_seconds})
-
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        raise self._would("evict", PODS, name, namespace, {"uid": uid, "graceSeconds": grace_seconds})
-
-    def _would(self, verb: str, resource: Resource[Any], name: str, namespace: str | None, body: Body) -> WouldWrite:
-        self._tell(verb, resource, name, namespace, body)
-        return WouldWrite(f"a dry run does not {verb} {resource.kind} {name}", reason="DryRun")
+    async def write(self, write: Write[T]) -> T:
+        verb, resource, body = write.verb, write.resource, _body(write)
+        if isinstance(write, Create | Patch) and (resource.group, resource.plural) == (EVENTS.group, EVENTS.plural):
+            if isinstance(write, Create):
+                self._tell("publish", resource, str(body.get("reason", "")), write.namespace, _gist(body))
+            event: T = msgspec.convert(body, resource.struct)
+            return event
+        if isinstance(write, Patch):
+            verb = f"patch {write.subresource}".rstrip()
+        self._tell(verb, resource, write.name, write.namespace, body)
+        raise WouldWrite(f"a dry run does not {verb} {resource.kind} {write.name}", reason="DryRun")
 
     def _tell(self, verb: str, resource: Resource[Any], name: str, namespace: str | None, body: Body) -> None:
         metadata = {key: value for key, value in body.get("metadata", {}).items() if key != "resourceVersion"}
@@ -95,8 +57,13 @@ class DryRunApi(PassingReads):
         )
 
 
-def _are_events(resource: Resource[Any]) -> bool:
-    return (resource.group, resource.plural) == (EVENTS.group, EVENTS.plural)
+def _body(write: Write[Any]) -> Body:
+    match write:
+        case Create() | Patch():
+            return write.body
+        case Delete() | Evict():
+            return {"uid": write.uid, "graceSeconds": write.grace_seconds}
+    raise NotImplementedError(write.verb)
 
 
 def _gist(event: Body) -> dict[str, Any]:

@@ -26,10 +26,12 @@ from dovetail.ports import (
     Body,
     Clock,
     Conflict,
+    Create,
     Forbidden,
     Invalid,
     KubeApi,
     NotFound,
+    Patch,
 )
 from dovetail.runtime.lease import micro_time
 from dovetail.runtime.pace import Backoff
@@ -208,7 +210,7 @@ class EventRecorder:
                 await self._add_to(key, body, known, at)
                 return True
         try:
-            await self._api.create(EVENTS, body, namespace=body["metadata"]["namespace"])
+            await self._api.write(Create(EVENTS, body, namespace=body["metadata"]["namespace"]))
         except AlreadyExists:
             return await self._join(key, event, body, at)
         self._keep(key, _Series(1, at))
@@ -217,7 +219,8 @@ class EventRecorder:
     async def _join(self, key: str, event: Event, body: Body, at: datetime) -> bool:
         """Somebody has told it: we ourselves, if an answer was lost, or the leader before us."""
         # A patch that changes nothing shows the event, and needs no right that sending events does not.
-        there = await self._api.patch(EVENTS, body["metadata"]["name"], {}, namespace=body["metadata"]["namespace"])
+        meta = body["metadata"]
+        there = await self._api.write(Patch(EVENTS, meta["name"], {}, namespace=meta["namespace"]))
         known = _series_of(there)
         ours = known.last_at == at
         if ours or (event.dedupe and (at - known.last_at).total_seconds() < event.dedupe_seconds):
@@ -228,7 +231,7 @@ class EventRecorder:
 
     async def _add_to(self, key: str, body: Body, known: _Series, at: datetime) -> None:
         patch = {"series": {"count": known.count + 1, "lastObservedTime": micro_time(at)}}
-        await self._api.patch(EVENTS, body["metadata"]["name"], patch, namespace=body["metadata"]["namespace"])
+        await self._api.write(Patch(EVENTS, body["metadata"]["name"], patch, namespace=body["metadata"]["namespace"]))
         self._keep(key, _Series(known.count + 1, at))
 
     def _keep(self, key: str, series: _Series) -> None:

@@ -19,16 +19,15 @@ from dovetail.ports import (
     LEASES,
     AlreadyExists,
     ApiError,
-    Body,
     Clock,
     Conflict,
+    Create,
     Forbidden,
     KubeApi,
     NotFound,
-    PatchType,
-    Propagation,
-    Resource,
+    Patch,
     Unavailable,
+    Write,
 )
 from dovetail.runtime.passing import PassingReads
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, root_cause, within
@@ -116,51 +115,9 @@ class FencedApi(PassingReads):
         super().__init__(api)
         self._fence = fence
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
+    async def write(self, write: Write[T]) -> T:
         self._fence.check()
-        return await self._api.create(resource, body, namespace=namespace)
-
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        self._fence.check()
-        return await self._api.patch(
-            resource, name, body, namespace=namespace, type_=type_, subresource=subresource, force=force
-        )
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        self._fence.check()
-        await self._api.delete(
-            resource,
-            name,
-            namespace=namespace,
-            uid=uid,
-            resource_version=resource_version,
-            grace_seconds=grace_seconds,
-            propagation=propagation,
-        )
-
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        self._fence.check()
-        await self._api.evict(name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        return await self._api.write(write)
 
 
 # -- what is seen of a lease ------------------------------------------------------------------------------------------
@@ -385,7 +342,7 @@ class Election:
             },
         }
         try:
-            return await self._api.create(LEASES, body, namespace=self._namespace)
+            return await self._api.write(Create(LEASES, body, namespace=self._namespace))
         except AlreadyExists:
             return None
         except NotFound as error:  # not the lease, which is being created
@@ -397,7 +354,8 @@ class Election:
 
     async def _patch(self, lease: Lease, spec: Mapping[str, Any]) -> Lease:
         lock = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
-        return await self._api.patch(LEASES, self._name, {"metadata": lock, "spec": spec}, namespace=self._namespace)
+        body = {"metadata": lock, "spec": spec}
+        return await self._api.write(Patch(LEASES, self._name, body, namespace=self._namespace))
 
     # -- time -----------------------------------------------------------------------------------------------------
 

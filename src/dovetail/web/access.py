@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, KubeApi, Resource
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, Create, KubeApi, Resource
 from dovetail.runtime.tasks import within
 from dovetail.web.stream import EVERYTHING, Sight
 
@@ -190,4 +190,4 @@ class ReviewedAccess(Access):
         """Its status. Raises ApiError."""
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         async with self._reviews:
-            return (await self._api.create(resource, body)).get("status") or {}
+            return (await self._api.write(Create(resource, body))).get("status") or {}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.api.names import Condition
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, NotFound
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Create, Delete, NotFound, Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
@@ -86,7 +86,7 @@ class Setting(termination.Setting):
         bodies = [node_claim(self.claim_name(claim), **fields) for claim in claims]
         for body in bodies:
             body["metadata"]["finalizers"] = [HELD]
-        await asyncio.gather(*(self.api.create(NODECLAIMS, body) for body in bodies))
+        await asyncio.gather(*(self.api.write(Create(NODECLAIMS, body)) for body in bodies))
         for claim in claims:
             await self.node_of(claim)
         return [self.claim_name(claim) for claim in claims]
@@ -111,11 +111,11 @@ class Setting(termination.Setting):
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def scale(self, app: str, replicas: int) -> None:
-        await self.api.patch(DEPLOYMENTS, app, {"spec": {"replicas": replicas}}, namespace=self.name)
+        await self.api.write(Patch(DEPLOYMENTS, app, {"spec": {"replicas": replicas}}, namespace=self.name))
         await self.runs_all(app, replicas)
 
     async def change_pool(self, **spec: Any) -> None:
-        await self.api.patch(NODEPOOLS, self.name, {"spec": spec})
+        await self.api.write(Patch(NODEPOOLS, self.name, {"spec": spec}))
 
     async def let_drift(self) -> None:
         """By a label that nodes should have from now on."""
@@ -138,13 +138,13 @@ class Setting(termination.Setting):
 
     async def empty(self, claim: str) -> None:
         """Take the pod away that is nobody's."""
-        await self.api.delete(PODS, claim, namespace=self.name)
+        await self.api.write(Delete(PODS, claim, namespace=self.name))
         await self.history.until(lambda: self.pod(claim) is None, f"the pod on {claim} is gone")
 
     async def mark_ready(self, claim: str, *, ready: bool) -> None:
         """Have kwok say of its Node that it is Ready, or that it is not."""
         labels = dict.fromkeys(NOT_READY) if ready else NOT_READY
-        await self.api.patch(NODES, self.node(claim), {"metadata": {"labels": labels}})
+        await self.api.write(Patch(NODES, self.node(claim), {"metadata": {"labels": labels}}))
         wanted = str(ready)
 
         def is_so() -> bool:
@@ -164,7 +164,7 @@ class Setting(termination.Setting):
             for each in found.status["conditions"]
         ]
         raw = NODES.read_as(dict[str, Any])
-        await self.api.patch(raw, self.node(claim), {"status": {"conditions": conditions}}, subresource="status")
+        await self.api.write(Patch(raw, self.node(claim), {"status": {"conditions": conditions}}, subresource="status"))
 
     async def allow(self, budgets: Sequence[Mapping[str, Any]]) -> None:
         await self.change_pool(disruption={"budgets": list(budgets)})
@@ -172,7 +172,7 @@ class Setting(termination.Setting):
     async def delay_nodes(self, delay: str) -> None:
         """From their launch on; those that wait for their Node, too."""
         raw = KWOK_NODECLASSES.read_as(dict[str, Any])
-        await self.api.patch(raw, self.name, {"spec": {"nodeRegistrationDelay": delay}})
+        await self.api.write(Patch(raw, self.name, {"spec": {"nodeRegistrationDelay": delay}}))
 
     async def release(self, claim: str) -> None:
         """Once nothing but us keeps it."""
@@ -186,7 +186,7 @@ class Setting(termination.Setting):
         await self.history.until(lambda: self.history.gone(NODECLAIMS, claim), f"{claim} is gone")
 
     async def _drop_finalizers(self, claim: str) -> None:
-        await self.api.patch(NODECLAIMS, claim, {"metadata": {"finalizers": None}})
+        await self.api.write(Patch(NODECLAIMS, claim, {"metadata": {"finalizers": None}}))
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -344,14 +344,14 @@ class Setting(termination.Setting):
     async def clear(self) -> None:
         """Nothing is left that the program would act on."""
         for deployment in (await self.api.list(DEPLOYMENTS, namespace=self.name)).items:
-            await self.api.delete(DEPLOYMENTS, deployment["metadata"]["name"], namespace=self.name)
-        await self.api.delete(NODEPOOLS, self.name)
+            await self.api.write(Delete(DEPLOYMENTS, deployment["metadata"]["name"], namespace=self.name))
+        await self.api.write(Delete(NODEPOOLS, self.name))
         for pod in self.history.all(PODS, self.name):  # which may keep their nodes
             with suppress(NotFound):
-                await self.api.delete(PODS, pod.metadata.name, namespace=self.name)
+                await self.api.write(Delete(PODS, pod.metadata.name, namespace=self.name))
         for claim in self.claims():
             try:
-                await self.api.delete(NODECLAIMS, claim.metadata.name)
+                await self.api.write(Delete(NODECLAIMS, claim.metadata.name))
                 if HELD in claim.metadata.finalizers:
                     await self.release(claim.metadata.name)
             except NotFound:

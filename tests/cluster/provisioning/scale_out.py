@@ -18,7 +18,7 @@ from dovetail.kube.client import connect
 from dovetail.model.records import Owner
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import KubeApi
+from dovetail.ports import Create, KubeApi
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.values.quantity import parse_quantity
@@ -155,7 +155,7 @@ async def scaled_out(server: Server, workloads: Sequence[Manifest], pool: Sequen
 async def _apply(api: KubeApi, bodies: Sequence[Manifest]) -> None:
     for body in bodies:
         kind = kind_of(body)
-        await api.create(kind, body, namespace=NAMESPACE if kind.namespaced else None)
+        await api.write(Create(kind, body, namespace=NAMESPACE if kind.namespaced else None))
 
 
 async def _until(is_so: Callable[[], bool], what: str) -> None:

@@ -15,7 +15,19 @@ from dovetail.api import objects
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.api.storage import CSINode, StorageClass, Volume, VolumeClaim
 from dovetail.kube import connect
-from dovetail.ports import NODES, PODS, VOLUME_CLAIMS, AlreadyExists, EventType, KubeApi, NotFound, Resource
+from dovetail.ports import (
+    NODES,
+    PODS,
+    VOLUME_CLAIMS,
+    AlreadyExists,
+    Create,
+    Delete,
+    EventType,
+    KubeApi,
+    NotFound,
+    Patch,
+    Resource,
+)
 from dovetail.scheduling import problem
 from dovetail.scheduling.host_ports import NO_PORTS, host_ports
 from dovetail.scheduling.problem import Pod, Problem, read_bound_pod, read_pod
@@ -106,8 +118,8 @@ class World:
         sandbox = {"metadata": {"name": "sandbox"}, "handler": "none", "overhead": {"podFixed": OVERHEAD}}
         with suppress(AlreadyExists):  # by the test before this
             for name, labels in LABELS_OF_SPACES.items():
-                await self.api.create(SPACES, {"metadata": {"name": name, "labels": labels}})
-            await self.api.create(RUNTIME_CLASSES, sandbox)
+                await self.api.write(Create(SPACES, {"metadata": {"name": name, "labels": labels}}))
+            await self.api.write(Create(RUNTIME_CLASSES, sandbox))
 
     @asynccontextmanager
     async def scenario(self, scenario: Scenario) -> AsyncIterator[None]:
@@ -120,15 +132,15 @@ class World:
 
     async def _make(self, scenario: Scenario) -> None:
         for csi_node in scenario.csi_nodes:
-            await self.api.create(CSI_NODES, csi_node)
+            await self.api.write(Create(CSI_NODES, csi_node))
         for class_ in scenario.classes:
-            await self.api.create(CLASSES, class_)
+            await self.api.write(Create(CLASSES, class_))
         for claim in scenario.claims:
-            await self.api.create(CLAIMS, claim, namespace=claim["metadata"]["namespace"])
+            await self.api.write(Create(CLAIMS, claim, namespace=claim["metadata"]["namespace"]))
         for volume in (*scenario.volumes, PROBE_VOLUME):
             await self._bound_claim(volume)
         for node in scenario.nodes:
-            await self.api.create(NODES, node)
+            await self.api.write(Create(NODES, node))
         await self._probe(scenario.nodes[-1]["metadata"]["name"])
         for pod in scenario.present:
             await self._present(pod)
@@ -158,22 +170,22 @@ class World:
                 "resources": {"requests": {"storage": "1Gi"}},
             },
         }
-        claim = await self.api.create(CLAIMS, body, namespace=ref["namespace"])
+        claim = await self.api.write(Create(CLAIMS, body, namespace=ref["namespace"]))
         bound = {**ref, "uid": claim.metadata.uid}
-        await self.api.create(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": bound}})
-        await self.api.patch(VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status")
+        await self.api.write(Create(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": bound}}))
+        await self.api.write(Patch(VOLUMES, name, {"status": {"phase": "Bound"}}, subresource="status"))
         status = {"status": {"phase": "Bound", "accessModes": volume["spec"]["accessModes"]}}
-        await self.api.patch(CLAIMS, ref["name"], status, namespace=ref["namespace"], subresource="status")
+        await self.api.write(Patch(CLAIMS, ref["name"], status, namespace=ref["namespace"], subresource="status"))
 
     async def _present(self, pod: Manifest) -> None:
         """A pod that has its node. One that is to be ending, or at its end, is so afterwards."""
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        await self.api.create(SCHEDULING_PODS, pod, namespace=space)
+        await self.api.write(Create(SCHEDULING_PODS, pod, namespace=space))
         if phase := pod.get("status", {}).get("phase"):
             patch = {"status": {"phase": phase}}
-            await self.api.patch(SCHEDULING_PODS, name, patch, namespace=space, subresource="status")
+            await self.api.write(Patch(SCHEDULING_PODS, name, patch, namespace=space, subresource="status"))
         if HELD in pod["metadata"].get("finalizers", ()):
-            await self.api.delete(SCHEDULING_PODS, name, namespace=space, grace_seconds=0)
+            await self.api.write(Delete(SCHEDULING_PODS, name, namespace=space, grace_seconds=0))
 
     async def _probe(self, node: str) -> None:
         """The scheduler hears of each kind in the order in which things came: if it knows the last, it knows all."""
@@ -192,7 +204,7 @@ class World:
     async def _clear(self) -> None:
         for (space, name), pod in list(self.pods.items()):
             if pod.metadata.finalizers:
-                await self.api.patch(SCHEDULING_PODS, name, {"metadata": {"finalizers": None}}, namespace=space)
+                await self.api.write(Patch(SCHEDULING_PODS, name, {"metadata": {"finalizers": None}}, namespace=space))
             await self.go((space, name))
         everything: list[Resource[Any]] = [NODES, CSI_NODES, CLAIMS, VOLUMES, CLASSES]
         for kind in everything:
@@ -200,15 +212,15 @@ class World:
                 meta = found.metadata
                 where = meta.namespace if kind.namespaced else None
                 if meta.finalizers:  # of the protection of claims and volumes, which nobody is there to end
-                    await self.api.patch(kind, meta.name, {"metadata": {"finalizers": None}}, namespace=where)
+                    await self.api.write(Patch(kind, meta.name, {"metadata": {"finalizers": None}}, namespace=where))
                 with suppress(NotFound):
-                    await self.api.delete(kind, meta.name, namespace=where)
+                    await self.api.write(Delete(kind, meta.name, namespace=where))
 
     # -- pods come and go ----------------------------------------------------------------------------------------------
 
     async def come(self, pod: Manifest) -> Named:
         """Create a pod that has no node."""
-        meta = (await self.api.create(SCHEDULING_PODS, pod, namespace=pod["metadata"]["namespace"])).metadata
+        meta = (await self.api.write(Create(SCHEDULING_PODS, pod, namespace=pod["metadata"]["namespace"]))).metadata
         key = (meta.namespace, meta.name)
         await self.until(lambda: key in self.pods, f"{key} is seen")
         return key
@@ -216,7 +228,7 @@ class World:
     async def go(self, key: Named) -> None:
         """Delete a pod that nobody runs."""
         with suppress(NotFound):  # one that was only held by its finalizer
-            await self.api.delete(SCHEDULING_PODS, key[1], namespace=key[0], grace_seconds=0)
+            await self.api.write(Delete(SCHEDULING_PODS, key[1], namespace=key[0], grace_seconds=0))
         await self.until(lambda: key not in self.pods, f"{key} is gone")
 
     async def decided(self, key: Named) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import NODECLAIMS, NODES, PODS, KubeApi, Resource
+from dovetail.ports import NODECLAIMS, NODES, PODS, Create, Delete, KubeApi, Patch, Resource
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
@@ -65,7 +65,7 @@ class Setting:
     async def apply(self, *bodies: Manifest) -> None:
         for body in bodies:
             kind = kind_of(body)
-            await self.api.create(kind, body, namespace=self.name if kind.namespaced else None)
+            await self.api.write(Create(kind, body, namespace=self.name if kind.namespaced else None))
 
     def claim_name(self, claim: str) -> str:
         return f"{self.name}-{claim}"
@@ -75,7 +75,7 @@ class Setting:
         type_ = {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": ["c-4x-amd64-linux"]}
         fields = {"nodeClassRef": self._class_ref, "requirements": [type_], **spec}
         body = node_claim(self.claim_name(claim), pool=self.name, labels=self.selector, **fields)
-        created_at = (await self.api.create(NODECLAIMS, body)).metadata.creation_timestamp
+        created_at = (await self.api.write(Create(NODECLAIMS, body))).metadata.creation_timestamp
         assert created_at is not None
         return created_at
 
@@ -115,7 +115,7 @@ class Setting:
 
     async def delete_claim(self, claim: str = "c1") -> datetime:
         """When its end began."""
-        await self.api.delete(NODECLAIMS, self.claim_name(claim))
+        await self.api.write(Delete(NODECLAIMS, self.claim_name(claim)))
         return await self.deleted_at(claim)
 
     async def deleted_at(self, claim: str = "c1") -> datetime:
@@ -137,7 +137,7 @@ class Setting:
         at = self.history.now().replace(microsecond=0)
         where = self.name if kind.namespaced else None
         raw = kind.read_as(dict[str, Any])
-        await self.api.patch(raw, name, {"metadata": {"annotations": dict(annotations)}}, namespace=where)
+        await self.api.write(Patch(raw, name, {"metadata": {"annotations": dict(annotations)}}, namespace=where))
         return at
 
     # -- looking ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.kube.client import connect
-from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Delete
 from dovetail.values.timestamp import format_time
 from tests import manifests
 from tests.cluster.plane import PATIENT, ControlPlane
@@ -163,7 +163,7 @@ async def a_window_opens_and_another_closes(setting: Setting) -> None:
     await setting.evicted("later", due=turn)
 
     # Now the budget would allow it, but no longer the window. Whatever is done next shows that this has been noticed.
-    await setting.api.delete(PDBS, "held", namespace=setting.name)
+    await setting.api.write(Delete(PDBS, "held", namespace=setting.name))
     removed_at = await setting.annotate(PODS, "last", {names.DO_NOT_DISRUPT: None})
     await setting.evicted("last", due=removed_at)
     await setting.history.until(lambda: setting.pod("last") is None, "the last one is gone")
@@ -172,7 +172,7 @@ async def a_window_opens_and_another_closes(setting: Setting) -> None:
 
     removed_at = await setting.annotate(PODS, "held", dict.fromkeys(closing))
     await setting.evicted("held", due=removed_at)
-    await setting.api.delete(PODS, "going", namespace=setting.name, grace_seconds=0)
+    await setting.api.write(Delete(PODS, "going", namespace=setting.name, grace_seconds=0))
     await setting.all_gone(node)
 
 

@@ -23,7 +23,7 @@ from dovetail.controllers.nodeclaim.drift import Drifting
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, PODS, CloudError, KubeApi, Resource
+from dovetail.ports import NODECLAIMS, PODS, CloudError, KubeApi, Patch, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
@@ -122,7 +122,7 @@ class Setting:
 
     async def edit(self, kind: Resource[Any], name: str, body: Mapping[str, Any]) -> None:
         where = "default" if kind.namespaced else None
-        await self.sim.api.patch(kind.read_as(dict[str, Any]), name, body, namespace=where)
+        await self.sim.api.write(Patch(kind.read_as(dict[str, Any]), name, body, namespace=where))
         await self.sim.run_for("1ms")
 
     async def run_to(self, at: datetime) -> None:

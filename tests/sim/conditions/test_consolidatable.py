@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Conflict, OutcomeUnknown, Unavailable
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Conflict, Delete, OutcomeUnknown, Patch, Unavailable
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.sim.server.faults import Fault
@@ -160,7 +160,7 @@ def test_a_pod_that_ends_is_an_event() -> None:
 def test_a_pod_that_is_going_is_an_event_and_its_end_is_none() -> None:
     async def scenario(setting: Setting) -> None:
         await quiet(setting, "web")
-        await setting.sim.api.delete(PODS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "web", namespace="default"))
         went_at = setting.now()
         await setting.sim.wait_until(lambda: setting.sim.object(PODS, "web") is None)
         assert setting.now() > went_at
@@ -193,7 +193,9 @@ def test_pods_of_daemon_sets_are_none() -> None:
         before = setting.writes()
         await setting.sim.apply(manifests.workload("DaemonSet", "agent"))
         await setting.sim.wait_until(lambda: len(setting.sim.pods(node="n-c1", ready=True)) == 1)
-        await setting.sim.api.delete(PODS, setting.sim.pods(node="n-c1")[0]["metadata"]["name"], namespace="default")
+        await setting.sim.api.write(
+            Delete(PODS, setting.sim.pods(node="n-c1")[0]["metadata"]["name"], namespace="default")
+        )
         await setting.sim.run_for("10m")
         assert len(setting.sim.pods(node="n-c1", ready=True)) == 1
         assert setting.writes() == before
@@ -341,7 +343,7 @@ def test_who_was_made_long_before_and_bound_while_nobody_looked_counts_from_its_
         assert setting.consolidatable()
         await setting.program.kill()
         label = {"metadata": {"labels": {"seat": "free"}}}
-        await setting.sim.api.patch(NODES, "n-c1", label)
+        await setting.sim.api.write(Patch(NODES, "n-c1", label))
         await setting.sim.wait_until(lambda: setting.host("waiting") == "n-c1")
         bound_at = setting.now().replace(microsecond=0)
         await setting.sim.run_for("1m")
@@ -378,7 +380,7 @@ def test_without_its_pool_nothing_changes() -> None:
         await setting.bind("c2", "web")
         await setting.sim.run_for("15m")
         assert (setting.consolidatable("c1"), setting.consolidatable("c2")) == (True, False)
-        await setting.sim.api.delete(NODEPOOLS, "default")
+        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
         await setting.sim.run_for("2h")
         assert (setting.consolidatable("c1"), setting.consolidatable("c2")) == (True, False)
         await setting.sim.apply(pool("30m"))
@@ -396,7 +398,7 @@ def test_claims_that_go_or_are_not_ours_are_left_alone(whose: str) -> None:
         }
         await setting.begin(pool(), "c1", finalizers=True, **(foreign if whose == "foreign" else {}))
         if whose == "deleting":
-            await setting.sim.api.delete(NODECLAIMS, "c1")
+            await setting.sim.api.write(Delete(NODECLAIMS, "c1"))
         await setting.bind("c1", "web")
         await setting.sim.run_for("1h")
         assert setting.writes() == 0

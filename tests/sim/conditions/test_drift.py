@@ -10,7 +10,7 @@ import pytest
 from dovetail.api import names
 from dovetail.controllers.nodepool.hash import NodePoolHash
 from dovetail.model.instance_types import InstanceType
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError, Delete, Patch
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import START
 from tests.sim.conditions.setting import MACHINE, Setting, play
@@ -175,11 +175,13 @@ def test_a_claim_that_is_not_launched_has_not_drifted() -> None:
         await launched(setting.sim, "c1", node="n-c1")
         await setting.sim.run_for("1ms")
         assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.api.patch(
-            NODECLAIMS.read_as(dict[str, Any]),
-            "c1",
-            {"status": {"conditions": [{**setting.condition("Drifted")}]}},
-            subresource="status",
+        await setting.sim.api.write(
+            Patch(
+                NODECLAIMS.read_as(dict[str, Any]),
+                "c1",
+                {"status": {"conditions": [{**setting.condition("Drifted")}]}},
+                subresource="status",
+            )
         )
         await setting.sim.run_for("1ms")
         assert setting.drifted() == ""
@@ -355,7 +357,7 @@ def test_without_its_pool_nothing_changes() -> None:
     async def scenario(setting: Setting) -> None:
         await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1")
         assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.api.delete(NODEPOOLS, "default")
+        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
         await setting.sim.run_for("2h")
         assert setting.drifted() == REQUIREMENTS_DRIFTED
         await setting.sim.apply(node_pool())
@@ -373,7 +375,7 @@ def test_claims_that_go_or_are_not_ours_are_left_alone(whose: str) -> None:
         }
         await setting.begin(node_pool(), "c1", finalizers=True, **(foreign if whose == "foreign" else {}))
         if whose == "deleting":
-            await setting.sim.api.delete(NODECLAIMS, "c1")
+            await setting.sim.api.write(Delete(NODECLAIMS, "c1"))
         before = setting.writes()
         await require(setting, wants("team", "Exists"))
         setting.vendor.types = without_type()

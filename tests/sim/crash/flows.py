@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, EventType, Resource
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Delete, EventType, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.store import Change
@@ -115,7 +115,7 @@ async def draining_under_a_budget(world: World) -> Account:
     await world.sim.wait_until(lambda: len(world.sim.pods(ready=True)) == 3)
     await bring_up(world, "b")
     world.begin()
-    await world.sim.api.delete(NODECLAIMS, "a")
+    await world.sim.api.write(Delete(NODECLAIMS, "a"))
     await world.sim.wait_until(lambda: "a" not in initialized(world.sim), timeout="1h")
     await world.sim.run_for("10m")
     return account(world, ready=len(world.sim.pods(ready=True)))
@@ -129,7 +129,7 @@ async def forced_at_the_deadline(world: World) -> Account:
     watcher = Watcher(world.sim)
     deleted_at = world.sim.clock.now().replace(microsecond=0)
     world.begin()
-    await world.sim.api.delete(NODECLAIMS, "a")
+    await world.sim.api.write(Delete(NODECLAIMS, "a"))
     await gone(world, timeout="1h")
     due_at = deleted_at + timedelta(minutes=14)
     return account(world, early=watcher.asked_at["kept"] < due_at, late=watcher.asked_at["kept"] > due_at + SLACK)
@@ -143,7 +143,7 @@ async def waiting_for_a_duration(world: World) -> Account:
     created_at = parse_time(world.sim.pods()[0]["metadata"]["creationTimestamp"])
     watcher = Watcher(world.sim)
     world.begin()
-    await world.sim.api.delete(NODECLAIMS, "a")
+    await world.sim.api.write(Delete(NODECLAIMS, "a"))
     await gone(world, timeout="5h")
     due_at = created_at + timedelta(hours=4)
     return account(world, early=watcher.asked_at["kept"] < due_at, late=watcher.asked_at["kept"] > due_at + SLACK)
@@ -154,7 +154,7 @@ async def node_deleted_by_hand(world: World) -> Account:
     await world.sim.apply(bare_pod("plain", {}))
     await world.sim.wait_until(lambda: len(world.sim.pods(ready=True)) == 1)
     world.begin()
-    await world.sim.api.delete(NODES, world.sim.objects(NODES)[0]["metadata"]["name"])
+    await world.sim.api.write(Delete(NODES, world.sim.objects(NODES)[0]["metadata"]["name"]))
     await gone(world, timeout="30m")
     return account(world)
 
@@ -181,7 +181,7 @@ async def deleted_while_launching(world: World) -> Account:
     world.begin()
     await world.sim.apply(node_claim("a", requirements=[TYPE], resources=REQUESTS))
     await world.sim.run_for("30s")
-    await world.sim.api.delete(NODECLAIMS, "a")
+    await world.sim.api.write(Delete(NODECLAIMS, "a"))
     await gone(world, timeout="30m")
     await world.sim.run_for("10m")
     return account(world)
@@ -235,7 +235,7 @@ async def pool_deleted(world: World) -> Account:
     await world.sim.apply(*claims)
     await world.sim.wait_until(lambda: initialized(world.sim) == {"a", "b"}, timeout="20m")
     world.begin()
-    await world.sim.api.delete(NODEPOOLS, "default")
+    await world.sim.api.write(Delete(NODEPOOLS, "default"))
     await gone(world, timeout="1h")
     return account(world)
 

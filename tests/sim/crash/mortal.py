@@ -20,7 +20,15 @@ from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
-from dovetail.ports import EVENTS, KWOK_NODECLASSES, Body, CloudProvider, Instance, Interruption, KubeApi, Resource
+from dovetail.ports import (
+    EVENTS,
+    KWOK_NODECLASSES,
+    CloudProvider,
+    Instance,
+    Interruption,
+    KubeApi,
+    Write,
+)
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
 from dovetail.runtime.passing import PassingReads
@@ -86,26 +94,11 @@ class MortalApi(PassingReads):
         super().__init__(api)
         self._life = life
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        if resource.plural == EVENTS.plural:
-            return await self._api.create(resource, body, namespace=namespace)
-        return await self._life.write(
-            f"create {resource.plural}", lambda: self._api.create(resource, body, namespace=namespace)
-        )
-
-    async def patch(self, resource: Resource[T], name: str, body: Body, **options: Any) -> T:
-        if resource.plural == EVENTS.plural:
-            return await self._api.patch(resource, name, body, **options)
-        what = f"patch {resource.plural} {name} {options.get('subresource', '')}"
-        return await self._life.write(what, lambda: self._api.patch(resource, name, body, **options))
-
-    async def delete(self, resource: Resource[T], name: str, **options: Any) -> None:
-        return await self._life.write(
-            f"delete {resource.plural} {name}", lambda: self._api.delete(resource, name, **options)
-        )
-
-    async def evict(self, name: str, **options: Any) -> None:
-        return await self._life.write(f"evict {name}", lambda: self._api.evict(name, **options))
+    async def write(self, write: Write[T]) -> T:
+        if write.resource.plural == EVENTS.plural:
+            return await self._api.write(write)
+        what = f"{write.verb} {write.resource.plural} {write.name} {write.subresource}".rstrip()
+        return await self._life.write(what, lambda: self._api.write(write))
 
 
 class MortalCloud(CloudProvider):

@@ -16,7 +16,7 @@ from typing import Any
 from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.assembly import Disrupting
-from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Resource
+from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch, Resource
 from dovetail.rules.states import State, state_of
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
 from dovetail.sim.server.store import Change
@@ -70,21 +70,21 @@ async def hold(setting: Setting, *claims: str, pods: Mapping[str, Any] | None = 
 
 
 async def scale(setting: Setting, replicas: int, app: str = "web") -> None:
-    await setting.sim.api.patch(DEPLOYMENTS, app, {"spec": {"replicas": replicas}}, namespace="default")
+    await setting.sim.api.write(Patch(DEPLOYMENTS, app, {"spec": {"replicas": replicas}}, namespace="default"))
 
 
 async def edit_pool(setting: Setting, *, name: str = "default", **disruption: Any) -> None:
-    await setting.sim.api.patch(NODEPOOLS.read_as(dict[str, Any]), name, {"spec": {"disruption": disruption}})
+    await setting.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), name, {"spec": {"disruption": disruption}}))
 
 
 async def edit_template(setting: Setting, *, name: str = "default", **template: Any) -> None:
-    await setting.sim.api.patch(NODEPOOLS.read_as(dict[str, Any]), name, {"spec": {"template": template}})
+    await setting.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), name, {"spec": {"template": template}}))
 
 
 async def empty(setting: Setting, claim: str) -> None:
     """Take away the pods of the node, which are nobody's."""
     for pod in pods_of(setting, claim):
-        await setting.sim.api.delete(PODS, pod["metadata"]["name"], namespace="default")
+        await setting.sim.api.write(Delete(PODS, pod["metadata"]["name"], namespace="default"))
 
 
 async def drift(setting: Setting, *claims: str, drifted: bool = True) -> None:

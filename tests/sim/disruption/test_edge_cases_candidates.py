@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Delete, Patch
 from dovetail.sim.actors.wire import READY, RUN_FOR, created_at
 from dovetail.sim.cloud.machines import Launch
 from tests import manifests
@@ -77,7 +77,7 @@ async def put(setting: Setting, claim: str, kind: str, annotations: Manifest | N
         made = manifests.pod("odd", annotations=annotations)
         made["metadata"]["finalizers"] = HELD
         await setting.bind(node_of(setting, claim), made)
-        await setting.sim.api.delete(PODS, "odd", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "odd", namespace="default"))
 
 
 def phase(setting: Setting, pod: str) -> str:
@@ -151,7 +151,7 @@ def _node(setting: Setting, claim: str) -> Manifest:
 
 
 async def _delete(setting: Setting, pod: str) -> None:
-    await setting.sim.api.delete(PODS, pod, namespace="default")
+    await setting.sim.api.write(Delete(PODS, pod, namespace="default"))
     await setting.sim.wait_until(lambda: setting.pod(pod) is None)
 
 
@@ -169,7 +169,7 @@ def test_3_a_disruption_budget_counts_for_daemons_but_not_for_what_is_never_evic
         if kept:
             await stays(setting, "a", lasting="30m")
             assert "Pod/default/odd" in blocked(setting, "a")
-            await setting.sim.api.delete(PDBS, "odd", namespace="default")
+            await setting.sim.api.write(Delete(PDBS, "odd", namespace="default"))
         await goes(setting, "a")
 
     play(scenario)
@@ -202,7 +202,7 @@ def test_5_two_disruption_budgets_for_one_pod_keep_its_node_whatever_they_allow(
         assert [each["status"]["disruptionsAllowed"] for each in setting.sim.objects(PDBS)] == [1, 1]
         await drift(setting, "a")
         await stays(setting, "a")
-        await setting.sim.api.delete(PDBS, "second", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "second", namespace="default"))
         await goes(setting, "a", timeout="5s")
 
     play(scenario)
@@ -412,7 +412,7 @@ def test_12_nodes_of_a_pool_that_nobody_knows_stay_and_it_is_said_why() -> None:
         await edit_pool(setting, name="other", budgets=[{"nodes": "0"}])
         await drift(setting, "drifted")
         for name in ("default", "other"):
-            await setting.sim.api.delete(NODEPOOLS, name)
+            await setting.sim.api.write(Delete(NODEPOOLS, name))
         await setting.sim.wait_until(lambda: setting.gone(NODEPOOLS, "default", "other"))
         await setting.sim.run_for("3m")
         await empty(setting, "bare")
@@ -456,7 +456,7 @@ def test_13_a_node_of_a_type_that_nobody_knows_is_not_consolidated_but_drifts_an
         (node,) = await hold(setting, "a", pods={"annotations": GUARDED})
         value = "x-4x-none" if label == names.INSTANCE_TYPE_LABEL else None
         raw = NODES.read_as(dict[str, Any])
-        await setting.sim.api.patch(raw, node, {"metadata": {"labels": {label: value}}})
+        await setting.sim.api.write(Patch(raw, node, {"metadata": {"labels": {label: value}}}))
         if reason == "drifted":
             await drift(setting, "a")
         if reason == "empty":

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODECLAIMS, PODS, Resource
+from dovetail.ports import NODECLAIMS, PODS, Patch, Resource
 from dovetail.rules.states import State
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -227,7 +227,7 @@ def test_45_what_happens_in_the_15_s_calls_a_consolidation_off(change: str) -> N
             unschedulable = condition("PodScheduled", "False", reason="Unschedulable")
             body: dict[str, Any] = {"status": {"conditions": [unschedulable]}}
             raw = PODS.read_as(dict[str, Any])
-            await setting.sim.api.patch(raw, "new", body, namespace="default", subresource="status")
+            await setting.sim.api.write(Patch(raw, "new", body, namespace="default", subresource="status"))
             state = setting.provisioner.state
             await setting.sim.wait_until(lambda: "a" in state.nominations(setting.now()), timeout="9s")
         else:

@@ -4,7 +4,7 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.controllers.assembly import Disrupting
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from tests import manifests
 from tests.sim.provisioning import setting as provisioning
@@ -21,7 +21,7 @@ def pool(**disruption: Any) -> Manifest:
 
 
 async def scale(setting: Setting, name: str, replicas: int) -> None:
-    await setting.sim.api.patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, namespace="default")
+    await setting.sim.api.write(Patch(DEPLOYMENTS, name, {"spec": {"replicas": replicas}}, namespace="default"))
 
 
 def test_an_empty_node_goes() -> None:
@@ -43,8 +43,8 @@ def test_a_drifted_node_goes_when_its_replacement_is_there() -> None:
         await setting.sim.apply(manifests.deployment("web", replicas=1, cpu="3"))
         await setting.runs_all("web", 1)
         (old,) = setting.claims()
-        await setting.sim.api.patch(
-            NODEPOOLS, "default", {"spec": {"template": {"metadata": {"labels": {"team": "blue"}}}}}
+        await setting.sim.api.write(
+            Patch(NODEPOOLS, "default", {"spec": {"template": {"metadata": {"labels": {"team": "blue"}}}}})
         )
         await setting.sim.wait_until(lambda: len(setting.claims()) == 2, timeout="5m")
         node = old["status"]["nodeName"]

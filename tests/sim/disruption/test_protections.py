@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODECLAIMS, NODES, PODS
+from dovetail.ports import NODECLAIMS, NODES, PODS, Delete
 from dovetail.sim.actors.wire import created_at
 from tests import manifests
 from tests.sim.disruption.setting import (
@@ -269,7 +269,7 @@ def test_a_node_that_expects_a_pod_is_left_alone(waits: int) -> None:
         taken = Taken(setting)
         await setting.sim.run_for(f"{waits}s")
         if waits < 60:
-            await setting.sim.api.delete(PODS, "slow", namespace="default")
+            await setting.sim.api.write(Delete(PODS, "slow", namespace="default"))
         await setting.sim.wait_until(lambda: "a" in taken.at, timeout="5m")
         # It is looked at again when the nomination ends, and then after the validation.
         late = taken.at["a"] - nominated_at - timedelta(seconds=waits) - VALIDATION

@@ -33,7 +33,7 @@ from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
 from dovetail.planning.disruption.records import Recorded, read_record
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider, Patch
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Context, Controller
 from dovetail.scheduling.problem import NewClaim, Pod, read_pool
@@ -203,7 +203,7 @@ class Setting(provisioning.Setting):
         return None if until is None else until - self.now()
 
     async def untaint(self, node: str) -> None:
-        await self.sim.api.patch(NODES, node, {"spec": {"taints": []}})
+        await self.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
 
 
 # -- running -----------------------------------------------------------------------------------------------------------

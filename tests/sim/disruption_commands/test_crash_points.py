@@ -16,7 +16,7 @@ from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES, EventType, Resource
+from dovetail.ports import NODECLAIMS, NODES, EventType, Patch, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context, Manager, ManagerTimings
 from dovetail.scheduling.problem import NewClaim, read_pool
@@ -169,7 +169,7 @@ async def _drift(sim: SimCluster, cloud: SimCloud, claim: str) -> None:
     assert found is not None
     cloud.drift[found["status"]["providerID"]] = "ImageDrift"
     look = {"metadata": {"annotations": {"example.com/look": "1"}}}
-    await sim.api.patch(NODECLAIMS, claim, look)
+    await sim.api.write(Patch(NODECLAIMS, claim, look))
 
 
 def _claim(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.records import record_of
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Forbidden, InsufficientCapacity
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Delete, Forbidden, InsufficientCapacity, Patch
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
 from tests import manifests
@@ -216,7 +216,7 @@ def test_nothing_is_made_from_a_pool_that_is_gone() -> None:
         command = setting.command("a", replacements=1, pool="other")
         await setting.parts.refresh()
         pools = setting.pools()
-        await setting.sim.api.delete(NODEPOOLS, "other")
+        await setting.sim.api.write(Delete(NODEPOOLS, "other"))
         await setting.commands.start(setting.context(), command, pools)
         await setting.sim.run_for("1s")
         assert setting.is_untouched("a")
@@ -337,8 +337,8 @@ def test_removing_the_record_from_one_node_calls_the_command_off() -> None:
 def test_a_record_that_cannot_be_read_is_no_command(text: str) -> None:
     async def scenario(setting: Setting) -> None:
         (node,) = await setting.stand("a")
-        await setting.sim.api.patch(
-            NODES, node, {"spec": {"taints": [{"key": TAINT[0], "effect": TAINT[1], "value": "x"}]}}
+        await setting.sim.api.write(
+            Patch(NODES, node, {"spec": {"taints": [{"key": TAINT[0], "effect": TAINT[1], "value": "x"}]}})
         )
         await setting.annotate(NODECLAIMS, "a", {names.DISRUPTION_COMMAND: text})
         await setting.sim.run_for("10s")
@@ -355,7 +355,7 @@ def test_a_taint_of_no_command_goes_and_others_stay() -> None:
         (node,) = await setting.stand("a")
         kept = [{"key": TAINT[0], "effect": "PreferNoSchedule"}, {"key": "team", "value": "x", "effect": "NoSchedule"}]
         stray = {"key": TAINT[0], "effect": TAINT[1]}
-        await setting.sim.api.patch(NODES, node, {"spec": {"taints": [kept[0], stray, kept[1]]}})
+        await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": [kept[0], stray, kept[1]]}}))
         await setting.sim.run_for("10s")
         assert setting.is_untouched("a")
         assert setting.taints(node) == [(TAINT[0], "PreferNoSchedule"), ("team", "NoSchedule")]
@@ -397,7 +397,7 @@ def test_nodes_of_others_are_left_alone() -> None:
     async def scenario(setting: Setting) -> None:
         await setting.begin()
         await setting.add_node("n1", managed=False)
-        await setting.sim.api.patch(NODES, "n1", {"spec": {"taints": [{"key": TAINT[0], "effect": TAINT[1]}]}})
+        await setting.sim.api.write(Patch(NODES, "n1", {"spec": {"taints": [{"key": TAINT[0], "effect": TAINT[1]}]}}))
         await setting.sim.run_for("1m")
         assert TAINT in setting.taints("n1")
 

@@ -24,7 +24,7 @@ from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.model.records import _SharedMapping
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import PODS
+from dovetail.ports import PODS, Create, Delete, Patch
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.compute import space_collections
 from dovetail.runtime.events import EventRecorder
@@ -85,10 +85,10 @@ class Scene:
     async def put(self, manifest: Manifest) -> None:
         kind = kind_of(manifest)
         namespace = "default" if kind.namespaced else None
-        await self._server.create(kind, manifest, namespace=namespace)
+        await self._server.write(Create(kind, manifest, namespace=namespace))
         if "status" in manifest:
             status, name = {"status": manifest["status"]}, manifest["metadata"]["name"]
-            await self._server.patch(kind, name, status, namespace=namespace, subresource="status")
+            await self._server.write(Patch(kind, name, status, namespace=namespace, subresource="status"))
 
     async def begin(self) -> None:
         await self.put(node_class())
@@ -108,7 +108,7 @@ class Scene:
         await self._clock.sleep(SLICE_SECONDS / 2)
         exposition(self._registry)
         for number in numbers:
-            await self._server.delete(PODS, f"job-{number}", namespace="default", grace_seconds=0)
+            await self._server.write(Delete(PODS, f"job-{number}", namespace="default", grace_seconds=0))
         await self._clock.sleep(SLICE_SECONDS / 2)
         exposition(self._registry)
         self._server.trace.clear()  # what the server keeps is not the program's

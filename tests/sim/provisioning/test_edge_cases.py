@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Invalid
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Invalid
 from dovetail.sim.actors.wire import RUN_FOR, SHUTDOWN
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -88,7 +88,7 @@ def test_3_a_pool_that_is_being_deleted_is_not_used() -> None:
         going = pool_of_four("going", weight=10)
         going["metadata"]["finalizers"] = ["example.com/held"]
         await setting.begin(going, pool_of_four("staying"))
-        await setting.sim.api.delete(NODEPOOLS, "going")
+        await setting.sim.api.write(Delete(NODEPOOLS, "going"))
         await setting.sim.apply(manifests.pod("a"))
         await setting.sim.wait_until(lambda: setting.runs("a"))
         assert (len(setting.claims("going")), len(setting.claims("staying"))) == (0, 1)
@@ -147,7 +147,7 @@ def test_6_which_pods_of_a_node_that_goes_need_a_place() -> None:
             await setting.runs_all(app, 1)
         (old,) = setting.claims()
         await setting.sim.apply(manifests.deployment("ending", replicas=0, cpu="40m", **slow))
-        await setting.sim.api.delete(PODS, "returning-0", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "returning-0", namespace="default"))
         await setting.delete_claim(old["metadata"]["name"])
         await setting.sim.wait_until(lambda: len(setting.claims()) == 2)
         (new,) = (each for each in setting.claims() if each["metadata"]["name"] != old["metadata"]["name"])

@@ -1,6 +1,6 @@
 """Pods whose node is on its way keep their place there, and only as long as there is one."""
 
-from dovetail.ports import NODES
+from dovetail.ports import NODES, Patch
 from dovetail.sim.cloud.machines import Launch
 from tests import manifests
 from tests.cluster.provisioning import workloads
@@ -70,7 +70,7 @@ def test_a_node_that_is_up_and_does_not_take_the_pod_is_not_waited_for_long() ->
         await setting.sim.wait_until(lambda: bool(setting.sim.objects(NODES)))
         node = setting.sim.objects(NODES)[0]["metadata"]["name"]
         shut = {"spec": {"taints": [{"key": "example.com/shut", "effect": "NoSchedule"}]}}
-        await setting.sim.api.patch(NODES, node, shut)
+        await setting.sim.api.write(Patch(NODES, node, shut))
         assert await setting.seconds_until(lambda: len(setting.claims()) == 2) < 90
         await setting.sim.wait_until(lambda: setting.runs("a"))
 

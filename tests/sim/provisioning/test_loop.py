@@ -16,7 +16,7 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, PODS, OutcomeUnknown, Unavailable
+from dovetail.ports import NODECLAIMS, PODS, Delete, OutcomeUnknown, Unavailable
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
@@ -88,7 +88,7 @@ def test_a_pod_that_leaves_the_queue_stops_asking() -> None:
         await setting.begin()
         await setting.sim.apply(manifests.pod("giant", cpu="300"))
         await setting.sim.run_for("30s")
-        await setting.sim.api.delete(PODS, "giant", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "giant", namespace="default"))
         await setting.sim.run_for("30s")
         before = passes(setting)
         await setting.sim.run_for("10m")

@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.assembly import Gates
-from dovetail.ports import NODECLAIMS, NODEPOOLS, OutcomeUnknown
+from dovetail.ports import NODECLAIMS, NODEPOOLS, Delete, OutcomeUnknown
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
 from tests import manifests
@@ -137,7 +137,7 @@ def test_a_pool_that_is_not_ready_or_going_does_not_grow() -> None:
         assert not setting.claims()
         await setting.begin(static(2))
         await grown(setting, 2)
-        await setting.sim.api.delete(NODEPOOLS, "static")
+        await setting.sim.api.write(Delete(NODEPOOLS, "static"))
         await setting.sim.wait_until(lambda: not setting.claims())
         await setting.sim.run_for("5m")
         assert not setting.claims()

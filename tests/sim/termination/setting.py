@@ -32,7 +32,10 @@ from dovetail.ports import (
     VOLUME_ATTACHMENTS,
     VOLUME_CLAIMS,
     CloudProvider,
+    Create,
+    Delete,
     KubeApi,
+    Patch,
     Resource,
 )
 from dovetail.providers.kwok.provider import KwokProvider
@@ -131,16 +134,16 @@ class Setting:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def delete_claim(self, name: str = "c1") -> None:
-        await self.sim.api.delete(NODECLAIMS, name)
+        await self.sim.api.write(Delete(NODECLAIMS, name))
 
     async def delete_node(self, name: str) -> None:
-        await self.sim.api.delete(NODES, name)
+        await self.sim.api.write(Delete(NODES, name))
 
     async def annotate(self, kind: Resource[Any], name: str, annotations: Mapping[str, str | None]) -> None:
         """Set annotations, or remove those that are None."""
         where = "default" if kind.namespaced else None
         raw = kind.read_as(dict[str, Any])
-        await self.sim.api.patch(raw, name, {"metadata": {"annotations": dict(annotations)}}, namespace=where)
+        await self.sim.api.write(Patch(raw, name, {"metadata": {"annotations": dict(annotations)}}, namespace=where))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -261,11 +264,11 @@ async def attach(setting: Setting, name: str, node: str, volume: str | None) -> 
         "metadata": {"name": name},
         "spec": {"attacher": "csi.example.com", "nodeName": node, "source": source},
     }
-    await setting.sim.api.create(VOLUME_ATTACHMENTS, body)
+    await setting.sim.api.write(Create(VOLUME_ATTACHMENTS, body))
 
 
 async def detach(setting: Setting, name: str) -> None:
-    await setting.sim.api.delete(VOLUME_ATTACHMENTS, name)
+    await setting.sim.api.write(Delete(VOLUME_ATTACHMENTS, name))
 
 
 # -- running -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODECLAIMS, NODES, PODS, Unavailable
+from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, Unavailable
 from dovetail.sim.actors.wire import SHUTDOWN
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
@@ -149,7 +149,7 @@ def test_edge_41_a_pod_that_would_outlive_the_node_is_deleted_again_and_another_
         node = await setting.launch(pods=pods, terminationGracePeriod="300s")
         began_at = setting.now()
         for name in ("long", "short", "even"):
-            await setting.sim.api.delete(PODS, name, namespace="default")
+            await setting.sim.api.write(Delete(PODS, name, namespace="default"))
         await setting.sim.run_for("10s")
         deadline = await delete_claim(setting)
         assert deadline == began_at + timedelta(seconds=310)
@@ -363,7 +363,7 @@ async def slow_deletion(setting: Setting, *pods: Manifest) -> tuple[str, datetim
 def test_edge_46_a_pod_that_is_gone_before_its_deletion_arrives_is_done_with() -> None:
     async def scenario(setting: Setting) -> None:
         node, deadline = await slow_deletion(setting, guarded())
-        await setting.sim.api.delete(PODS, "web", namespace="default", grace_seconds=0)
+        await setting.sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert setting.now() < deadline - timedelta(seconds=29)
         await setting.sim.run_for("10m")
@@ -377,7 +377,7 @@ def test_edge_46_a_pod_that_is_gone_before_its_deletion_arrives_is_done_with() -
 def test_edge_46_another_pod_of_its_name_is_not_taken_for_it() -> None:
     async def scenario(setting: Setting) -> None:
         node, deadline = await slow_deletion(setting, guarded(grace=30), guarded("holds-the-node", grace=0))
-        await setting.sim.api.delete(PODS, "web", namespace="default", grace_seconds=0)
+        await setting.sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
         await setting.bind(node, guarded(grace=10))
         await setting.run_until(deadline - timedelta(seconds=11))
         assert setting.runs("web")

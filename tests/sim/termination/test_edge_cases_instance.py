@@ -18,9 +18,11 @@ from dovetail.ports import (
     CloudError,
     Conflict,
     CreateFailed,
+    Delete,
     InstanceGone,
     InsufficientCapacity,
     OutcomeUnknown,
+    Patch,
     Unavailable,
 )
 from dovetail.providers.kwok.provider import KwokProvider
@@ -159,7 +161,7 @@ def test_edge_48_a_claim_of_a_volume_that_is_not_there_exempts_nothing_and_break
         node = await setting.launch(pods=[stays])
         await attach(setting, "disk", node, "pv-logs")
         await attach(setting, "lost", node, "pv-old")
-        await setting.sim.api.delete(VOLUME_CLAIMS, "old", namespace="default")
+        await setting.sim.api.write(Delete(VOLUME_CLAIMS, "old", namespace="default"))
         await setting.delete_claim()
         await setting.sim.run_for("1m")
         (told,) = setting.events(EventReason.AWAITING_VOLUME_DETACHMENT, node)
@@ -284,11 +286,11 @@ def test_edge_52_a_claim_that_somebody_lets_go_leaves_its_node_to_be_drained() -
         node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)])
         await setting.delete_claim()
         await setting.sim.run_for("10s")
-        await setting.sim.api.patch(NODECLAIMS, "c1", {"metadata": {"finalizers": None}})
+        await setting.sim.api.write(Patch(NODECLAIMS, "c1", {"metadata": {"finalizers": None}}))
         assert setting.gone(NODECLAIMS, "c1")
         await setting.sim.run_for("1h")
         assert setting.runs("web")
-        await setting.sim.api.delete(PODS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "web", namespace="default"))
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="2s")
 
     play(scenario)
@@ -379,7 +381,7 @@ def test_edge_55_quantities_stay_as_they_were_written(cloud: bool) -> None:
         await setting.want(resources=requests, startupTaints=startup, terminationGracePeriod="90m")
         await setting.sim.wait_until(lambda: setting.condition(Condition.REGISTERED).get("status") == "True")
         node = str(setting.sim.objects(NODES)[0]["metadata"]["name"])
-        await setting.sim.api.patch(NODES, node, {"spec": {"taints": []}})
+        await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
         await setting.sim.wait_until(lambda: setting.condition(Condition.INITIALIZED).get("status") == "True")
         await setting.delete_claim()
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))

@@ -14,8 +14,10 @@ from dovetail.ports import (
     NODES,
     PODS,
     CreateFailed,
+    Delete,
     Forbidden,
     Invalid,
+    Patch,
     Unavailable,
 )
 from dovetail.sim.actors.wire import Raw
@@ -162,7 +164,7 @@ def test_edge_63_a_restart_does_not_start_the_time_anew(minutes: int) -> None:
 
 async def tear_out(setting: Setting, name: str) -> None:
     """Have the Node gone without anybody having drained it."""
-    await setting.sim.api.patch(NODES, name, {"metadata": {"finalizers": None}})
+    await setting.sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": None}}))
     await setting.delete_node(name)
     assert setting.gone(NODES, name)
 
@@ -237,7 +239,7 @@ async def untaint(setting: Setting, name: str, key: str) -> None:
     found = setting.node(name)
     assert found is not None
     taints = [taint for taint in found["spec"].get("taints") or () if taint["key"] != key]
-    await setting.sim.api.patch(NODES, name, {"spec": {"taints": taints}})
+    await setting.sim.api.write(Patch(NODES, name, {"spec": {"taints": taints}}))
 
 
 def keys(setting: Setting, name: str) -> set[str]:
@@ -254,7 +256,7 @@ def test_edge_64_a_startup_taint_that_comes_back_is_just_a_taint() -> None:
         await untaint(setting, name, STARTUP["key"])
         await setting.sim.wait_until(lambda: is_true(setting, Condition.INITIALIZED), timeout="1s")
         past = Past(setting.sim, NODECLAIMS, "c1")
-        await setting.sim.api.patch(NODES, name, {"spec": {"taints": [OWN, STARTUP]}})
+        await setting.sim.api.write(Patch(NODES, name, {"spec": {"taints": [OWN, STARTUP]}}))
         await setting.sim.run_for("1h")
         assert keys(setting, name) == {OWN["key"], STARTUP["key"]}
         found = setting.node(name)
@@ -403,7 +405,7 @@ def test_edge_68_claims_of_a_pool_that_is_gone_say_nothing_and_harm_nothing() ->
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want("slow")  # it has the pool's label, but not the pool as its owner
         await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED, "slow"))
-        await setting.sim.api.delete(NODEPOOLS, "default")
+        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
         await setting.launch("quick")
         await setting.sim.run_for("20m")
         assert setting.gone(NODECLAIMS, "slow")
@@ -461,7 +463,7 @@ def test_edge_71_with_their_pool_claims_go_and_are_drained() -> None:
         pods = [manifests.pod("web"), manifests.pod("guarded", annotations=GUARDED)]
         name = await setting.launch("c1", pool_uid=uid, terminationGracePeriod="1h", pods=pods)
         other = await setting.launch("c2", pool_uid="")
-        await setting.sim.api.delete(NODEPOOLS, "default")
+        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
         await setting.sim.wait_until(lambda: is_deleting(setting.claim("c1")), timeout="1m")
         deadline = setting.now() + timedelta(hours=1)
         await setting.sim.run_for("1m")

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODECLAIMS, NODES, PODS, CloudError, Conflict
+from dovetail.ports import NODECLAIMS, NODES, PODS, CloudError, Conflict, Delete, Patch
 from dovetail.sim.actors.wire import KUBELET, SHUTDOWN
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -280,7 +280,7 @@ def test_edge_11_without_a_grace_period_there_is_no_deadline() -> None:
         assert DISRUPTED in setting.taints(node)
         assert setting.condition(Condition.DRAINED)["status"] == "Unknown"
         assert setting.events(EventReason.TERMINATION_GRACE_PERIOD_EXPIRING) == []
-        await setting.sim.api.delete(PODS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PODS, "web", namespace="default"))
         assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == 1
 
     play(scenario)
@@ -381,7 +381,7 @@ async def mark(setting: Setting, node: str, *taints: tuple[str, str], balancers:
         "metadata": {"labels": {names.EXCLUDE_BALANCERS_LABEL: balancers}},
         "spec": {"taints": [{"key": key, "effect": effect, "value": "hand"} for key, effect in taints]},
     }
-    await setting.sim.api.patch(NODES, node, body)
+    await setting.sim.api.write(Patch(NODES, node, body))
 
 
 def balancers_of(setting: Setting, node: str) -> str | None:

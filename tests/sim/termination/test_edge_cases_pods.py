@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import NODES, PDBS, PODS, Unavailable
+from dovetail.ports import NODES, PDBS, PODS, Delete, Unavailable
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import EXIT_CODE, RUN_FOR, SHUTDOWN, uid_of
 from dovetail.sim.server.faults import Fault
@@ -68,7 +68,7 @@ def stays(setting: Setting, app: str) -> bool:
 async def replace(setting: Setting, pod: Manifest, node: str) -> None:
     """Have the pod gone at once, and another of its name run on the node."""
     name = pod["metadata"]["name"]
-    await setting.sim.api.delete(PODS, name, namespace="default", grace_seconds=0)
+    await setting.sim.api.write(Delete(PODS, name, namespace="default", grace_seconds=0))
     await setting.bind(node, pod)
 
 
@@ -314,7 +314,7 @@ def test_edge_29_protection_that_comes_during_the_drain() -> None:
         await setting.sim.run_for("10s")
         await setting.annotate(PODS, "web", GUARDED)
         before = len(setting.tried_to_evict())
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.run_for("10m")
         assert setting.runs("web")
         assert len(setting.tried_to_evict()) == before
@@ -389,7 +389,7 @@ def test_edge_31_a_block_window_that_begins_during_the_drain() -> None:
         await setting.delete_claim()
         await setting.run_until(START + timedelta(minutes=11))
         tried = len(setting.tried_to_evict())
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.run_until(START + timedelta(minutes=30) - timedelta(milliseconds=1))
         assert setting.runs("web")
         assert len(setting.tried_to_evict()) == tried
@@ -458,7 +458,7 @@ def test_edge_34_another_pod_of_the_name_on_another_node_is_left_alone() -> None
         await setting.sim.run_for("10s")
         tried = len(setting.tried_to_evict())
         await replace(setting, manifests.pod("web"), "spare")
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.run_for("10m")
         assert setting.runs("web")
         assert len(setting.tried_to_evict()) == tried
@@ -477,7 +477,7 @@ def test_edge_34_another_pod_of_the_name_on_the_same_node_is_judged_anew() -> No
         await setting.sim.run_for("10s")
         tried = len(setting.tried_to_evict())
         await replace(setting, manifests.pod("web", annotations=GUARDED), node)
-        await setting.sim.api.delete(PDBS, "web", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.run_for("10m")
         assert setting.runs("web")
         assert len(setting.tried_to_evict()) == tried
@@ -497,7 +497,7 @@ def test_edge_35_a_pod_that_is_gone_or_another_when_its_eviction_arrives(code: s
         if code == "409":
             await replace(setting, manifests.pod("web"), "spare")
         else:
-            await setting.sim.api.delete(PODS, "web", namespace="default", grace_seconds=0)
+            await setting.sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="5s")
         await setting.sim.run_for("1m")
         assert len(setting.tried_to_evict()) == 1
@@ -547,7 +547,7 @@ def test_edge_36_one_of_two_budgets_goes() -> None:
         await setting.delete_claim()
         await setting.sim.run_for("10m")
         assert setting.runs("web")
-        await setting.sim.api.delete(PDBS, "second", namespace="default")
+        await setting.sim.api.write(Delete(PDBS, "second", namespace="default"))
         assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == 1
 
     play(scenario)

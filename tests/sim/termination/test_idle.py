@@ -1,7 +1,7 @@
 """While nothing can be done, nothing is done: no rule that a clock can predict is polled (R1, R43)."""
 
 from dovetail.api import names
-from dovetail.ports import EVENTS, NODECLAIMS, NODES
+from dovetail.ports import EVENTS, NODECLAIMS, NODES, Delete
 from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, play
 
@@ -34,7 +34,7 @@ def test_an_hour_of_blocked_drains_costs_a_look_at_each_budget_now_and_then() ->
         await sim.apply(manifests.pdb("web", maxUnavailable=0))
         await sim.run_for("1m")
         for number in range(NODES_DRAINING):
-            await sim.api.delete(NODECLAIMS, f"c{number}")
+            await sim.api.write(Delete(NODECLAIMS, f"c{number}"))
         await sim.run_for("10m")
         assert all("deletionTimestamp" in node["metadata"] for node in sim.objects(NODES))
 

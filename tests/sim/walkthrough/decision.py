@@ -24,7 +24,7 @@ from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.observe.logs import JsonLines
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, Resource
+from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, Patch, Resource
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
@@ -135,7 +135,7 @@ def decision() -> Shown:
             await sim.wait_until(lambda: len(sim.pods(app="web", ready=True)) == 14, timeout="5m")
             assert len(sim.objects(NODECLAIMS)) == 2
             await sim.run_for("5m")
-            await sim.api.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default")
+            await sim.api.write(Patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default"))
             timeline, scaled_at = _Timeline(sim), sim.clock.now()
             await sim.wait_until(lambda: bool(_records(sim)), timeout="5m")
             record = _records(sim)[0]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.cli.common.live import LISTS, all_pages
-from dovetail.ports import NODES, Gone
+from dovetail.ports import NODES, Create, Gone
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
@@ -29,7 +29,7 @@ def listed(*too_old: int) -> list[str]:
         server = ApiServer(clock)
         api = server.client("test")
         for number in range(COUNT):
-            await api.create(RAW, {"metadata": {"name": f"n{number:04}"}})
+            await api.write(Create(RAW, {"metadata": {"name": f"n{number:04}"}}))
         server.faults.add(Fault(error=Gone("too old")), verb="list", times=len(too_old) + 1, when=is_too_old)
         found.extend(each["metadata"]["name"] for each in await all_pages(api, RAW, None))
 

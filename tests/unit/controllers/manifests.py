@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODEPOOLS, Resource
+from dovetail.ports import NODECLAIMS, NODEPOOLS, Patch, Resource
 from dovetail.sim.actors.cluster import SimCluster
 from tests import manifests
 
@@ -95,7 +95,7 @@ def condition(type_: str, status: str = "True", *, reason: str = "", **fields: A
 
 async def put_status(sim: SimCluster, kind: Resource[Any], name: str, status: Mapping[str, Any]) -> None:
     """Write the status of a cluster-wide object, as its owner would."""
-    await sim.api.patch(kind.read_as(dict[str, Any]), name, {"status": status}, subresource="status")
+    await sim.api.write(Patch(kind.read_as(dict[str, Any]), name, {"status": status}, subresource="status"))
 
 
 async def launched(

@@ -9,7 +9,7 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.model.instance_types import InstanceType
 from dovetail.planning.timings import Timings
-from dovetail.ports import KWOK_NODECLASSES, PODS, CloudError, NotFound, Resource
+from dovetail.ports import KWOK_NODECLASSES, PODS, CloudError, Create, Delete, NotFound, Patch, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.scheduling.problem import Node
@@ -68,24 +68,24 @@ class Scene:
             where = manifest["metadata"].get("namespace", "default") if kind.namespaced else None
             try:
                 await self.server.get(kind, name, namespace=where)
-                await self.server.patch(kind, name, manifest, namespace=where)
+                await self.server.write(Patch(kind, name, manifest, namespace=where))
             except NotFound:
-                await self.server.create(kind, manifest, namespace=where)
+                await self.server.write(Create(kind, manifest, namespace=where))
             if "status" in manifest:
                 body = {"status": manifest["status"]}
-                await self.server.patch(kind, name, body, namespace=where, subresource="status")
+                await self.server.write(Patch(kind, name, body, namespace=where, subresource="status"))
         await self.told()
 
     async def change(
         self, kind: Resource[Any], name: str, body: Manifest, *, namespace: str = "default", subresource: str = ""
     ) -> None:
         where = namespace if kind.namespaced else None
-        await self.server.patch(kind, name, body, namespace=where, subresource=subresource)
+        await self.server.write(Patch(kind, name, body, namespace=where, subresource=subresource))
         await self.told()
 
     async def delete(self, kind: Resource[Any], name: str, *, namespace: str = "default", **options: Any) -> None:
         where = namespace if kind.namespaced else None
-        await self.server.delete(kind, name, namespace=where, **options)
+        await self.server.write(Delete(kind, name, namespace=where, **options))
         await self.told()
 
     async def refreshed(self) -> Places:

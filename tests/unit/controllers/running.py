@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import Cluster
-from dovetail.ports import EVENTS, KWOK_NODECLASSES, Resource
+from dovetail.ports import EVENTS, KWOK_NODECLASSES
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Controller, Manager, ManagerTimings
@@ -24,6 +24,7 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.api_server import ApiServer, Client
+from dovetail.sim.server.faults import Request
 
 # A decision may be the last of several whose requests go out one after the other.
 TRIPS = 40
@@ -39,19 +40,10 @@ class RecordingClient(Client):
         super().__init__(server, name)
         self.requests: list[str] = []
 
-    async def _call(
-        self,
-        verb: str,
-        resource: Resource[Any],
-        namespace: str | None,
-        name: str,
-        act: Callable[[], R],
-        *,
-        subresource: str = "",
-    ) -> R:
-        path = "/".join(filter(None, (namespace, name, subresource)))
-        self.requests.append(f"{verb} {resource.plural} {path}")
-        return await super()._call(verb, resource, namespace, name, act, subresource=subresource)
+    async def _call(self, request: Request, act: Callable[[], R]) -> R:
+        path = "/".join(filter(None, (request.namespace, request.name, request.subresource)))
+        self.requests.append(f"{request.verb} {request.resource.plural} {path}")
+        return await super()._call(request, act)
 
 
 class Program:

@@ -11,7 +11,7 @@ import pytest
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.model.records import PodRecord, Recorder
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Gone, Resource
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Create, Delete, Evict, Gone, Patch, Resource
 from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server import eviction
@@ -45,14 +45,14 @@ class Scene:
 
     def add(self, name: str, *, finalizers: list[str] | None = None) -> objects.Node:
         body = {"metadata": {"name": name, "finalizers": finalizers or []}}
-        return self._node(self.registry.create(NODES, body, namespace=None, manager="test"))
+        return self._node(self.registry.create(Create(NODES, body)))
 
     def change(self, name: str, value: str) -> objects.Node:
         body = {"metadata": {"labels": {"v": value}}}
-        return self._node(self.registry.patch(NODES, name, body, namespace=None, manager="test"))
+        return self._node(self.registry.patch(Patch(NODES, name, body)))
 
     def delete(self, name: str) -> None:
-        self.registry.delete(NODES, name, namespace=None)
+        self.registry.delete(Delete(NODES, name))
 
     @staticmethod
     def _node(stored: Any) -> objects.Node:
@@ -264,11 +264,11 @@ def test_another_object_of_the_name_is_not_doomed() -> None:
 def test_an_evicted_pod_is_doomed_until_it_is_terminating() -> None:
     async def scene(world: Scene) -> None:
         body = manifests.pod("web", nodeName="n1")
-        added = world.registry.create(PODS, body, namespace="default", manager="test").read_as(objects.Pod)
+        added = world.registry.create(Create(PODS, body, namespace="default")).read_as(objects.Pod)
         running = {"status": {"phase": "Running"}}
-        world.registry.patch(PODS, "web", running, namespace="default", manager="test", subresource="status")
+        world.registry.patch(Patch(PODS, "web", running, namespace="default", subresource="status"))
         await world.told()
-        eviction.evict(world.registry, "web", "default", added.metadata.uid)
+        eviction.evict(world.registry, Evict("web", "default", added.metadata.uid))
         world.pods.doomed("web", added.metadata.uid, "default")
         with pytest.raises(InFlight):
             world.pods.current("web", "default")
@@ -371,7 +371,7 @@ def test_an_index_is_what_a_search_would_find(seed: int) -> None:
 
 
 async def put(api: ApiServer, kind: Resource[Any], body: dict[str, Any], namespace: str | None = None) -> None:
-    await api.create(kind.read_as(dict[str, Any]), body, namespace=namespace)
+    await api.write(Create(kind.read_as(dict[str, Any]), body, namespace=namespace))
 
 
 def in_cluster(scene: Callable[[ApiServer, Cluster, Callable[[], Coroutine[Any, Any, None]]], Any]) -> None:
@@ -394,7 +394,7 @@ def in_cluster(scene: Callable[[ApiServer, Cluster, Callable[[], Coroutine[Any, 
 async def launch(api: ApiServer, name: str, provider_id: str) -> None:
     await put(api, NODECLAIMS, node_claim(name))
     body = {"status": {"providerID": provider_id, "conditions": [condition("Launched")]}}
-    await api.patch(NODECLAIMS.read_as(dict[str, Any]), name, body, subresource="status")
+    await api.write(Patch(NODECLAIMS.read_as(dict[str, Any]), name, body, subresource="status"))
 
 
 def test_a_claim_and_its_node_have_one_machine() -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
@@ -72,7 +72,7 @@ def test_states_of_nodes() -> None:
         await put(sim, "steady")
         await put(sim, "drifted", true=(*READY, "Drifted"))
         await put(sim, "going", finalizers=True)
-        await sim.api.delete(NODECLAIMS, "going")
+        await sim.api.write(Delete(NODECLAIMS, "going"))
         await sim.run_for("1s")
         states = {f"nodepool=default,state={state}": 1.0 for state in ("S1", "S2", "S4")}
         assert scrape("dovetail_node_state") == states
@@ -120,7 +120,7 @@ def test_protections_end_and_begin_with_the_time() -> None:
             "protection=do-not-disrupt,state=active": 2.0,
             "protection=do-not-disrupt,state=elapsed": 4.0,
         }
-        await sim.api.delete(PODS, "forever-0", namespace="default", grace_seconds=0)
+        await sim.api.write(Delete(PODS, "forever-0", namespace="default", grace_seconds=0))
         await sim.run_for("1s")
         assert scrape("dovetail_protected_pods")["protection=do-not-disrupt,state=active"] == 1
 
@@ -179,7 +179,7 @@ def test_every_blocker_counts_budgets_too() -> None:
         await sim.apply(node_pool(disruption={"budgets": [{"nodes": "0"}], "consolidateAfter": "1h"}))
         await put(sim, "empty")
         await put(sim, "guarded", true=(*READY, "Drifted"))
-        await sim.api.patch(NODES, "guarded", {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}})
+        await sim.api.write(Patch(NODES, "guarded", {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}}))
         await add_pods(sim, "guarded", "free", 1)
         prefix = "nodepool=default,reason"
         assert scrape("dovetail_nodes_blocked") == {
@@ -193,7 +193,7 @@ def test_every_blocker_counts_budgets_too() -> None:
         assert 0 < ends_at - sim.clock.now().timestamp() <= 3600
         # What is under way is not blocked.
         taint = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
-        await sim.api.patch(NODES, "guarded", {"spec": {"taints": [taint]}})
+        await sim.api.write(Patch(NODES, "guarded", {"spec": {"taints": [taint]}}))
         conditions = [condition(type_, observedGeneration=1) for type_ in (*READY, "Drifted", "DisruptionReason")]
         await put_status(sim, NODECLAIMS, "guarded", {"conditions": conditions})
         await sim.run_for("1s")
@@ -208,7 +208,7 @@ def test_budgets_of_pools_in_either_reading() -> None:
         await sim.apply(node_pool(disruption={"budgets": budgets}), node_pool("free", disruption={"budgets": []}))
         for name in ("a", "b"):
             await put(sim, name, finalizers=True)
-        await sim.api.delete(NODECLAIMS, "a")
+        await sim.api.write(Delete(NODECLAIMS, "a"))
         await sim.run_for("30s")
         limits = scrape("karpenter_nodepools_allowed_disruptions")
         assert limits["nodepool=default,reason=Drifted"] == (2 if reading is Reading.SEED else 1)
@@ -239,7 +239,7 @@ def test_resources_of_pools_and_nodes_vanish_with_them() -> None:
         assert "nodepool=default" in cpu
         (age,) = scrape("karpenter_nodes_current_lifetime_seconds").values()
         assert age >= 90
-        await sim.api.delete(NODES, "a")
+        await sim.api.write(Delete(NODES, "a"))
         await sim.run_for("1s")
         assert scrape("karpenter_nodes_allocatable") == {}
         assert scrape("karpenter_nodes_current_lifetime_seconds") == {}

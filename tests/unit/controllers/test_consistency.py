@@ -4,7 +4,7 @@ from typing import Any
 
 from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from tests.unit.controllers.manifests import condition_of, launched, node, node_claim
@@ -30,7 +30,7 @@ async def begin(sim: SimCluster, *, cpu: str, **fields: Any) -> None:
 
 
 async def set_cpu(sim: SimCluster, cpu: str) -> None:
-    await sim.api.patch(NODES, "n1", {"status": {"capacity": {"cpu": cpu}}}, subresource="status")
+    await sim.api.write(Patch(NODES, "n1", {"status": {"capacity": {"cpu": cpu}}}, subresource="status"))
 
 
 def test_a_node_as_promised() -> None:
@@ -98,7 +98,7 @@ def test_only_initialized_claims_that_stay() -> None:
         await launched(sim, "c1", node="n1", true=INITIALIZED)
         await sim.run_for("1s")
         assert told(sim)[0] == "False"
-        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.api.write(Delete(NODECLAIMS, "c1"))
         await set_cpu(sim, "4")
         await sim.run_for("1h")
         assert told(sim)[0] == "False"

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
-from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Forbidden, Unavailable
+from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Delete, Forbidden, Patch, Unavailable
 from dovetail.sim.actors.wire import NOT_READY, SHUTDOWN
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
@@ -39,7 +39,7 @@ async def by_age(setting: Setting, _node: str) -> None:
 async def by_illness(setting: Setting, node: str) -> None:
     others = [await setting.launch(f"other-{number}") for number in range(4)]  # of too many ill ones none is replaced
     assert others
-    await setting.sim.api.patch(NODES, node, {"metadata": {"labels": {NOT_READY: "true"}}})
+    await setting.sim.api.write(Patch(NODES, node, {"metadata": {"labels": {NOT_READY: "true"}}}))
     await setting.sim.run_for("11m")
 
 
@@ -153,7 +153,7 @@ def test_a_pod_whose_namespace_goes_is_waited_for_and_not_fought_over() -> None:
         pod = manifests.pod("web", annotations={SHUTDOWN: "10s"}, nodeName=node)
         await setting.sim.apply(pod, namespace="team")
         await setting.sim.run_for("5s")
-        await setting.sim.api.delete(NAMESPACES, "team")
+        await setting.sim.api.write(Delete(NAMESPACES, "team"))
         await setting.delete_claim()
         # The namespace controller gives others 5 seconds to notice; the pod takes 10 to end.
         assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == pytest.approx(15, abs=1)

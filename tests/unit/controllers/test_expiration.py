@@ -10,7 +10,7 @@ from dovetail.api import names
 from dovetail.api.names import Condition, EventReason
 from dovetail.controllers.nodeclaim.expiration import Expiration
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Conflict, OutcomeUnknown, Unavailable
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Conflict, Delete, OutcomeUnknown, Patch, Unavailable
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import parse_time
@@ -152,7 +152,7 @@ def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h"))
         await sim.run_for("30m")
-        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.api.write(Delete(NODECLAIMS, "c1"))
         await sim.run_for("2h")
         assert program.requests("delete nodeclaims") == 0
         assert running.expired == 0
@@ -246,7 +246,7 @@ def pool(after: str, name: str = "default") -> manifests.Manifest:
 
 
 async def change(sim: SimCluster, after: str) -> None:
-    await sim.api.patch(NODEPOOLS, "default", {"spec": {"disruption": {"gracefulExpireAfter": after}}})
+    await sim.api.write(Patch(NODEPOOLS, "default", {"spec": {"disruption": {"gracefulExpireAfter": after}}}))
     await sim.run_for("1s")
 
 
@@ -297,7 +297,7 @@ def test_the_mark_goes_with_the_pool() -> None:
     async def scenario(sim: SimCluster, _program: Program) -> None:
         await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
         await sim.run_for("61m")
-        await sim.api.delete(NODEPOOLS, "default")
+        await sim.api.write(Delete(NODEPOOLS, "default"))
         await sim.run_for("1s")
         assert condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED) == {}
 

@@ -9,7 +9,7 @@ from dovetail.api import names
 from dovetail.controllers.nodeclaim.garbage import GarbageCollection
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES, CloudError, Forbidden, Unavailable
+from dovetail.ports import NODECLAIMS, NODES, CloudError, Delete, Forbidden, Patch, Unavailable
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
 from dovetail.sim.cloud.machines import SimCloud
@@ -99,8 +99,8 @@ async def add_instance(sim: SimCluster, running: Running, name: str) -> str:
 
 async def lose_claim(sim: SimCluster, name: str) -> None:
     """Somebody takes the finalizer off a claim, and it is gone."""
-    await sim.api.patch(NODECLAIMS, name, {"metadata": {"finalizers": None}})
-    await sim.api.delete(NODECLAIMS, name)
+    await sim.api.write(Patch(NODECLAIMS, name, {"metadata": {"finalizers": None}}))
+    await sim.api.write(Delete(NODECLAIMS, name))
     assert sim.object(NODECLAIMS, name) is None
 
 
@@ -180,7 +180,7 @@ def test_a_claim_whose_instance_is_there_is_not() -> None:
 def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
     async def scenario(sim: SimCluster, program: Program, running: Running) -> None:
         await add_claim(sim)
-        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.api.write(Delete(NODECLAIMS, "c1"))
         await sim.run_for("10m")
         assert program.requests("delete nodeclaims") == 0
         assert running.collected == 0

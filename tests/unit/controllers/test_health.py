@@ -13,7 +13,7 @@ from dovetail.controllers.node.health import Health
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODES, KubeApi, Unavailable
+from dovetail.ports import NODECLAIMS, NODES, Delete, KubeApi, Patch, Unavailable
 from dovetail.providers.kwok.provider import REPAIR_POLICIES, KwokProvider
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
@@ -179,9 +179,9 @@ def test_nodes_of_others_and_nodes_without_claim_are_left_alone() -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         await add_all(sim, 3)
         foreign = {"metadata": {"labels": {names.KWOK_NODECLASS_LABEL: None}}}
-        await sim.api.patch(NODES.read_as(dict[str, Any]), "n1", foreign)
-        await sim.api.patch(NODECLAIMS, "c2", {"metadata": {"finalizers": None}})
-        await sim.api.delete(NODECLAIMS, "c2")
+        await sim.api.write(Patch(NODES.read_as(dict[str, Any]), "n1", foreign))
+        await sim.api.write(Patch(NODECLAIMS, "c2", {"metadata": {"finalizers": None}}))
+        await sim.api.write(Delete(NODECLAIMS, "c2"))
         for number in (1, 2):
             await say(sim, number, "False")
         await sim.run_for("2h")
@@ -198,7 +198,7 @@ def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
         await add(sim, 1)
         await say(sim, 1, "False")
         await sim.run_for("5m")
-        await sim.api.delete(NODECLAIMS, "c1")
+        await sim.api.write(Delete(NODECLAIMS, "c1"))
         await sim.run_for("1h")
         assert program.requests("delete") == 0
         assert running.replaced == 0
@@ -377,7 +377,7 @@ def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too()
 
 async def do_not_repair(sim: SimCluster, number: int, value: str | None) -> None:
     body = {"metadata": {"annotations": {names.DO_NOT_REPAIR: value}}}
-    await sim.api.patch(NODES.read_as(dict[str, Any]), f"n{number}", body)
+    await sim.api.write(Patch(NODES.read_as(dict[str, Any]), f"n{number}", body))
 
 
 def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goes() -> None:

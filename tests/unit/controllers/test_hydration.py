@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
-from dovetail.ports import NODECLAIMS, NODES, Conflict, Resource, Unavailable
+from dovetail.ports import NODECLAIMS, NODES, Conflict, Delete, Resource, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
@@ -57,8 +57,8 @@ def test_what_was_there_before_the_start_and_what_is_being_deleted() -> None:
         made["metadata"]["finalizers"] = [names.TERMINATION_FINALIZER]
         await sim.apply(claim, made)
         await launched(sim, "c1", node="n1")
-        await sim.api.delete(NODECLAIMS, "c1")
-        await sim.api.delete(NODES, "n1")
+        await sim.api.write(Delete(NODECLAIMS, "c1"))
+        await sim.api.write(Delete(NODES, "n1"))
         await program.start()
         await sim.run_for("1s")
         assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"

@@ -13,8 +13,10 @@ from dovetail.ports import (
     NODECLAIMS,
     NODES,
     ApiError,
+    Delete,
     InternalError,
     OutcomeUnknown,
+    Patch,
     Unavailable,
 )
 from dovetail.providers.kwok.nodes import name_in
@@ -38,7 +40,9 @@ def creations(sim: SimCluster) -> int:
 
 async def register(sim: SimCluster, claim: NodeClaim) -> None:
     conditions = [condition("Launched"), condition("Registered")]
-    await sim.api.patch(NODECLAIMS, claim.metadata.name, {"status": {"conditions": conditions}}, subresource="status")
+    await sim.api.write(
+        Patch(NODECLAIMS, claim.metadata.name, {"status": {"conditions": conditions}}, subresource="status")
+    )
 
 
 def test_a_launched_claim_gets_its_node_at_once_and_only_one() -> None:
@@ -83,7 +87,7 @@ def test_a_shorter_delay_counts_when_the_class_is_changed() -> None:
         await sim.apply(node_class(spec={"nodeRegistrationDelay": "1h"}))
         claim = await launch(sim, KwokProvider(program.api))
         await sim.run_for("10s")
-        await sim.api.patch(KWOK_NODECLASSES, "default", {"spec": {"nodeRegistrationDelay": "20s"}})
+        await sim.api.write(Patch(KWOK_NODECLASSES, "default", {"spec": {"nodeRegistrationDelay": "20s"}}))
         await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="11s")
 
     run(scenario)
@@ -93,7 +97,7 @@ def test_a_class_deleted_since_the_launch_delays_nothing() -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         await sim.apply(node_class(spec={"nodeRegistrationDelay": "1h"}))
         claim = await launch(sim, KwokProvider(program.api))
-        await sim.api.delete(KWOK_NODECLASSES, "default")
+        await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
         await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="1s")
 
     run(scenario)
@@ -116,7 +120,7 @@ def test_a_claim_that_upstream_launched_gets_the_node_it_was_promised() -> None:
     async def scenario(sim: SimCluster, _program: Program) -> None:
         await sim.apply(node_class(), claim_manifest(types=("not-in-the-catalogue",)))
         status = {"providerID": "kwok://kwok-web-1-lucky-7-abc-42", "conditions": [condition("Launched")]}
-        await sim.api.patch(NODECLAIMS, "web-1", {"status": status}, subresource="status")
+        await sim.api.write(Patch(NODECLAIMS, "web-1", {"status": status}, subresource="status"))
         await sim.wait_until(lambda: sim.object(NODES, "kwok-web-1-lucky-7-abc-42") is not None, timeout="1s")
 
     run(scenario)
@@ -175,8 +179,8 @@ def test_a_claim_that_is_gone_unseen_gets_no_node() -> None:
         await sim.run_for("500ms")
         sim.server.faults.add(Fault(error=Unavailable("down")), verb="watch", resource=NODECLAIMS, times=3)
         sim.server.faults.drop_watches(NODECLAIMS)
-        await sim.api.patch(NODECLAIMS, "web-1", {"metadata": {"finalizers": None}})
-        await sim.api.delete(NODECLAIMS, "web-1")
+        await sim.api.write(Patch(NODECLAIMS, "web-1", {"metadata": {"finalizers": None}}))
+        await sim.api.write(Delete(NODECLAIMS, "web-1"))
         await sim.run_for("1m")
         assert creations(sim) == 0
         assert nodes_of(sim, claim) == []
@@ -189,7 +193,7 @@ def test_an_instance_that_vanished_stays_vanished() -> None:
         claim = await launch(sim, KwokProvider(program.api))
         await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
         await register(sim, claim)
-        await sim.api.delete(NODES, name_in(claim.status.provider_id))
+        await sim.api.write(Delete(NODES, name_in(claim.status.provider_id)))
         await sim.run_for("1h")
         await program.restart()
         await sim.run_for("1h")
@@ -210,7 +214,7 @@ def test_also_if_the_caches_tell_of_the_node_before_the_claim() -> None:
         sim.server.faults.drop_watches(NODECLAIMS)
         await sim.run_for("100ms")
         await register(sim, claim)
-        await sim.api.delete(NODES, name_in(claim.status.provider_id))
+        await sim.api.write(Delete(NODES, name_in(claim.status.provider_id)))
         await sim.run_for("100ms")
         stale = program.cluster.claims.current("web-1")
         assert stale is not None
@@ -226,7 +230,7 @@ def test_a_node_lost_before_registration_comes_back() -> None:
         claim = await launch(sim, KwokProvider(program.api))
         await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
         await sim.run_for("10s")
-        await sim.api.delete(NODES, name_in(claim.status.provider_id))
+        await sim.api.write(Delete(NODES, name_in(claim.status.provider_id)))
         await sim.run_for("10s")
         assert len(nodes_of(sim, claim)) == 1
 
@@ -238,7 +242,7 @@ def test_who_gets_no_node() -> None:
         provider = KwokProvider(sim.api)
         await sim.apply(node_class(spec={"nodeRegistrationDelay": "1m"}))
         deleted = await launch(sim, provider, "deleted")
-        await sim.api.delete(NODECLAIMS, "deleted")
+        await sim.api.write(Delete(NODECLAIMS, "deleted"))
         registered = await launch(sim, provider, "registered")
         await register(sim, registered)
         ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
@@ -258,8 +262,8 @@ def test_a_claim_that_goes_while_its_node_is_made_takes_it_along() -> None:
         sim.server.faults.add(Fault(delay_seconds=10), verb="create", resource=NODES)
         claim = await launch(sim, KwokProvider(sim.api))
         await sim.run_for("5s")
-        await sim.api.patch(NODECLAIMS, "web-1", {"metadata": {"finalizers": None}})
-        await sim.api.delete(NODECLAIMS, "web-1")
+        await sim.api.write(Patch(NODECLAIMS, "web-1", {"metadata": {"finalizers": None}}))
+        await sim.api.write(Delete(NODECLAIMS, "web-1"))
         await sim.run_for("1m")
         assert creations(sim) == 1
         assert nodes_of(sim, claim) == []
@@ -271,7 +275,7 @@ def test_a_node_that_the_server_refuses_is_given_up_until_the_claim_changes(capl
     async def scenario(sim: SimCluster, program: Program) -> None:
         await sim.apply(node_class(), claim_manifest())
         status = {"providerID": "kwok://Not_A_Name", "conditions": [condition("Launched")]}
-        await sim.api.patch(NODECLAIMS, "web-1", {"status": status}, subresource="status")
+        await sim.api.write(Patch(NODECLAIMS, "web-1", {"status": status}, subresource="status"))
         await sim.run_for("1h")
         assert sim.objects(NODES) == []
         assert program.cluster.claims.current("web-1") is not None

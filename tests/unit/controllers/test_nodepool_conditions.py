@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.controllers.nodepool.conditions import NodePoolReadiness, NodePoolValidation
-from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
+from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, Conflict, Delete, OutcomeUnknown, Patch, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
@@ -90,10 +90,10 @@ def test_the_node_class_comes_changes_and_goes() -> None:
         await put_status(sim, KWOK_NODECLASSES, "default", {"conditions": [condition("Ready", "Unknown")]})
         await sim.run_for("10s")
         assert told(sim, CLASS) == ("False", "NodeClassReadinessUnknown")
-        await sim.api.delete(KWOK_NODECLASSES, "default")
+        await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
         await sim.run_for("10s")
         assert told(sim, CLASS) == ("False", "NodeClassTerminating")
-        await sim.api.patch(KWOK_NODECLASSES, "default", {"metadata": {"finalizers": None}})
+        await sim.api.write(Patch(KWOK_NODECLASSES, "default", {"metadata": {"finalizers": None}}))
         await sim.run_for("10s")
         assert told(sim, CLASS) == ("False", "NodeClassNotFound")
 

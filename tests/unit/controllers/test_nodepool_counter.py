@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.api import names
 from dovetail.controllers.nodepool.counter import NodePoolCounter
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
+from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from tests.unit.controllers.manifests import (
@@ -57,10 +57,10 @@ def test_nodes_come_and_go() -> None:
         await sim.run_for("6s")
         assert counted(sim) == (2, TWO)
         assert counted(sim, "other") == (0, NONE)
-        await sim.api.delete(NODECLAIMS, "c1")  # it is still there, but no longer counted
+        await sim.api.write(Delete(NODECLAIMS, "c1"))  # it is still there, but no longer counted
         await sim.run_for("6s")
         assert counted(sim) == (1, ONE)
-        await sim.api.delete(NODES, "n2")
+        await sim.api.write(Delete(NODES, "n2"))
         await sim.run_for("6s")
         assert counted(sim) == (1, {**NONE, "nodes": "1"})  # the claim promised nothing
 
@@ -78,7 +78,7 @@ def test_a_claim_counts_once_it_is_launched_and_as_promised_until_its_node_is_in
         await sim.apply(node("n1", initialized=False, pool="", memory="0"))
         await sim.run_for("20s")
         assert counted(sim) == (1, {**ONE, "example.com/gpu": "2"})
-        await sim.api.patch(NODES, "n1", {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}})
+        await sim.api.write(Patch(NODES, "n1", {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}}))
         await sim.run_for("20s")
         assert counted(sim) == (1, {**ONE, "memory": "0"})  # what is no longer there is no longer told
 
@@ -93,7 +93,7 @@ def test_a_node_that_is_being_replaced_is_not_counted() -> None:
         disrupting = [*steady, condition("DisruptionReason", reason="Drifted")]
         await put_status(sim, NODECLAIMS, "c1", {"conditions": disrupting})
         taints = [{"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}]
-        await sim.api.patch(NODES, "n1", {"spec": {"taints": taints}})
+        await sim.api.write(Patch(NODES, "n1", {"spec": {"taints": taints}}))
         await sim.run_for("6s")
         assert counted(sim) == (1, ONE)
 
@@ -111,8 +111,8 @@ def test_a_node_that_has_lost_its_claim_counts_and_one_instance_counts_once() ->
         await sim.apply(unmanaged)
         await sim.run_for("6s")
         assert counted(sim) == (2, TWO)
-        await sim.api.patch(NODES, "lost", {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
-        await sim.api.delete(NODES, "lost")
+        await sim.api.write(Patch(NODES, "lost", {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+        await sim.api.write(Delete(NODES, "lost"))
         await sim.run_for("6s")
         assert counted(sim) == (1, ONE)
 

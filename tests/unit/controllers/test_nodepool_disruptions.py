@@ -4,7 +4,7 @@ from typing import Any
 
 from dovetail.controllers.nodepool.disruptions import NodePoolDisruptions
 from dovetail.planning.timings import Timings
-from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS
+from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from tests.unit.controllers.manifests import launched, node, node_claim, node_pool, status_of
@@ -35,7 +35,7 @@ def test_each_reason_has_its_numbers() -> None:
         await sim.run_for("10s")
         assert shown(sim)["Drifted"] == {"limit": 2, "inUse": 0, "allowed": 2}
         assert shown(sim)["Empty"] == {"limit": 1, "inUse": 0, "allowed": 1}
-        await sim.api.delete(NODECLAIMS, "c0")
+        await sim.api.write(Delete(NODECLAIMS, "c0"))
         await sim.run_for("10s")
         assert shown(sim)["Drifted"] == {"limit": 2, "inUse": 1, "allowed": 1}
         assert shown(sim)["Underutilized"] == {"limit": 1, "inUse": 1, "allowed": 0}
@@ -83,7 +83,7 @@ def test_the_owner_is_told_once_what_is_wrong_with_the_budgets() -> None:
         assert sorted(event["reason"] for event in told) == ["BudgetReadingDiffers", "BudgetWithoutEffect"]
         assert all(event["type"] == "Warning" and "series" not in event for event in told)
         mended = {"budgets": [{"nodes": "5", "schedule": "0 0 * * *", "duration": "1h", "reasons": ["Drifted"]}]}
-        await sim.api.patch(NODEPOOLS, "default", {"spec": {"disruption": mended}})
+        await sim.api.write(Patch(NODEPOOLS, "default", {"spec": {"disruption": mended}}))
         await sim.run_for("30m")
         assert len([event for event in sim.objects(EVENTS) if event["regarding"]["kind"] == "NodePool"]) == 2
 

@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.controllers.nodepool.registration_health import RegistrationHealth
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, Conflict, OutcomeUnknown, Unavailable
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, Conflict, Delete, OutcomeUnknown, Unavailable
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
@@ -115,7 +115,7 @@ def test_claims_of_a_deleted_pool_say_nothing() -> None:
         await begin(sim)
         pool = sim.object(NODEPOOLS, "default")
         assert pool is not None
-        await sim.api.delete(NODEPOOLS, "default")
+        await sim.api.write(Delete(NODEPOOLS, "default"))
         await health.report(sim, "--", owner=pool["metadata"]["uid"])
         await sim.apply(node_pool())
         await sim.run_for("1s")
@@ -210,7 +210,7 @@ def test_without_a_node_class_only_the_pool_is_observed() -> None:
         await sim.run_for("1s")
         assert told(sim) == "Unknown"
         await health.report(sim, "+")
-        await sim.api.delete(KWOK_NODECLASSES, "default")
+        await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
         before = program.requests("patch")
         await sim.run_for("2h")
         assert (told(sim), program.requests("patch")) == ("True", before)

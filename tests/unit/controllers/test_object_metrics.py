@@ -13,7 +13,18 @@ from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, CloudError, CloudProvider, KubeApi, Unavailable
+from dovetail.ports import (
+    NODECLAIMS,
+    NODEPOOLS,
+    NODES,
+    PODS,
+    CloudError,
+    CloudProvider,
+    Delete,
+    KubeApi,
+    Patch,
+    Unavailable,
+)
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
@@ -77,7 +88,7 @@ def test_requests_and_limits_of_the_pods_of_a_node() -> None:
         assert series(setting, REQUESTS, of=RESOURCE, **here) == {"cpu": 0.85, "memory": 256 * MEBI, "pods": 3}
         assert series(setting, LIMITS, of=RESOURCE, **here) == {"cpu": 3}
         assert series(setting, DAEMON_REQUESTS, of=RESOURCE, **here) == {}
-        await setting.sim.api.delete(PODS, "b", namespace="default", grace_seconds=0)
+        await setting.sim.api.write(Delete(PODS, "b", namespace="default", grace_seconds=0))
         await setting.sim.run_for("1s")
         assert series(setting, REQUESTS, of=RESOURCE, **here) == {"cpu": 0.35, "memory": 192 * MEBI, "pods": 2}
         assert series(setting, LIMITS, of=RESOURCE, **here) == {"cpu": 1}
@@ -112,7 +123,7 @@ def test_labels_of_a_node_that_change_change_those_of_its_pods_sums() -> None:
     async def scenario(setting: Setting) -> None:
         found = await setting.launch(pods=[manifests.pod("web", cpu="1")])
         assert series(setting, REQUESTS, node_name=found, resource_type="cpu", zone="elsewhere") == {}
-        await setting.sim.api.patch(NODES, found, {"metadata": {"labels": {names.ZONE_LABEL: "elsewhere"}}})
+        await setting.sim.api.write(Patch(NODES, found, {"metadata": {"labels": {names.ZONE_LABEL: "elsewhere"}}}))
         await setting.sim.run_for("1s")
         assert series(setting, REQUESTS, node_name=found, resource_type="cpu", zone="elsewhere") == {"": 1}
 
@@ -175,7 +186,7 @@ def test_a_pool_costs_what_its_claims_do() -> None:
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c2"))
         await setting.sim.run_for("1s")
         assert series(setting, COST, of=("nodepool",))["default"] == pytest.approx(price_of(setting, "c1"))
-        await setting.sim.api.delete(NODEPOOLS, "idle")
+        await setting.sim.api.write(Delete(NODEPOOLS, "idle"))
         await setting.sim.run_for("1s")
         assert list(series(setting, COST, of=("nodepool",))) == ["default"]
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dovetail.api import names, objects
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Create, Patch
 from tests.unit.controllers.manifests import node_claim
 from tests.unit.controllers.placing_scene import Scene, a_claim, a_node, a_pod, play
 
@@ -59,7 +59,7 @@ def test_claims_of_other_providers_hold_nothing_up() -> None:
 
 def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it() -> None:
     async def scene(world: Scene) -> None:
-        made = world.server.registry.create(NODECLAIMS, node_claim("c"))
+        made = world.server.registry.create(Create(NODECLAIMS, node_claim("c")))
         world.cluster.claims.wrote(made.read_as(objects.NodeClaim))
         assert world.unsynced() == "the watch has not told yet of NodeClaims c"
         await world.told()
@@ -71,7 +71,7 @@ def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it() -> None:
 def test_own_writes_to_claims_that_are_known_hold_nothing_up() -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_claim("c", of="n"))
-        written = world.server.registry.patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}, manager="test")
+        written = world.server.registry.patch(Patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}))
         world.cluster.claims.wrote(written.read_as(objects.NodeClaim))
         assert world.unsynced() is None
 

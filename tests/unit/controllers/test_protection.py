@@ -10,7 +10,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.pod.protection import Protection
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import PODS
+from dovetail.ports import PODS, Delete, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.values.timestamp import parse_time
@@ -43,7 +43,7 @@ async def add(sim: SimCluster, value: str, name: str = "web", **annotations: str
 
 async def annotate(sim: SimCluster, annotations: dict[str, str | None], name: str = "web") -> None:
     body = {"metadata": {"annotations": annotations}}
-    await sim.api.patch(PODS, name, body, namespace="default")
+    await sim.api.write(Patch(PODS, name, body, namespace="default"))
     await sim.run_for("1s")
 
 
@@ -154,7 +154,7 @@ def test_a_protection_that_ends_otherwise_is_not_told(how: str) -> None:
         await sim.run_for("5m")
         match how:
             case "deleted":
-                await sim.api.delete(PODS, "web", namespace="default", grace_seconds=0)
+                await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
             case "removed":
                 await annotate(sim, {names.DO_NOT_DISRUPT: None})
             case "for good":
@@ -174,7 +174,7 @@ def test_a_pod_on_its_way_out_is_not_told() -> None:
         pod["metadata"]["finalizers"] = ["example.com/hold"]
         await sim.apply(pod)
         await sim.run_for("9m")
-        await sim.api.delete(PODS, "web", namespace="default")
+        await sim.api.write(Delete(PODS, "web", namespace="default"))
         await sim.run_for("30m")
         assert sim.object(PODS, "web") is not None
         assert told(program) == []
@@ -216,7 +216,7 @@ def test_another_pod_of_the_name_is_another_pod() -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         await add(sim, "10m")
         await sim.run_for("11m")
-        await sim.api.delete(PODS, "web", namespace="default", grace_seconds=0)
+        await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
         await add(sim, "1m")
         await sim.run_for("30m")
         assert told(program) == ["web", "web"]

@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Condition
 from dovetail.controllers.nodeclaim.state import State
-from dovetail.ports import NODECLAIMS, NODES, Conflict
+from dovetail.ports import NODECLAIMS, NODES, Conflict, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -32,7 +32,7 @@ READY = ("Launched", "Registered", "Initialized")
 
 
 async def taint(sim: SimCluster, name: str, *taints: dict[str, str]) -> None:
-    await sim.api.patch(NODES, name, {"spec": {"taints": list(taints)}})
+    await sim.api.write(Patch(NODES, name, {"spec": {"taints": list(taints)}}))
 
 
 async def set_condition(sim: SimCluster, type_: str, status: str | None) -> None:
@@ -69,7 +69,7 @@ def test_all_six_in_order() -> None:
         await setting.sim.run_for("10m1s")
         assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5"]
         # Somebody lets the Node go before its machine is gone.
-        await setting.sim.api.patch(NODES, found, {"metadata": {"finalizers": None}})
+        await setting.sim.api.write(Patch(NODES, found, {"metadata": {"finalizers": None}}))
         await setting.sim.wait_until(
             lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"), timeout="1h"
         )

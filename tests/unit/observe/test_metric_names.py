@@ -7,7 +7,7 @@ from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.pool_costs import Prices
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import PODS, CloudProvider
+from dovetail.ports import PODS, CloudProvider, Delete
 from dovetail.runtime.manager import Controller
 from tests.metrics_text import exposition
 from tests.sim.termination.setting import Setting, play
@@ -169,7 +169,7 @@ def test_no_label_holds_the_name_or_namespace_of_a_pod() -> None:
         await setting.delete_claim()
         await setting.sim.run_for("1m")
         found.append(exposition(setting.metrics.registry).decode())  # one is evicted, the other blocked
-        await setting.sim.api.delete(PODS, "conspicuous-2", namespace="conspicuous-namespace")
+        await setting.sim.api.write(Delete(PODS, "conspicuous-2", namespace="conspicuous-namespace"))
         await setting.sim.wait_until(lambda: setting.claim() is None)
         found.append(exposition(setting.metrics.registry).decode())
 

@@ -19,10 +19,12 @@ from dovetail.ports import (
     NODES,
     CloudError,
     CloudProvider,
+    Delete,
     Instance,
     InstanceGone,
     InsufficientCapacity,
     NodeClassNotReady,
+    Patch,
     Unavailable,
 )
 from dovetail.providers.catalogue import allocatable
@@ -53,7 +55,7 @@ async def take_over(sim: SimCluster, claim: NodeClaim, instance: Instance) -> No
         "labels": {**instance.labels, **claim.metadata.labels},
         "annotations": {**claim.metadata.annotations, **instance.annotations},
     }
-    await sim.api.patch(RAW_CLAIMS, claim.metadata.name, {"metadata": metadata})
+    await sim.api.write(Patch(RAW_CLAIMS, claim.metadata.name, {"metadata": metadata}))
     launched = {
         "type": "Launched",
         "status": "True",
@@ -66,7 +68,7 @@ async def take_over(sim: SimCluster, claim: NodeClaim, instance: Instance) -> No
         "allocatable": dict(instance.allocatable),
         "conditions": [launched],
     }
-    return await sim.api.patch(NODECLAIMS, claim.metadata.name, {"status": status}, subresource="status")
+    return await sim.api.write(Patch(NODECLAIMS, claim.metadata.name, {"status": status}, subresource="status"))
 
 
 async def launch(sim: SimCluster, provider: CloudProvider, name: str = "web-1", **options: Any) -> NodeClaim:
@@ -91,7 +93,7 @@ async def launch_node(sim: SimCluster, provider: CloudProvider, name: str = "web
 
 async def end(sim: SimCluster, provider: CloudProvider, claim: NodeClaim) -> None:
     """Delete until the machine is gone, as the lifecycle does for a claim that is being deleted."""
-    await sim.api.delete(NODECLAIMS, claim.metadata.name)
+    await sim.api.write(Delete(NODECLAIMS, claim.metadata.name))
     for _ in range(DELETIONS_AT_MOST):
         try:
             await provider.delete(claim)
@@ -105,7 +107,7 @@ async def free_node(sim: SimCluster, claim: NodeClaim) -> None:
     """Take off the taint, as registration does."""
     (node,) = nodes_of(sim, claim)
     taints = [taint for taint in node["spec"]["taints"] if taint["key"] != names.UNREGISTERED_TAINT]
-    await sim.api.patch(NODES, node["metadata"]["name"], {"spec": {"taints": taints or None}})
+    await sim.api.write(Patch(NODES, node["metadata"]["name"], {"spec": {"taints": taints or None}}))
 
 
 class ProviderConformance(ABC):
@@ -190,15 +192,15 @@ class ProviderConformance(ABC):
                     "message": "no subnet",
                     "lastTransitionTime": "2026-03-01T00:00:00Z",
                 }
-                await sim.api.patch(
-                    KWOK_NODECLASSES, "default", {"status": {"conditions": [ready]}}, subresource="status"
+                await sim.api.write(
+                    Patch(KWOK_NODECLASSES, "default", {"status": {"conditions": [ready]}}, subresource="status")
                 )
                 if kind is None:
                     await provider.create(claim)
                     continue
                 with pytest.raises(kind, match="no subnet"):
                     await provider.create(claim)
-            await sim.api.delete(KWOK_NODECLASSES, "default")
+            await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
             with pytest.raises(InsufficientCapacity, match="default"):
                 await provider.create(claim)
 
@@ -293,8 +295,8 @@ class ProviderConformance(ABC):
             claim = await launch_node(sim, provider)
             (node,) = nodes_of(sim, claim)
             name = node["metadata"]["name"]
-            await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
-            await sim.api.delete(NODES, name)
+            await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+            await sim.api.write(Delete(NODES, name))
             await end(sim, provider, claim)
             assert [deleting(each) for each in nodes_of(sim, claim)] == [True]
 

@@ -16,11 +16,13 @@ from dovetail.ports import (
     CloudError,
     CloudProvider,
     Conflict,
+    Delete,
     InstanceGone,
     InsufficientCapacity,
     NodeClassNotReady,
     NotFound,
     OutcomeUnknown,
+    Patch,
     Unavailable,
 )
 from dovetail.providers.kwok.nodes import name_in
@@ -90,8 +92,8 @@ def test_get_during_node_deletion_says_since_when_it_is_not_ready() -> None:
         claim = await launch_node(sim, provider)
         name = name_in(claim.status.provider_id)
         assert (await provider.get(claim.status.provider_id)).labels[names.HOSTNAME_LABEL] == "web-1"
-        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
-        await sim.api.delete(NODES, name)
+        await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+        await sim.api.write(Delete(NODES, name))
         deleted_at = sim.clock.now()
         assert (await provider.get(claim.status.provider_id)).silent_since is None
         await sim.run_for("10s")
@@ -120,7 +122,7 @@ def test_delete_of_a_registered_node_begins_its_drain_and_does_not_cut_it_short(
     async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
         claim = await launch_node(sim, provider)
         name = name_in(claim.status.provider_id)
-        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
         for _ in range(2):
             with pytest.raises(InstanceGone):
                 await provider.delete(claim)
@@ -300,12 +302,12 @@ def test_the_cache_of_nodes_feeds_interruptions_also_after_a_restart() -> None:
     async def scenario(sim: SimCluster, program: Program) -> None:
         claim = await launch_node(sim, made[-1])
         name = name_in(claim.status.provider_id)
-        await sim.api.patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: DEADLINE}}})
+        await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: DEADLINE}}}))
         assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
         await program.restart()
         assert await listened(sim, made[-1]) == [(name, at(DEADLINE))]
-        await sim.api.patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: "true"}}})
-        await sim.api.delete(NODES, name)
+        await sim.api.write(Patch(NODES, name, {"metadata": {"annotations": {names.KWOK_INTERRUPTED: "true"}}}))
+        await sim.api.write(Delete(NODES, name))
         assert await listened(sim, made[-1]) == []
 
     run_controllers(scenario, controllers)

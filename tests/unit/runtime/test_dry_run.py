@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dovetail.ports import NODES, PODS, KubeApi
+from dovetail.ports import NODES, PODS, Create, Delete, Evict, KubeApi, Patch
 from dovetail.runtime.dry_run import DryRunApi, WouldWrite
 from dovetail.runtime.events import Event, EventRecorder, Regarding
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
@@ -14,11 +14,11 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from tests import manifests
 
 WRITES: list[tuple[str, Callable[[KubeApi], Awaitable[object]]]] = [
-    ("would create Node n2", lambda api: api.create(NODES, manifests.node("n2"))),
-    ("would patch Node n1", lambda api: api.patch(NODES, "n1", {"metadata": {"labels": {"a": "b"}}})),
-    ("would patch status Node n1", lambda api: api.patch(NODES, "n1", {"status": {}}, subresource="status")),
-    ("would delete Node n1", lambda api: api.delete(NODES, "n1")),
-    ("would evict Pod default/p", lambda api: api.evict("p", namespace="default")),
+    ("would create Node n2", lambda api: api.write(Create(NODES, manifests.node("n2")))),
+    ("would patch Node n1", lambda api: api.write(Patch(NODES, "n1", {"metadata": {"labels": {"a": "b"}}}))),
+    ("would patch status Node n1", lambda api: api.write(Patch(NODES, "n1", {"status": {}}, subresource="status"))),
+    ("would delete Node n1", lambda api: api.write(Delete(NODES, "n1"))),
+    ("would evict Pod default/p", lambda api: api.write(Evict("p", namespace="default"))),
 ]
 
 
@@ -46,7 +46,7 @@ def test_another_version_of_the_object_is_not_another_request(caplog: pytest.Log
         api = DryRunApi(sim.api)
         for version in ("1", "2"):
             with pytest.raises(WouldWrite):
-                await api.patch(NODES, "n1", {"metadata": {"resourceVersion": version}, "spec": {"taints": []}})
+                await api.write(Patch(NODES, "n1", {"metadata": {"resourceVersion": version}, "spec": {"taints": []}}))
 
     with caplog.at_level(logging.INFO, "dovetail.runtime.dry_run"):
         run(scenario)
@@ -97,7 +97,7 @@ def test_a_controller_waits_until_the_object_changes() -> None:
 
         async def reconcile(key: str) -> Outcome:
             tried.append(key)
-            await api.delete(NODES, key)
+            await api.write(Delete(NODES, key))
             return Done()
 
         queue: WorkQueue[str] = WorkQueue(sim.clock)

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from dovetail.api.names import EventReason
-from dovetail.ports import EVENTS, AlreadyExists, ApiError, Conflict, Forbidden, NotFound, OutcomeUnknown, Unavailable
+from dovetail.ports import (
+    EVENTS,
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Create,
+    Delete,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    Unavailable,
+)
 from dovetail.runtime.events import WARNING, Event, EventRecorder, Regarding, cut, dedupe_key, event_body
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
@@ -50,7 +61,7 @@ class Scene:
 def play(scene: Callable[[Scene], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def main(clock: VirtualClock) -> None:
         world = Scene(clock, **options)
-        await world.server.create(NAMESPACES, {"metadata": {"name": "shop"}})
+        await world.server.write(Create(NAMESPACES, {"metadata": {"name": "shop"}}))
         async with asyncio.TaskGroup() as group:
             group.create_task(world.recorder.run())
             await scene(world)
@@ -185,7 +196,7 @@ def test_a_series_that_the_server_has_dropped_is_begun_anew() -> None:
     async def scene(world: Scene) -> None:
         await world.publish(event())
         [found] = world.events()
-        await world.server.delete(EVENTS, found["metadata"]["name"], namespace="default")
+        await world.server.write(Delete(EVENTS, found["metadata"]["name"], namespace="default"))
         await world.clock.sleep(300)
         await world.publish(event())
         [again] = world.events()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from dovetail.ports import NODES, Resource
+from dovetail.ports import NODES, Create, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import RESTARTS, SOUND_SECONDS, Failures
 from dovetail.runtime.manager import Context, Manager
@@ -214,4 +214,4 @@ def test_a_reflector_that_fails_lists_again_and_says_nothing_twice() -> None:
 
 
 def put(world: World, name: str, **labels: str) -> Coroutine[Any, Any, Any]:
-    return world.server.create(NODES, {"metadata": {"name": name, "labels": labels}})
+    return world.server.write(Create(NODES, {"metadata": {"name": name, "labels": labels}}))

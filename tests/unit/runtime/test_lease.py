@@ -16,14 +16,17 @@ from dovetail.ports import (
     LEASES,
     NODES,
     ApiError,
-    Body,
     Clock,
+    Create,
+    Delete,
+    Evict,
     Forbidden,
     KubeApi,
     OutcomeUnknown,
-    PatchType,
+    Patch,
     Resource,
     Unavailable,
+    Write,
 )
 from dovetail.runtime.lease import (
     Election,
@@ -87,24 +90,8 @@ class PausedApi(Client):
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
         return await self._answered(super().get(resource, name, namespace=namespace))
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        return await self._answered(super().create(resource, body, namespace=namespace))
-
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        patching = super().patch(
-            resource, name, body, namespace=namespace, type_=type_, subresource=subresource, force=force
-        )
-        return await self._answered(patching)
+    async def write(self, write: Write[T]) -> T:
+        return await self._answered(super().write(write))
 
     async def _answered(self, request: Coroutine[Any, Any, T]) -> T:
         try:
@@ -144,7 +131,7 @@ class Process:
             written = {"epoch": str(self.election.fence.epoch), "holder": self.name, "number": str(self.tries)}
             body = {"metadata": {"annotations": written}}
             try:
-                await self.api.patch(RAW_NODES, "fenced", body)
+                await self.api.write(Patch(RAW_NODES, "fenced", body))
             except Forbidden:
                 self.refused += 1
             except ApiError:
@@ -196,7 +183,7 @@ def play(
 ) -> None:
     async def main(clock: VirtualClock) -> None:
         world = World(clock, seed=seed or 0, **options)
-        await world.server.create(NODES, {"metadata": {"name": "fenced"}})
+        await world.server.write(Create(NODES, {"metadata": {"name": "fenced"}}))
         await _play_in_group(scene, world)
 
     simulate(main, start=START, seed=seed)
@@ -400,7 +387,7 @@ def test_somebody_else_edits_the_lease() -> None:
         for number in range(20):
             await world.clock.sleep(3.3)
             edit = {"metadata": {"annotations": {"edited": str(number)}}}
-            await world.server.patch(LEASES, NAME, edit, namespace="default")
+            await world.server.write(Patch(LEASES, NAME, edit, namespace="default"))
         assert first.led == [0]
 
     play(scene)
@@ -416,7 +403,7 @@ def test_a_stolen_lease_shuts_the_fence_at_once() -> None:
             try:
                 await only.clock.sleep(2.9)
                 theft = {"spec": {"holderIdentity": "thief"}}
-                await world.server.patch(LEASES, NAME, theft, namespace="default")
+                await world.server.write(Patch(LEASES, NAME, theft, namespace="default"))
                 await only.clock.sleep(1e6)
             finally:
                 # By its own clock it might still write for some seconds.
@@ -439,7 +426,7 @@ def test_the_lease_is_deleted_under_the_leader(phase_seconds: float) -> None:
         await world.clock.sleep(5)
         group.create_task(second.live())
         await world.clock.sleep(5 + phase_seconds)
-        await world.server.delete(LEASES, NAME, namespace="default")
+        await world.server.write(Delete(LEASES, NAME, namespace="default"))
         await world.clock.sleep(60)
         # Whoever follows waits as if it were still there, and goes on counting.
         assert len(world.check()) == 2
@@ -520,10 +507,10 @@ def test_the_fence_refuses_whatever_changes_something() -> None:
         async def attempts() -> list[str]:
             refused = []
             requests: dict[str, Coroutine[Any, Any, Any]] = {
-                "create": api.create(NODES, {"metadata": {"name": "a"}}),
-                "patch": api.patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}}),
-                "evict": api.evict("p", namespace="default"),
-                "delete": api.delete(NODES, "a"),
+                "create": api.write(Create(NODES, {"metadata": {"name": "a"}})),
+                "patch": api.write(Patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}})),
+                "evict": api.write(Evict("p", namespace="default")),
+                "delete": api.write(Delete(NODES, "a")),
             }
             for name, request in requests.items():
                 try:
@@ -577,7 +564,7 @@ def test_a_lease_lives_from_when_it_was_seen_to_change() -> None:
 
 async def make_lease(server: ApiServer, namespace: str, name: str, holder: str | None) -> None:
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15} if holder else {}
-    await server.create(RAW_LEASES, {"metadata": {"name": name}, "spec": spec}, namespace=namespace)
+    await server.write(Create(RAW_LEASES, {"metadata": {"name": name}, "spec": spec}, namespace=namespace))
 
 
 def test_alone_if_there_is_no_other_or_nobody_holds_it() -> None:
@@ -656,7 +643,7 @@ def test_a_namespace_that_is_not_there_is_said_ever_more_rarely_with_what_to_do(
         await clock.sleep(3600)
         said = [record for record in caplog.records if election.problem in record.getMessage()]
         assert 5 <= len(said) <= 15
-        await server.create(NAMESPACES, {"metadata": {"name": "nonexist"}})
+        await server.write(Create(NAMESPACES, {"metadata": {"name": "nonexist"}}))
         await clock.sleep(11)
         assert task.done()
         assert election.fence.is_open

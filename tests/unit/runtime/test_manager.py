@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import LEASES, NODES, ApiError, Forbidden, Unavailable
+from dovetail.ports import LEASES, NODES, ApiError, Create, Forbidden, Unavailable
 from dovetail.runtime.events import Event, EventRecorder, Regarding
 from dovetail.runtime.lease import Election, FencedApi, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Context, Manager, NotStopped, PartFailed
@@ -167,7 +167,7 @@ def test_losing_the_lease_ends_everything() -> None:
             finally:
                 ended_at.append(context.clock.monotonic())
                 with pytest.raises(Forbidden):
-                    await context.api.create(NODES, {"metadata": {"name": "late"}})
+                    await context.api.write(Create(NODES, {"metadata": {"name": "late"}}))
 
         world.server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, verb="patch", times=1_000_000)
         with pytest.raises(LeaseLost, match=r"not renewed within 10.0 s"):
@@ -276,7 +276,7 @@ def test_being_unsynced_for_long_is_said(caplog: pytest.LogCaptureFixture) -> No
 def test_without_an_election_there_is_no_fence() -> None:
     async def scene(world: World) -> None:
         async def write(context: Context) -> None:
-            await context.api.create(NODES, {"metadata": {"name": "a"}})
+            await context.api.write(Create(NODES, {"metadata": {"name": "a"}}))
             await context.stopping.wait()
 
         manager = world.manager(Part("writes", write), elects=False)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dovetail.api.objects import Node, ObjectMeta
-from dovetail.ports import NODES, ApiError, Gone, InternalError, TooManyRequests, Unavailable
+from dovetail.ports import NODES, ApiError, Create, Delete, Gone, InternalError, Patch, TooManyRequests, Unavailable
 from dovetail.runtime.reflector import EVENTS_IN_A_ROW, Reflector, ReflectorTimings
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
@@ -51,13 +51,13 @@ class Scene:
                 assert self.rebuilt.pop(name) == (old.uid, old.value)
 
     async def add(self, name: str, value: str = "0") -> None:
-        await self.server.create(NODES, {"metadata": {"name": name, "labels": {"v": value}}})
+        await self.server.write(Create(NODES, {"metadata": {"name": name, "labels": {"v": value}}}))
 
     async def change(self, name: str, value: str) -> None:
-        await self.server.patch(NODES, name, {"metadata": {"labels": {"v": value}}})
+        await self.server.write(Patch(NODES, name, {"metadata": {"labels": {"v": value}}}))
 
     async def delete(self, name: str) -> None:
-        await self.server.delete(NODES, name)
+        await self.server.write(Delete(NODES, name))
 
     def truth(self) -> dict[str, tuple[str, str]]:
         stored = self.server.registry.store.collection(NODES).objects
@@ -225,8 +225,8 @@ def test_bookmarks_outlive_a_compaction() -> None:
         await world.reflector.wait_synced()
         # Other kinds move the version on; a bookmark takes the reflector along.
         for number in range(10):
-            await world.server.create(
-                NODES.read_as(dict[str, Any]), {"metadata": {"name": f"x{number}", "labels": {"v": ""}}}
+            await world.server.write(
+                Create(NODES.read_as(dict[str, Any]), {"metadata": {"name": f"x{number}", "labels": {"v": ""}}})
             )
         await world.clock.sleep(200)
         world.server.compact()
@@ -394,7 +394,7 @@ def test_what_cannot_be_decoded_is_not_taken_for_deleted() -> None:
         async with asyncio.TaskGroup() as group:
             running = group.create_task(picky.run())
             await picky.wait_synced()
-            await world.server.patch(NODES, "a", {"spec": {"podCIDR": "10.0.0.0/24"}})
+            await world.server.write(Patch(NODES, "a", {"spec": {"podCIDR": "10.0.0.0/24"}}))
             await world.clock.sleep(1)
             assert (known(), picky.undecodable) == ({"a", "b", "c"}, 1)
             world.server.drop_watches(error=Gone("too old"))

@@ -23,10 +23,13 @@ from dovetail.ports import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Create,
+    Delete,
     Gone,
     InternalError,
     Invalid,
     NotFound,
+    Patch,
     Resource,
 )
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
@@ -60,11 +63,13 @@ def pod(name: str = "web-1", **metadata: Any) -> dict[str, Any]:
 
 async def running_pod(server: ApiServer, name: str = "web-1", *, ready: bool = True, **metadata: Any) -> Any:
     """A pod that is bound to node-1 and runs."""
-    await server.create(RAW_PODS, pod(name, **metadata), namespace="default")
-    await server.create(BINDINGS, {"metadata": {"name": name}, "target": {"name": "node-1"}}, namespace="default")
+    await server.write(Create(RAW_PODS, pod(name, **metadata), namespace="default"))
+    await server.write(
+        Create(BINDINGS, {"metadata": {"name": name}, "target": {"name": "node-1"}}, namespace="default")
+    )
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     status = {"phase": "Running", "conditions": conditions}
-    return await server.patch(RAW_PODS, name, {"status": status}, namespace="default", subresource="status")
+    return await server.write(Patch(RAW_PODS, name, {"status": status}, namespace="default", subresource="status"))
 
 
 # -- creating ---------------------------------------------------------------------------------------------------------
@@ -72,7 +77,7 @@ async def running_pod(server: ApiServer, name: str = "web-1", *, ready: bool = T
 
 def test_what_the_server_fills_in() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        claim = await server.create(RAW_CLAIMS, CLAIM)
+        claim = await server.write(Create(RAW_CLAIMS, CLAIM))
         meta = claim["metadata"]
         assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", meta["uid"])
         assert (meta["creationTimestamp"], meta["generation"]) == (NOW, 1)
@@ -86,7 +91,7 @@ def test_what_the_server_fills_in() -> None:
 def test_a_pod_starts_out_pending_with_defaults() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         asked = pod() | {"status": {"phase": "Running"}}
-        made = await server.create(RAW_PODS, asked, namespace="default")
+        made = await server.write(Create(RAW_PODS, asked, namespace="default"))
         assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
         spec = made["spec"]
         assert (spec["terminationGracePeriodSeconds"], spec["restartPolicy"], spec["priority"]) == (30, "Always", 0)
@@ -103,7 +108,7 @@ def test_a_pod_starts_out_pending_with_defaults() -> None:
 def test_a_node_is_created_with_its_status_and_the_not_ready_taint() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         status = {"capacity": {"cpu": "4"}}
-        node = await server.create(RAW_NODES, {"metadata": {"name": "n"}, "status": status})
+        node = await server.write(Create(RAW_NODES, {"metadata": {"name": "n"}, "status": status}))
         assert (node["status"]["capacity"], node["status"]["allocatable"]) == ({"cpu": "4"}, {"cpu": "4"})
         assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
         assert "generation" not in node["metadata"]
@@ -113,7 +118,7 @@ def test_a_node_is_created_with_its_status_and_the_not_ready_taint() -> None:
 
 def test_the_status_of_a_new_custom_resource_is_dropped() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        assert "status" not in await server.create(RAW_CLAIMS, CLAIM | {"status": {"nodeName": "n"}})
+        assert "status" not in await server.write(Create(RAW_CLAIMS, CLAIM | {"status": {"nodeName": "n"}}))
 
     run(main)
 
@@ -121,7 +126,7 @@ def test_the_status_of_a_new_custom_resource_is_dropped() -> None:
 def test_generated_names_are_new_and_the_same_in_every_run() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> list[str]:
         body = pod() | {"metadata": {"generateName": "web-"}}
-        pods = [await server.create(RAW_PODS, body, namespace="default") for _ in range(50)]
+        pods = [await server.write(Create(RAW_PODS, body, namespace="default")) for _ in range(50)]
         assert all(re.fullmatch(r"web-[bcdfghjklmnpqrstvwxz2456789]{5}", p["metadata"]["name"]) for p in pods)
         return [p["metadata"]["name"] for p in pods]
 
@@ -132,7 +137,9 @@ def test_generated_names_are_new_and_the_same_in_every_run() -> None:
 
 def test_a_long_generate_name_is_cut_to_63_characters() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(RAW_PODS, pod() | {"metadata": {"generateName": "x" * 80}}, namespace="default")
+        made = await server.write(
+            Create(RAW_PODS, pod() | {"metadata": {"generateName": "x" * 80}}, namespace="default")
+        )
         assert len(made["metadata"]["name"]) == 63
 
     run(main)
@@ -146,27 +153,27 @@ async def refused(action: Awaitable[Any], kind: type[ApiError]) -> ApiError:
 
 def test_refusals_speak_as_the_server_does() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
-        error = await refused(server.create(PODS, pod(), namespace="default"), AlreadyExists)
+        await server.write(Create(PODS, pod(), namespace="default"))
+        error = await refused(server.write(Create(PODS, pod(), namespace="default")), AlreadyExists)
         assert (error.message, error.code, error.reason) == ('pods "web-1" already exists', 409, "AlreadyExists")
         error = await refused(server.get(NODECLAIMS, "x"), NotFound)
         assert (error.message, error.code) == ('nodeclaims.karpenter.sh "x" not found', 404)
-        error = await refused(server.create(PODS, pod(), namespace="nowhere"), NotFound)
+        error = await refused(server.write(Create(PODS, pod(), namespace="nowhere")), NotFound)
         assert error.message == 'namespaces "nowhere" not found'
-        error = await refused(server.create(PODS, pod(namespace="other"), namespace="default"), Invalid)
+        error = await refused(server.write(Create(PODS, pod(namespace="other"), namespace="default")), Invalid)
         assert (error.code, "does not match the namespace" in error.message) == (400, True)
-        error = await refused(server.create(PODS, pod(resourceVersion="5"), namespace="default"), InternalError)
+        error = await refused(server.write(Create(PODS, pod(resourceVersion="5"), namespace="default")), InternalError)
         assert error.message == "resourceVersion should not be set on objects to be created"
-        error = await refused(server.create(PODS, pod("Web_1"), namespace="default"), Invalid)
+        error = await refused(server.write(Create(PODS, pod("Web_1"), namespace="default")), Invalid)
         assert error.code == 422
         assert error.message.startswith(
             'Pod "Web_1" is invalid: metadata.name: Invalid value: "Web_1": a lowercase RFC'
         )
-        error = await refused(server.create(PODS, {"spec": pod()["spec"]}, namespace="default"), Invalid)
+        error = await refused(server.write(Create(PODS, {"spec": pod()["spec"]}, namespace="default")), Invalid)
         assert "metadata.name: Required value: name or generateName is required" in error.message
-        error = await refused(server.create(NODECLAIMS, CLAIM | {"kind": "NodePool"}), Invalid)
+        error = await refused(server.write(Create(NODECLAIMS, CLAIM | {"kind": "NodePool"})), Invalid)
         assert (error.code, 'kind: Invalid value: "NodePool"' in error.message) == (422, True)
-        error = await refused(server.create(PODS, pod() | {"kind": "Node"}, namespace="default"), Invalid)
+        error = await refused(server.write(Create(PODS, pod() | {"kind": "Node"}, namespace="default")), Invalid)
         assert error.code == 400
 
     run(main)
@@ -174,9 +181,9 @@ def test_refusals_speak_as_the_server_does() -> None:
 
 def test_a_namespace_can_be_made() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(NAMESPACES, {"metadata": {"name": "team-a"}})
+        made = await server.write(Create(NAMESPACES, {"metadata": {"name": "team-a"}}))
         assert made["status"] == {"phase": "Active"}
-        await server.create(PODS, pod(), namespace="team-a")
+        await server.write(Create(PODS, pod(), namespace="team-a"))
         assert (await server.get(PODS, "web-1", namespace="team-a")).metadata.namespace == "team-a"
 
     run(main)
@@ -186,9 +193,11 @@ def test_unknown_kinds_are_stored_generically() -> None:
     widgets = Resource("example.com", "v1", "widgets", "Widget", RAW, namespaced=True)
 
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(widgets, {"metadata": {"name": "w"}, "spec": {"a": {"b": [1]}}}, namespace="default")
+        made = await server.write(
+            Create(widgets, {"metadata": {"name": "w"}, "spec": {"a": {"b": [1]}}}, namespace="default")
+        )
         assert (made["spec"], made["metadata"]["generation"]) == ({"a": {"b": [1]}}, 1)
-        await server.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}}, namespace="default")
+        await server.write(Create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "b"}}, namespace="default"))
         assert (await server.get(CONFIGMAPS, "c", namespace="default"))["data"] == {"a": "b"}
 
     run(main)
@@ -200,7 +209,7 @@ def test_unknown_kinds_are_stored_generically() -> None:
 def test_nothing_handed_out_or_taken_in_is_shared_with_the_store() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         body = pod(labels={"app": "web"})
-        made = await server.create(RAW_PODS, body, namespace="default")
+        made = await server.write(Create(RAW_PODS, body, namespace="default"))
         body["spec"]["containers"][0]["image"] = made["metadata"]["labels"]["app"] = "changed"
         got = await server.get(RAW_PODS, "web-1", namespace="default")
         assert got["spec"]["containers"][0]["image"] == got["metadata"]["labels"]["app"] == "web"
@@ -217,7 +226,7 @@ class HalfTyped(msgspec.Struct):
 
 def test_structs_with_untyped_parts_share_nothing_either() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(labels={"app": "web"}), namespace="default")
+        await server.write(Create(PODS, pod(labels={"app": "web"}), namespace="default"))
         half = PODS.read_as(HalfTyped)
         (await server.get(half, "web-1", namespace="default")).metadata["labels"].clear()
         assert (await server.get(PODS, "web-1", namespace="default")).metadata.labels == {"app": "web"}
@@ -227,7 +236,7 @@ def test_structs_with_untyped_parts_share_nothing_either() -> None:
 
 def test_typed_reads() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(PODS, pod(labels={"app": "web"}), namespace="default")
+        made = await server.write(Create(PODS, pod(labels={"app": "web"}), namespace="default"))
         assert isinstance(made, objects.Pod)
         assert (made.metadata.name, made.status.phase) == ("web-1", "Pending")
         assert made.metadata.creation_timestamp == START.replace(microsecond=0)
@@ -244,10 +253,10 @@ async def names(server: ApiServer, **options: Any) -> list[str]:
 
 def test_lists_are_sorted_and_selected() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NAMESPACES, {"metadata": {"name": "a"}})
+        await server.write(Create(NAMESPACES, {"metadata": {"name": "a"}}))
         for name, tier in (("c", "web"), ("a", "db"), ("b", "web")):
-            await server.create(PODS, pod(name, labels={"tier": tier, "x": name}), namespace="default")
-        await server.create(PODS, pod("z"), namespace="a")
+            await server.write(Create(PODS, pod(name, labels={"tier": tier, "x": name}), namespace="default"))
+        await server.write(Create(PODS, pod("z"), namespace="a"))
         assert await names(server) == ["z", "a", "b", "c"]
         assert await names(server, namespace="default") == ["a", "b", "c"]
         assert await names(server, labels="tier=web") == ["b", "c"]
@@ -277,8 +286,8 @@ def test_selectors_that_the_server_refuses() -> None:
 
 def test_unschedulable_nodes_can_be_selected() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "a"}})
-        await server.create(NODES, {"metadata": {"name": "b"}, "spec": {"unschedulable": True}})
+        await server.write(Create(NODES, {"metadata": {"name": "a"}}))
+        await server.write(Create(NODES, {"metadata": {"name": "b"}, "spec": {"unschedulable": True}}))
         for value, name in (("false", "a"), ("true", "b")):
             page = await server.list(NODES, fields=f"spec.unschedulable={value}")
             assert [node.metadata.name for node in page.items] == [name]
@@ -289,10 +298,10 @@ def test_unschedulable_nodes_can_be_selected() -> None:
 def test_pages_show_one_version() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         for number in range(5):
-            await server.create(PODS, pod(f"p{number}"), namespace="default")
+            await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
         first = await server.list(PODS, limit=2)
-        await server.delete(PODS, "p2", namespace="default")
-        await server.create(PODS, pod("p9"), namespace="default")
+        await server.write(Delete(PODS, "p2", namespace="default"))
+        await server.write(Create(PODS, pod("p9"), namespace="default"))
         second = await server.list(PODS, limit=2, continue_=first.continue_)
         third = await server.list(PODS, limit=2, continue_=second.continue_)
         pages = [[p.metadata.name for p in page.items] for page in (first, second, third)]
@@ -306,7 +315,9 @@ def test_pages_show_one_version() -> None:
 def test_the_last_page_of_what_is_selected_may_be_empty() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         for name in ("a", "b", "c"):
-            await server.create(PODS, pod(name, labels={"x": "no" if name == "c" else "yes"}), namespace="default")
+            await server.write(
+                Create(PODS, pod(name, labels={"x": "no" if name == "c" else "yes"}), namespace="default")
+            )
         first = await server.list(PODS, limit=2, labels="x=yes", namespace="default")
         last = await server.list(PODS, limit=2, labels="x=yes", namespace="default", continue_=first.continue_)
         assert ([p.metadata.name for p in first.items], last.items, last.continue_) == (["a", "b"], [], "")
@@ -317,7 +328,7 @@ def test_the_last_page_of_what_is_selected_may_be_empty() -> None:
 def test_a_page_after_compaction_is_gone() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         for number in range(3):
-            await server.create(PODS, pod(f"p{number}"), namespace="default")
+            await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
         page = await server.list(PODS, limit=2)
         server.compact()
         error = await refused(server.list(PODS, limit=2, continue_=page.continue_), Gone)
@@ -333,7 +344,7 @@ def test_undecodable_objects_are_counted() -> None:
 
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         for name, data in (("a", {"x": 1}), ("b", {"x": "text"})):
-            await server.create(CONFIGMAPS, {"metadata": {"name": name}, "data": data}, namespace="default")
+            await server.write(Create(CONFIGMAPS, {"metadata": {"name": name}, "data": data}, namespace="default"))
         page = await server.list(CONFIGMAPS.read_as(Strict))
         assert (len(page.items), page.undecodable) == (1, 1)
 
@@ -347,11 +358,11 @@ def test_generations_and_versions() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         async def change(body: dict[str, Any], subresource: str = "") -> tuple[int, bool]:
             before = await server.get(RAW_POOLS, "default")
-            after = await server.patch(RAW_POOLS, "default", body, subresource=subresource)
+            after = await server.write(Patch(RAW_POOLS, "default", body, subresource=subresource))
             moved = int(after["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
             return after["metadata"]["generation"], moved
 
-        await server.create(NODEPOOLS, POOL)
+        await server.write(Create(NODEPOOLS, POOL))
         assert await change({"metadata": {"labels": {"a": "b"}}}) == (1, True)
         assert await change({"metadata": {"labels": {"a": "b"}}}) == (1, False)  # nothing changed, nothing written
         assert await change({"spec": {"weight": 5}}) == (2, True)
@@ -365,19 +376,23 @@ def test_generations_and_versions() -> None:
 
 def test_optimistic_locks() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(RAW_POOLS, POOL)
+        made = await server.write(Create(RAW_POOLS, POOL))
         version, uid = made["metadata"]["resourceVersion"], made["metadata"]["uid"]
-        await server.patch(NODEPOOLS, "default", {"metadata": {"resourceVersion": version}, "spec": {"weight": 1}})
+        await server.write(
+            Patch(NODEPOOLS, "default", {"metadata": {"resourceVersion": version}, "spec": {"weight": 1}})
+        )
         stale = {"metadata": {"resourceVersion": version}, "spec": {"weight": 2}}
-        error = await refused(server.patch(NODEPOOLS, "default", stale), Conflict)
+        error = await refused(server.write(Patch(NODEPOOLS, "default", stale)), Conflict)
         assert error.code == 409
         assert error.message == (
             'Operation cannot be fulfilled on nodepools.karpenter.sh "default": the object has been modified; please '
             "apply your changes to the latest version and try again"
         )
-        assert (await refused(server.patch(NODEPOOLS, "default", stale, subresource="status"), Conflict)).code == 409
-        await server.patch(NODEPOOLS, "default", {"metadata": {"uid": uid}, "spec": {"weight": 3}})
-        error = await refused(server.patch(NODEPOOLS, "default", {"metadata": {"uid": "other"}}), Conflict)
+        assert (
+            await refused(server.write(Patch(NODEPOOLS, "default", stale, subresource="status")), Conflict)
+        ).code == 409
+        await server.write(Patch(NODEPOOLS, "default", {"metadata": {"uid": uid}, "spec": {"weight": 3}}))
+        error = await refused(server.write(Patch(NODEPOOLS, "default", {"metadata": {"uid": "other"}})), Conflict)
         assert (error.code, "metadata.uid" in error.message) == (422, True)
 
     run(main)
@@ -387,9 +402,9 @@ def test_the_status_of_a_custom_resource_takes_nothing_of_metadata_and_checks_no
     """The real server's quirk: it copies the stored metadata over the patched before it compares UIDs."""
 
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODECLAIMS, CLAIM)
+        await server.write(Create(NODECLAIMS, CLAIM))
         patch = {"metadata": {"uid": "other", "labels": {"a": "b"}}, "status": {"nodeName": "n"}}
-        changed = await server.patch(RAW_CLAIMS, "claim-1", patch, subresource="status")
+        changed = await server.write(Patch(RAW_CLAIMS, "claim-1", patch, subresource="status"))
         assert (changed["status"]["nodeName"], "labels" in changed["metadata"]) == ("n", False)
 
     run(main)
@@ -397,9 +412,9 @@ def test_the_status_of_a_custom_resource_takes_nothing_of_metadata_and_checks_no
 
 def test_the_status_of_a_pod_takes_metadata_but_not_spec() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         patch = {"metadata": {"labels": {"a": "b"}}, "spec": {"priority": 9}, "status": {"phase": "Running"}}
-        changed = await server.patch(RAW_PODS, "web-1", patch, namespace="default", subresource="status")
+        changed = await server.write(Patch(RAW_PODS, "web-1", patch, namespace="default", subresource="status"))
         assert changed["metadata"]["labels"] == {"a": "b"}
         assert (changed["spec"]["priority"], changed["status"]["phase"]) == (0, "Running")
 
@@ -408,8 +423,10 @@ def test_the_status_of_a_pod_takes_metadata_but_not_spec() -> None:
 
 def test_names_and_identities_cannot_be_changed() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
-        error = await refused(server.patch(PODS, "web-1", {"metadata": {"name": "b"}}, namespace="default"), Invalid)
+        await server.write(Create(PODS, pod(), namespace="default"))
+        error = await refused(
+            server.write(Patch(PODS, "web-1", {"metadata": {"name": "b"}}, namespace="default")), Invalid
+        )
         assert (error.code, error.message) == (
             400,
             "the name of the object (b) does not match the name on the URL (web-1)",
@@ -420,9 +437,9 @@ def test_names_and_identities_cannot_be_changed() -> None:
 
 def test_a_deletion_cannot_be_patched_in() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         body = {"metadata": {"deletionTimestamp": NOW}}
-        error = await refused(server.patch(PODS, "web-1", body, namespace="default"), Invalid)
+        error = await refused(server.write(Patch(PODS, "web-1", body, namespace="default")), Invalid)
         assert "metadata.deletionTimestamp" in error.message
         assert "field is immutable" in error.message
 
@@ -431,12 +448,12 @@ def test_a_deletion_cannot_be_patched_in() -> None:
 
 def test_subresources_that_are_not_there() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODECLAIMS, CLAIM)
+        await server.write(Create(NODECLAIMS, CLAIM))
         for resource, name, subresource in ((NODECLAIMS, "claim-1", "scale"), (NODECLAIMS, "claim-1", "nothing")):
-            await refused(server.patch(resource, name, {}, subresource=subresource), NotFound)
+            await refused(server.write(Patch(resource, name, {}, subresource=subresource)), NotFound)
         lease: dict[str, Any] = {"metadata": {"name": "l"}, "spec": {}}
-        await server.create(LEASES, lease, namespace="default")
-        await refused(server.patch(LEASES, "l", {}, namespace="default", subresource="status"), NotFound)
+        await server.write(Create(LEASES, lease, namespace="default"))
+        await refused(server.write(Patch(LEASES, "l", {}, namespace="default", subresource="status")), NotFound)
 
     run(main)
 
@@ -444,17 +461,17 @@ def test_subresources_that_are_not_there() -> None:
 def test_scale() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         static = POOL | {"spec": {**POOL["spec"], "replicas": 3}}  # type: ignore[dict-item]
-        await server.create(NODEPOOLS, static)
-        await server.patch(NODEPOOLS, "default", {"status": {"nodes": 2}}, subresource="status")
-        scale = await server.patch(RAW_POOLS, "default", {"spec": {"replicas": 5}}, subresource="scale")
+        await server.write(Create(NODEPOOLS, static))
+        await server.write(Patch(NODEPOOLS, "default", {"status": {"nodes": 2}}, subresource="status"))
+        scale = await server.write(Patch(RAW_POOLS, "default", {"spec": {"replicas": 5}}, subresource="scale"))
         assert (scale["kind"], scale["spec"], scale["status"]) == ("Scale", {"replicas": 5}, {"replicas": 2})
         stored = await server.get(RAW_POOLS, "default")
         assert (stored["spec"]["replicas"], stored["metadata"]["generation"]) == (5, 2)
         template = {"metadata": {"labels": {"app": "web"}}, "spec": pod()["spec"]}
         spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template}
-        await server.create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec}, namespace="default")
+        await server.write(Create(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": spec}, namespace="default"))
         patch = {"spec": {"replicas": 4, "ignored": 1}}
-        await server.patch(DEPLOYMENTS, "web", patch, namespace="default", subresource="scale")
+        await server.write(Patch(DEPLOYMENTS, "web", patch, namespace="default", subresource="scale"))
         spec = (await server.get(DEPLOYMENTS, "web", namespace="default"))["spec"]
         assert (spec["replicas"], "ignored" in spec) == (4, False)
 
@@ -463,21 +480,21 @@ def test_scale() -> None:
 
 def test_binding_a_pod() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(RAW_PODS, pod(), namespace="default")
+        made = await server.write(Create(RAW_PODS, pod(), namespace="default"))
         binding = {"metadata": {"name": "web-1", "uid": made["metadata"]["uid"]}, "target": {"name": "node-1"}}
-        await server.create(BINDINGS, binding, namespace="default")
+        await server.write(Create(BINDINGS, binding, namespace="default"))
         bound = await server.get(RAW_PODS, "web-1", namespace="default")
         assert bound["spec"]["nodeName"] == "node-1"
         (condition,) = bound["status"]["conditions"]
         assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
         assert condition["lastTransitionTime"] == NOW
-        error = await refused(server.create(BINDINGS, binding, namespace="default"), Conflict)
+        error = await refused(server.write(Create(BINDINGS, binding, namespace="default")), Conflict)
         assert 'already assigned to node "node-1"' in error.message
-        await server.delete(PODS, "web-1", namespace="default")
-        await server.create(PODS, pod("web-2", finalizers=["example.com/x"]), namespace="default")
-        await server.delete(PODS, "web-2", namespace="default")
+        await server.write(Delete(PODS, "web-1", namespace="default"))
+        await server.write(Create(PODS, pod("web-2", finalizers=["example.com/x"]), namespace="default"))
+        await server.write(Delete(PODS, "web-2", namespace="default"))
         late = {"metadata": {"name": "web-2"}, "target": {"name": "node-1"}}
-        error = await refused(server.create(BINDINGS, late, namespace="default"), Conflict)
+        error = await refused(server.write(Create(BINDINGS, late, namespace="default")), Conflict)
         assert "is being deleted" in error.message
 
     run(main)
@@ -487,7 +504,7 @@ def test_a_gated_pod_says_so_and_is_not_bound() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         body = pod()
         body["spec"]["schedulingGates"] = [{"name": "example.com/gate"}]
-        made = await server.create(RAW_PODS, body, namespace="default")
+        made = await server.write(Create(RAW_PODS, body, namespace="default"))
         (condition,) = made["status"]["conditions"]
         assert (condition["type"], condition["status"], condition["reason"]) == (
             "PodScheduled",
@@ -495,7 +512,7 @@ def test_a_gated_pod_says_so_and_is_not_bound() -> None:
             "SchedulingGated",
         )
         binding = {"metadata": {"name": "web-1"}, "target": {"name": "node-1"}}
-        error = await refused(server.create(BINDINGS, binding, namespace="default"), Conflict)
+        error = await refused(server.write(Create(BINDINGS, binding, namespace="default")), Conflict)
         assert "non-empty .spec.schedulingGates" in error.message
 
     run(main)
@@ -506,8 +523,8 @@ def test_times_of_leases_need_microseconds() -> None:
         def lease(time: str) -> dict[str, Any]:
             return {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "renewTime": time}}
 
-        assert (await refused(server.create(LEASES, lease(NOW), namespace="default"), Invalid)).code == 400
-        made = await server.create(LEASES, lease("2026-03-01T12:00:00.000000Z"), namespace="default")
+        assert (await refused(server.write(Create(LEASES, lease(NOW), namespace="default")), Invalid)).code == 400
+        made = await server.write(Create(LEASES, lease("2026-03-01T12:00:00.000000Z"), namespace="default"))
         assert made.spec.renew_time == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
     run(main)
@@ -529,14 +546,14 @@ def test_events_go_after_an_hour() -> None:
 
     async def main(server: ApiServer, clock: VirtualClock) -> list[str]:
         for number, name in enumerate(("a", "b", "c")):
-            await server.create(EVENTS, event(name), namespace="default")
+            await server.write(Create(EVENTS, event(name), namespace="default"))
             await clock.sleep(1200)
-            await server.patch(EVENTS, "a", {"series": {"count": number}}, namespace="default")
+            await server.write(Patch(EVENTS, "a", {"series": {"count": number}}, namespace="default"))
         await clock.sleep(1300)
-        await server.create(EVENTS, event("d"), namespace="default")
+        await server.write(Create(EVENTS, event("d"), namespace="default"))
         await clock.sleep(1)
         with pytest.raises(Invalid, match="at most 1024"):
-            await server.create(EVENTS, event("e") | {"note": "x" * 1025}, namespace="default")
+            await server.write(Create(EVENTS, event("e") | {"note": "x" * 1025}, namespace="default"))
         return [e["metadata"]["name"] for e in (await server.list(EVENTS)).items]
 
     assert run(main) == ["a", "c", "d"]  # a was written again, b has had its hour
@@ -548,10 +565,12 @@ def test_events_go_after_an_hour() -> None:
 def test_the_trace_has_a_line_for_each_write() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> list[str]:
         before = len(server.trace)
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         await server.get(PODS, "web-1", namespace="default")
-        await server.patch(PODS, "web-1", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
-        await server.delete(PODS, "web-1", namespace="default")
+        await server.write(
+            Patch(PODS, "web-1", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
+        )
+        await server.write(Delete(PODS, "web-1", namespace="default"))
         return server.trace[before:]
 
     lines = [line.split(" ", 1)[1].rsplit(" ", 1)[0] for line in run(main)]
@@ -566,7 +585,7 @@ def test_the_trace_has_a_line_for_each_write() -> None:
 SCENARIO = """
 import asyncio
 from datetime import UTC, datetime
-from dovetail.ports import PODS, Conflict
+from dovetail.ports import PODS, Create, Delete, Patch
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.loop.virtual_loop import simulate
 
@@ -576,12 +595,12 @@ async def main(clock):
         body = {"metadata": {"generateName": "p-", "labels": {"a": "b", "c": "d"}, "finalizers": ["x.y/z", "x.y/w"]},
                 "spec": {"containers": [{"name": "c", "image": "i"}]}}
         for _ in range(20):
-            pod = await server.create(PODS, body, namespace="default")
+            pod = await server.write(Create(PODS, body, namespace="default"))
             labels = {"metadata": {"labels": {"n": str(number)}}}
-            await server.patch(PODS, pod.metadata.name, labels, namespace="default")
+            await server.write(Patch(PODS, pod.metadata.name, labels, namespace="default"))
             await clock.sleep(0.1)
-            await server.delete(PODS, pod.metadata.name, namespace="default")
-            await server.patch(PODS, pod.metadata.name, {"metadata": {"finalizers": None}}, namespace="default")
+            await server.write(Delete(PODS, pod.metadata.name, namespace="default"))
+            await server.write(Patch(PODS, pod.metadata.name, {"metadata": {"finalizers": None}}, namespace="default"))
     async with asyncio.TaskGroup() as group:
         for number in range(5):
             group.create_task(work(number))

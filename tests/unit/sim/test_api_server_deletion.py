@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODES, PODS, Conflict, Invalid, NotFound, Propagation, Resource
+from dovetail.ports import (
+    NODECLAIMS,
+    NODES,
+    PODS,
+    Conflict,
+    Create,
+    Delete,
+    Invalid,
+    NotFound,
+    Patch,
+    Propagation,
+    Resource,
+)
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.values.timestamp import format_time
@@ -50,27 +62,29 @@ async def deletion_of(server: ApiServer, name: str = "web-1") -> tuple[Any, Any]
 
 def test_without_finalizers_an_object_goes_at_once() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n"}})
-        await server.delete(NODES, "n")
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+        await server.write(Delete(NODES, "n"))
         assert await gone(server, NODES, "n")
         with pytest.raises(NotFound):
-            await server.delete(NODES, "n")
+            await server.write(Delete(NODES, "n"))
 
     run(main)
 
 
 def test_finalizers_hold_an_object_until_the_last_is_removed() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
-        await server.create(NODECLAIMS, CLAIM | {"metadata": {"name": "c", "finalizers": [FINALIZER, "example.com/x"]}})
-        await server.delete(NODECLAIMS, "c")
+        await server.write(
+            Create(NODECLAIMS, CLAIM | {"metadata": {"name": "c", "finalizers": [FINALIZER, "example.com/x"]}})
+        )
+        await server.write(Delete(NODECLAIMS, "c"))
         meta = (await server.get(RAW_CLAIMS, "c"))["metadata"]
         assert (meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"], meta["generation"]) == (NOW, 0, 2)
         await clock.sleep(60)
-        await server.delete(NODECLAIMS, "c")  # again: nothing changes
+        await server.write(Delete(NODECLAIMS, "c"))  # again: nothing changes
         assert (await server.get(RAW_CLAIMS, "c"))["metadata"] == meta
-        await server.patch(NODECLAIMS, "c", {"metadata": {"deletionTimestamp": None, "finalizers": [FINALIZER]}})
+        await server.write(Patch(NODECLAIMS, "c", {"metadata": {"deletionTimestamp": None, "finalizers": [FINALIZER]}}))
         assert (await server.get(RAW_CLAIMS, "c"))["metadata"]["deletionTimestamp"] == NOW
-        last = await server.patch(RAW_CLAIMS, "c", {"metadata": {"finalizers": []}})
+        last = await server.write(Patch(RAW_CLAIMS, "c", {"metadata": {"finalizers": []}}))
         assert "finalizers" not in last["metadata"]
         assert await gone(server, NODECLAIMS, "c")
 
@@ -79,18 +93,18 @@ def test_finalizers_hold_an_object_until_the_last_is_removed() -> None:
 
 def test_a_deleting_object_takes_no_new_finalizer() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}})
-        await server.delete(NODES, "n")
+        await server.write(Create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}}))
+        await server.write(Delete(NODES, "n"))
         with pytest.raises(Invalid, match="no new finalizers can be added if the object is being deleted"):
-            await server.patch(NODES, "n", {"metadata": {"finalizers": ["example.com/x", FINALIZER]}})
+            await server.write(Patch(NODES, "n", {"metadata": {"finalizers": ["example.com/x", FINALIZER]}}))
 
     run(main)
 
 
 def test_removing_finalizers_of_a_living_object_does_not_delete_it() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}})
-        node = await server.patch(RAW_NODES, "n", {"metadata": {"finalizers": None}})
+        await server.write(Create(NODES, {"metadata": {"name": "n", "finalizers": ["example.com/x"]}}))
+        node = await server.write(Patch(RAW_NODES, "n", {"metadata": {"finalizers": None}}))
         assert "finalizers" not in node["metadata"]
 
     run(main)
@@ -98,14 +112,14 @@ def test_removing_finalizers_of_a_living_object_does_not_delete_it() -> None:
 
 def test_preconditions() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(NODES, {"metadata": {"name": "n"}})
+        made = await server.write(Create(NODES, {"metadata": {"name": "n"}}))
         with pytest.raises(Conflict, match=r"the UID in the precondition \(other\) does not match") as caught:
-            await server.delete(NODES, "n", uid="other")
+            await server.write(Delete(NODES, "n", uid="other"))
         assert caught.value.code == 409
-        await server.patch(NODES, "n", {"metadata": {"labels": {"a": "b"}}})
+        await server.write(Patch(NODES, "n", {"metadata": {"labels": {"a": "b"}}}))
         with pytest.raises(Conflict, match="the ResourceVersion in the precondition"):
-            await server.delete(NODES, "n", resource_version=made.metadata.resource_version)
-        await server.delete(NODES, "n", uid=made.metadata.uid)
+            await server.write(Delete(NODES, "n", resource_version=made.metadata.resource_version))
+        await server.write(Delete(NODES, "n", uid=made.metadata.uid))
         assert await gone(server, NODES, "n")
 
     run(main)
@@ -117,11 +131,11 @@ def test_preconditions() -> None:
 def test_a_running_pod_has_its_grace() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         before = await running_pod(server)
-        await server.delete(PODS, "web-1", namespace="default")
+        await server.write(Delete(PODS, "web-1", namespace="default"))
         assert await deletion_of(server) == (at(30), 30)
         after = await server.get(RAW_PODS, "web-1", namespace="default")
         assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=0)
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=0))
         assert await gone(server, PODS, "web-1", "default")
 
     run(main)
@@ -130,15 +144,15 @@ def test_a_running_pod_has_its_grace() -> None:
 def test_a_second_delete_may_only_shorten() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
         await running_pod(server)
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=60)
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=60))
         assert await deletion_of(server) == (at(60), 60)
         await clock.sleep(10)
         for grace in (None, 60, 300):
-            await server.delete(PODS, "web-1", namespace="default", grace_seconds=grace)
+            await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=grace))
             assert await deletion_of(server) == (at(60), 60)
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=25)
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=25))
         assert await deletion_of(server) == (at(25), 25)  # counted from the first delete
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=5)
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=5))
         assert await deletion_of(server) == (at(10), 1)  # would lie in the past: now, and one second to act
 
     run(main)
@@ -148,8 +162,10 @@ def test_a_second_delete_may_only_shorten() -> None:
 def test_a_finished_pod_goes_at_once(phase: str) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server)
-        await server.patch(PODS, "web-1", {"status": {"phase": phase}}, namespace="default", subresource="status")
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=60)
+        await server.write(
+            Patch(PODS, "web-1", {"status": {"phase": phase}}, namespace="default", subresource="status")
+        )
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=60))
         assert await gone(server, PODS, "web-1", "default")
 
     run(main)
@@ -157,8 +173,8 @@ def test_a_finished_pod_goes_at_once(phase: str) -> None:
 
 def test_a_pod_without_a_node_goes_at_once() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
-        await server.delete(PODS, "web-1", namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
+        await server.write(Delete(PODS, "web-1", namespace="default"))
         assert await gone(server, PODS, "web-1", "default")
 
     run(main)
@@ -167,7 +183,7 @@ def test_a_pod_without_a_node_goes_at_once() -> None:
 def test_a_negative_grace_is_one_second() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server)
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=-5)
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=-5))
         assert await deletion_of(server) == (at(1), 1)
 
     run(main)
@@ -176,10 +192,10 @@ def test_a_negative_grace_is_one_second() -> None:
 def test_a_finalizer_holds_a_pod_beyond_its_grace() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server, finalizers=["example.com/x"])
-        await server.delete(PODS, "web-1", namespace="default")
-        await server.delete(PODS, "web-1", namespace="default", grace_seconds=0)
+        await server.write(Delete(PODS, "web-1", namespace="default"))
+        await server.write(Delete(PODS, "web-1", namespace="default", grace_seconds=0))
         assert await deletion_of(server) == (at(0), 0)
-        await server.patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default")
+        await server.write(Patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default"))
         assert await gone(server, PODS, "web-1", "default")
 
     run(main)
@@ -188,8 +204,8 @@ def test_a_finalizer_holds_a_pod_beyond_its_grace() -> None:
 def test_losing_its_finalizer_does_not_cut_a_pods_grace_short() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server, finalizers=["example.com/x"])
-        await server.delete(PODS, "web-1", namespace="default")
-        await server.patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default")
+        await server.write(Delete(PODS, "web-1", namespace="default"))
+        await server.write(Patch(PODS, "web-1", {"metadata": {"finalizers": None}}, namespace="default"))
         assert await deletion_of(server) == (at(30), 30)
 
     run(main)
@@ -206,7 +222,7 @@ def owner(body: Any, kind: str = "ConfigMap", *, blocks: bool = True) -> dict[st
 
 async def made(server: ApiServer, name: str, *owners: dict[str, Any], **metadata: Any) -> Any:
     body = {"metadata": {"name": name, "ownerReferences": list(owners), **metadata}}
-    return await server.create(CONFIGMAPS, body, namespace="default")
+    return await server.write(Create(CONFIGMAPS, body, namespace="default"))
 
 
 async def left(server: ApiServer, clock: VirtualClock) -> list[str]:
@@ -215,7 +231,7 @@ async def left(server: ApiServer, clock: VirtualClock) -> list[str]:
 
 
 async def delete(server: ApiServer, name: str, propagation: Propagation | None = None) -> None:
-    await server.delete(CONFIGMAPS, name, namespace="default", propagation=propagation)
+    await server.write(Delete(CONFIGMAPS, name, namespace="default", propagation=propagation))
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])
@@ -263,7 +279,7 @@ def test_foreground_waits_for_dependents_that_block() -> None:
         held = await server.get(CONFIGMAPS, "top", namespace="default")
         assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
         assert await left(server, clock) == ["blocking", "not-blocking", "top"]
-        await server.patch(CONFIGMAPS, "blocking", {"metadata": {"finalizers": None}}, namespace="default")
+        await server.write(Patch(CONFIGMAPS, "blocking", {"metadata": {"finalizers": None}}, namespace="default"))
         assert await left(server, clock) == ["not-blocking"]
 
     run(main)
@@ -276,7 +292,7 @@ def test_foreground_reaches_down() -> None:
         await made(server, "bottom", owner(middle), finalizers=["example.com/x"])
         await delete(server, "top", Propagation.FOREGROUND)
         assert await left(server, clock) == ["bottom", "middle", "top"]
-        await server.patch(CONFIGMAPS, "bottom", {"metadata": {"finalizers": None}}, namespace="default")
+        await server.write(Patch(CONFIGMAPS, "bottom", {"metadata": {"finalizers": None}}, namespace="default"))
         assert await left(server, clock) == []
 
     run(main)
@@ -296,9 +312,9 @@ def test_orphans_stay_without_their_reference() -> None:
 
 def test_a_job_deleted_without_a_policy_orphans_its_pods() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
-        job = await server.create(JOBS, JOB, namespace="default")
+        job = await server.write(Create(JOBS, JOB, namespace="default"))
         await running_pod(server, ownerReferences=[{**owner(job, "Job"), "apiVersion": "batch/v1"}])
-        await server.delete(JOBS, "j", namespace="default")
+        await server.write(Delete(JOBS, "j", namespace="default"))
         await clock.sleep(1)
         assert await gone(server, JOBS, "j", "default")
         assert not await gone(server, PODS, "web-1", "default")

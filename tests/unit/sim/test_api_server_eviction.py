@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import PDBS, PODS, Conflict, InternalError, NotFound, TooManyRequests
+from dovetail.ports import PDBS, PODS, Conflict, Create, Evict, InternalError, NotFound, Patch, TooManyRequests
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from tests.unit.sim.test_api_server import NOW, RAW_PDBS, RAW_PODS, pod, run, running_pod
@@ -18,9 +18,9 @@ async def budget(
 ) -> None:
     """A PDB whose status says what the disruption controller would have said."""
     body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": selector}, **(spec or {})}}
-    await server.create(PDBS, body, namespace="default")
+    await server.write(Create(PDBS, body, namespace="default"))
     told = {"observedGeneration": 1, "disruptionsAllowed": 0, **status}
-    await server.patch(PDBS, name, {"status": told}, namespace="default", subresource="status")
+    await server.write(Patch(PDBS, name, {"status": told}, namespace="default", subresource="status"))
 
 
 async def status_of(server: ApiServer, name: str = "guard") -> Any:
@@ -34,7 +34,7 @@ async def is_deleting(server: ApiServer, name: str = "web-1") -> bool:
 def test_without_a_budget_a_pod_is_deleted_with_its_grace() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server)
-        await server.evict("web-1", namespace="default")
+        await server.write(Evict("web-1", namespace="default"))
         evicted = await server.get(RAW_PODS, "web-1", namespace="default")
         assert evicted["metadata"]["deletionGracePeriodSeconds"] == 30
         told = evicted["status"]["conditions"][-1]
@@ -46,7 +46,7 @@ def test_without_a_budget_a_pod_is_deleted_with_its_grace() -> None:
             "lastTransitionTime": NOW,
         }
         with pytest.raises(NotFound):
-            await server.evict("web-2", namespace="default")
+            await server.write(Evict("web-2", namespace="default"))
 
     run(main)
 
@@ -56,18 +56,18 @@ def test_a_budget_is_taken_from() -> None:
         for number in (1, 2, 3):
             await running_pod(server, f"web-{number}", labels=WEB)
         await budget(server, disruptionsAllowed=2, currentHealthy=3, desiredHealthy=1, expectedPods=3)
-        await server.evict("web-1", namespace="default")
+        await server.write(Evict("web-1", namespace="default"))
         status = await status_of(server)
         assert (status["disruptionsAllowed"], status["disruptedPods"]) == (1, {"web-1": NOW})
         assert "conditions" not in status
-        await server.evict("web-2", namespace="default", grace_seconds=5)
+        await server.write(Evict("web-2", namespace="default", grace_seconds=5))
         status = await status_of(server)
         assert (status["disruptionsAllowed"], list(status["disruptedPods"])) == (0, ["web-1", "web-2"])
         assert [(c["type"], c["status"], c["reason"]) for c in status["conditions"]] == [
             ("DisruptionAllowed", "False", "InsufficientPods")
         ]
         with pytest.raises(TooManyRequests) as caught:
-            await server.evict("web-3", namespace="default")
+            await server.write(Evict("web-3", namespace="default"))
         assert (caught.value.code, caught.value.retry_after) == (429, 0)
         assert caught.value.message == (f"{REFUSED} The disruption budget guard does not allow evicting pods currently")
         assert not await is_deleting(server, "web-3")
@@ -87,7 +87,7 @@ def test_a_budget_says_what_its_controller_said(reason: str, why: str) -> None:
         condition = {**told, "lastTransitionTime": NOW}
         await budget(server, currentHealthy=2, desiredHealthy=1, conditions=[condition])
         with pytest.raises(TooManyRequests) as caught:
-            await server.evict("web-1", namespace="default")
+            await server.write(Evict("web-1", namespace="default"))
         assert caught.value.message == (
             f"{REFUSED} The disruption budget guard does not allow evicting pods currently {why}"
         )
@@ -100,7 +100,7 @@ def test_a_spent_budget_says_how_many_it_needs() -> None:
         await running_pod(server, labels=WEB)
         await budget(server, currentHealthy=2, desiredHealthy=2, expectedPods=2)
         with pytest.raises(TooManyRequests) as caught:
-            await server.evict("web-1", namespace="default")
+            await server.write(Evict("web-1", namespace="default"))
         assert caught.value.message == f"{REFUSED} The disruption budget guard needs 2 healthy pods and has 2 currently"
 
     run(main)
@@ -110,8 +110,8 @@ def test_evicting_again_what_is_deleting_takes_nothing() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server, labels=WEB)
         await budget(server, disruptionsAllowed=1)
-        await server.evict("web-1", namespace="default")
-        await server.evict("web-1", namespace="default")
+        await server.write(Evict("web-1", namespace="default"))
+        await server.write(Evict("web-1", namespace="default"))
         assert (await status_of(server))["disruptionsAllowed"] == 0
 
     run(main)
@@ -121,9 +121,9 @@ def test_a_budget_not_yet_looked_at_refuses_for_ten_seconds() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server, labels=WEB)
         body = {"metadata": {"name": "guard"}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": WEB}}}
-        await server.create(PDBS, body, namespace="default")
+        await server.write(Create(PDBS, body, namespace="default"))
         with pytest.raises(TooManyRequests) as caught:
-            await server.evict("web-1", namespace="default")
+            await server.write(Evict("web-1", namespace="default"))
         assert caught.value.message == f"{REFUSED} The disruption budget guard is still being processed by the server."
         assert caught.value.retry_after == 10
 
@@ -136,7 +136,7 @@ def test_two_budgets_are_an_internal_error() -> None:
         await budget(server, "one", disruptionsAllowed=1)
         await budget(server, "two", disruptionsAllowed=1)
         with pytest.raises(InternalError) as caught:
-            await server.evict("web-1", namespace="default")
+            await server.write(Evict("web-1", namespace="default"))
         assert caught.value.code == 500
         assert caught.value.message == (
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -160,11 +160,11 @@ def test_pods_that_are_not_ready(spec: dict[str, Any], healthy: int, desired: in
         await running_pod(server, labels=WEB, ready=False)
         await budget(server, spec=spec, currentHealthy=healthy, desiredHealthy=desired)
         if evicted:
-            await server.evict("web-1", namespace="default")
+            await server.write(Evict("web-1", namespace="default"))
             assert "disruptedPods" not in await status_of(server)  # it does not count
         else:
             with pytest.raises(TooManyRequests):
-                await server.evict("web-1", namespace="default")
+                await server.write(Evict("web-1", namespace="default"))
 
     run(main)
 
@@ -172,11 +172,13 @@ def test_pods_that_are_not_ready(spec: dict[str, Any], healthy: int, desired: in
 def test_pending_and_finished_pods_pass_by_the_budget() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await budget(server)
-        await server.create(PODS, pod("pending", labels=WEB), namespace="default")
+        await server.write(Create(PODS, pod("pending", labels=WEB), namespace="default"))
         await running_pod(server, "failed", labels=WEB)
-        await server.patch(PODS, "failed", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
+        await server.write(
+            Patch(PODS, "failed", {"status": {"phase": "Failed"}}, namespace="default", subresource="status")
+        )
         for name in ("pending", "failed"):
-            await server.evict(name, namespace="default")
+            await server.write(Evict(name, namespace="default"))
             with pytest.raises(NotFound):
                 await server.get(PODS, name, namespace="default")
 
@@ -187,7 +189,7 @@ def test_another_pod_of_the_same_name_is_not_evicted() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server)
         with pytest.raises(Conflict, match="the UID in the precondition"):
-            await server.evict("web-1", namespace="default", uid="other")
+            await server.write(Evict("web-1", namespace="default", uid="other"))
         assert not await is_deleting(server)
 
     run(main)
@@ -197,12 +199,14 @@ def test_selectors_of_budgets() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         await running_pod(server, labels=WEB)
         await budget(server, "other", selector={"app": "db"})
-        await server.create(PDBS, {"metadata": {"name": "none"}, "spec": {"maxUnavailable": 0}}, namespace="default")
-        await server.evict("web-1", namespace="default")
+        await server.write(
+            Create(PDBS, {"metadata": {"name": "none"}, "spec": {"maxUnavailable": 0}}, namespace="default")
+        )
+        await server.write(Evict("web-1", namespace="default"))
         await running_pod(server, "web-2", labels=WEB)
         everything = {"metadata": {"name": "all"}, "spec": {"maxUnavailable": 0, "selector": {}}}
-        await server.create(PDBS, everything, namespace="default")
+        await server.write(Create(PDBS, everything, namespace="default"))
         with pytest.raises(TooManyRequests):
-            await server.evict("web-2", namespace="default")
+            await server.write(Evict("web-2", namespace="default"))
 
     run(main)

@@ -12,9 +12,12 @@ from dovetail.ports import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Create,
+    Delete,
     EventType,
     NotFound,
     OutcomeUnknown,
+    Patch,
     Resource,
     TooManyRequests,
     Unavailable,
@@ -29,12 +32,12 @@ from tests.unit.sim.test_api_server import CONFIGMAPS, START, pod, run
 def test_a_request_can_fail_before_it_takes_effect() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         server.faults.add(Fault(error=Unavailable("down")), verb="create", resource=PODS)
-        await server.create(NODES, {"metadata": {"name": "n"}})  # another kind
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))  # another kind
         with pytest.raises(Unavailable):
-            await server.create(PODS, pod(), namespace="default")
+            await server.write(Create(PODS, pod(), namespace="default"))
         with pytest.raises(NotFound):
             await server.get(PODS, "web-1", namespace="default")
-        await server.create(PODS, pod(), namespace="default")  # only the next one
+        await server.write(Create(PODS, pod(), namespace="default"))  # only the next one
 
     run(main)
 
@@ -43,9 +46,9 @@ def test_a_request_can_fail_after_it_took_effect() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create")
         with pytest.raises(OutcomeUnknown):
-            await server.create(PODS, pod(), namespace="default")
+            await server.write(Create(PODS, pod(), namespace="default"))
         with pytest.raises(AlreadyExists):
-            await server.create(PODS, pod(), namespace="default")
+            await server.write(Create(PODS, pod(), namespace="default"))
 
     run(main)
 
@@ -53,7 +56,7 @@ def test_a_request_can_fail_after_it_took_effect() -> None:
 def test_a_request_can_take_its_time() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
         server.faults.add(Fault(delay_seconds=30), name="web-1", times=2)
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         await server.get(PODS, "web-1", namespace="default")
         assert clock.monotonic() == 60.0
         assert not server.faults.pending
@@ -63,19 +66,19 @@ def test_a_request_can_take_its_time() -> None:
 
 def test_faults_can_be_chosen_by_whatever_a_request_has() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n"}})
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
         kubelet = server.client("kubelet")
         busy = TooManyRequests("busy", retry_after=1)
         server.faults.add(Fault(error=busy), client="kubelet", subresource="status", times=5)
         server.faults.add(Fault(error=busy), when=lambda request: request.name.startswith("x"))
         await kubelet.get(NODES, "n")
-        await server.patch(NODES, "n", {"status": {}}, subresource="status")
+        await server.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
         with pytest.raises(TooManyRequests):
-            await kubelet.patch(NODES, "n", {"status": {}}, subresource="status")
+            await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
         with pytest.raises(TooManyRequests):
             await server.get(NODES, "x-1")
         server.faults.clear()
-        await kubelet.patch(NODES, "n", {"status": {}}, subresource="status")
+        await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
 
     run(main)
 
@@ -84,7 +87,7 @@ def test_a_cancelled_request_may_or_may_not_have_taken_effect() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> list[bool]:
         outcomes = []
         for steps in (1, 2):
-            task = asyncio.create_task(server.create(PODS, pod(f"p{steps}"), namespace="default"))
+            task = asyncio.create_task(server.write(Create(PODS, pod(f"p{steps}"), namespace="default")))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
@@ -99,7 +102,7 @@ def test_a_cancelled_request_may_or_may_not_have_taken_effect() -> None:
 def test_latency() -> None:
     async def main(clock: VirtualClock) -> float:
         server = ApiServer(clock, latency_seconds=0.01)
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         return clock.monotonic()
 
     assert simulate(main, start=START) == 0.02
@@ -113,8 +116,8 @@ def test_observers_see_every_write_at_once() -> None:
             seen.append((resource.kind, change.type))
 
         server.registry.store.observers.append(observe)
-        await server.create(NODES, {"metadata": {"name": "n"}})
-        await server.delete(NODES, "n")
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+        await server.write(Delete(NODES, "n"))
         assert seen == [("Node", EventType.ADDED), ("Node", EventType.DELETED)]
 
     run(main)
@@ -128,7 +131,7 @@ Increment = Callable[[ApiServer], Coroutine[Any, Any, None]]
 async def increment_blindly(server: ApiServer) -> None:
     counter = await server.get(CONFIGMAPS, "counter", namespace="default")
     patch = {"data": {"value": counter["data"]["value"] + 1}}
-    await server.patch(CONFIGMAPS, "counter", patch, namespace="default")
+    await server.write(Patch(CONFIGMAPS, "counter", patch, namespace="default"))
 
 
 async def increment_with_a_lock(server: ApiServer) -> None:
@@ -137,7 +140,7 @@ async def increment_with_a_lock(server: ApiServer) -> None:
         version = counter["metadata"]["resourceVersion"]
         patch = {"metadata": {"resourceVersion": version}, "data": {"value": counter["data"]["value"] + 1}}
         try:
-            await server.patch(CONFIGMAPS, "counter", patch, namespace="default")
+            await server.write(Patch(CONFIGMAPS, "counter", patch, namespace="default"))
         except Conflict:
             continue
         return
@@ -148,7 +151,7 @@ def lost_updates(increment: Increment, seed: int) -> int:
 
     async def main(server: ApiServer, clock: VirtualClock) -> int:
         body = {"metadata": {"name": "counter"}, "data": {"value": 0}}
-        await server.create(CONFIGMAPS, body, namespace="default")
+        await server.write(Create(CONFIGMAPS, body, namespace="default"))
 
         async def work() -> None:
             for _ in range(3):
@@ -182,7 +185,7 @@ def test_a_watch_can_be_faster_than_the_answer() -> None:
             order.append("watched")
 
         async def create() -> None:
-            await server.create(PODS, pod(), namespace="default")
+            await server.write(Create(PODS, pod(), namespace="default"))
             order.append("answered")
 
         async with asyncio.TaskGroup() as group:

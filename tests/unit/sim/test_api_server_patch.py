@@ -1,27 +1,24 @@
-"""What do merge patches, strategic merge patches and server-side apply make of an object?"""
+"""What do merge patches and strategic merge patches make of an object?"""
 
 from typing import Any
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Conflict, InternalError, Invalid, NotFound, PatchType
+from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Create, InternalError, Invalid, NotFound, Patch, PatchType
 from dovetail.sim.loop.virtual_loop import VirtualClock
-from dovetail.sim.server.api_server import ApiServer, Client
+from dovetail.sim.server.api_server import ApiServer
 from tests.unit.sim.test_api_server import (
     CLAIM,
     CONFIGMAPS,
-    POOL,
-    RAW_CLAIMS,
     RAW_NODES,
     RAW_PDBS,
     RAW_PODS,
-    RAW_POOLS,
     pod,
     run,
     running_pod,
 )
 
-APPLY, STRATEGIC = PatchType.APPLY, PatchType.STRATEGIC
+STRATEGIC = PatchType.STRATEGIC
 
 
 # -- JSON merge patch -------------------------------------------------------------------------------------------------
@@ -30,12 +27,12 @@ APPLY, STRATEGIC = PatchType.APPLY, PatchType.STRATEGIC
 def test_merging_replaces_lists_and_deletes_nulls() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         data = {"a": "1", "b": "2", "deep": {"x": 1, "y": 2}, "list": [1, 2]}
-        await server.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data}, namespace="default")
+        await server.write(Create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": data}, namespace="default"))
         patch = {"data": {"a": None, "c": "3", "deep": {"x": None, "z": 3}, "list": [3], "none": None}}
-        changed = await server.patch(CONFIGMAPS, "c", patch, namespace="default")
+        changed = await server.write(Patch(CONFIGMAPS, "c", patch, namespace="default"))
         assert changed["data"] == {"b": "2", "c": "3", "deep": {"y": 2, "z": 3}, "list": [3]}
         with pytest.raises(NotFound):
-            await server.patch(CONFIGMAPS, "d", patch, namespace="default")
+            await server.write(Patch(CONFIGMAPS, "d", patch, namespace="default"))
 
     run(main)
 
@@ -46,8 +43,8 @@ def test_taints_are_replaced_as_a_whole_by_both_kinds_of_patch() -> None:
         new = {"key": "b", "effect": "NoExecute"}
         for type_ in (PatchType.MERGE, STRATEGIC):
             name = f"n-{type_.name.lower()}"
-            await server.create(NODES, {"metadata": {"name": name}, "spec": {"taints": [old]}})
-            node = await server.patch(RAW_NODES, name, {"spec": {"taints": [new]}}, type_=type_)
+            await server.write(Create(NODES, {"metadata": {"name": name}, "spec": {"taints": [old]}}))
+            node = await server.write(Patch(RAW_NODES, name, {"spec": {"taints": [new]}}, type_=type_))
             assert node["spec"]["taints"] == [new]
 
     run(main)
@@ -55,8 +52,10 @@ def test_taints_are_replaced_as_a_whole_by_both_kinds_of_patch() -> None:
 
 def test_empty_metadata_maps_are_dropped() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(labels={"a": "b"}), namespace="default")
-        changed = await server.patch(RAW_PODS, "web-1", {"metadata": {"labels": {"a": None}}}, namespace="default")
+        await server.write(Create(PODS, pod(labels={"a": "b"}), namespace="default"))
+        changed = await server.write(
+            Patch(RAW_PODS, "web-1", {"metadata": {"labels": {"a": None}}}, namespace="default")
+        )
         assert "labels" not in changed["metadata"]
 
     run(main)
@@ -66,7 +65,9 @@ def test_empty_metadata_maps_are_dropped() -> None:
 
 
 async def strategic_pod(server: ApiServer, patch: dict[str, Any], subresource: str = "") -> Any:
-    return await server.patch(RAW_PODS, "web-1", patch, namespace="default", type_=STRATEGIC, subresource=subresource)
+    return await server.write(
+        Patch(RAW_PODS, "web-1", patch, namespace="default", type_=STRATEGIC, subresource=subresource)
+    )
 
 
 def test_conditions_are_merged_by_type() -> None:
@@ -86,9 +87,11 @@ def test_conditions_are_merged_by_type() -> None:
 
 def test_finalizers_are_a_set_and_owners_are_merged_by_uid() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        top = await server.create(CONFIGMAPS, {"metadata": {"name": "top"}}, namespace="default")
+        top = await server.write(Create(CONFIGMAPS, {"metadata": {"name": "top"}}, namespace="default"))
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "top", "uid": top["metadata"]["uid"]}
-        await server.create(PODS, pod(finalizers=["example.com/a"], ownerReferences=[reference]), namespace="default")
+        await server.write(
+            Create(PODS, pod(finalizers=["example.com/a"], ownerReferences=[reference]), namespace="default")
+        )
         meta = {
             "finalizers": ["example.com/a", "example.com/b"],
             "ownerReferences": [{**reference, "controller": True}],
@@ -109,7 +112,7 @@ def test_finalizers_are_a_set_and_owners_are_merged_by_uid() -> None:
 
 def test_containers_are_merged_by_name() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         changed = await strategic_pod(server, {"spec": {"containers": [{"name": "main", "image": "web:2"}]}})
         assert [(c["name"], c["image"]) for c in changed["spec"]["containers"]] == [("main", "web:2")]
         assert changed["metadata"]["generation"] == 2
@@ -119,13 +122,13 @@ def test_containers_are_merged_by_name() -> None:
 
 def test_maps_can_be_replaced_and_selectors_are() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(labels={"a": "1", "b": "2"}), namespace="default")
+        await server.write(Create(PODS, pod(labels={"a": "1", "b": "2"}), namespace="default"))
         changed = await strategic_pod(server, {"metadata": {"labels": {"$patch": "replace", "c": "3"}}})
         assert changed["metadata"]["labels"] == {"c": "3"}
         spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"a": "1"}}}
-        await server.create(PDBS, {"metadata": {"name": "p"}, "spec": spec}, namespace="default")
+        await server.write(Create(PDBS, {"metadata": {"name": "p"}, "spec": spec}, namespace="default"))
         patch = {"spec": {"selector": {"matchLabels": {"b": "2"}}}}
-        pdb = await server.patch(RAW_PDBS, "p", patch, namespace="default", type_=STRATEGIC)
+        pdb = await server.write(Patch(RAW_PDBS, "p", patch, namespace="default", type_=STRATEGIC))
         assert pdb["spec"]["selector"] == {"matchLabels": {"b": "2"}}
 
     run(main)
@@ -156,121 +159,9 @@ def test_an_item_without_its_merge_key() -> None:
 
 def test_custom_resources_have_no_strategic_merge() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODECLAIMS, CLAIM)
+        await server.write(Create(NODECLAIMS, CLAIM))
         with pytest.raises(Invalid) as caught:
-            await server.patch(NODECLAIMS, "claim-1", {"metadata": {"labels": {"a": "b"}}}, type_=STRATEGIC)
+            await server.write(Patch(NODECLAIMS, "claim-1", {"metadata": {"labels": {"a": "b"}}}, type_=STRATEGIC))
         assert caught.value.code == 415
-
-    run(main)
-
-
-# -- server-side apply ------------------------------------------------------------------------------------------------
-
-
-async def apply(client: Client, data: dict[str, Any], **options: Any) -> Any:
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
-    found = await client.patch(CONFIGMAPS, "c", body, namespace="default", type_=APPLY, **options)
-    return found["data"]
-
-
-def test_applying_creates() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        assert await apply(server, {"a": "1"}) == {"a": "1"}
-        body = {"metadata": {"uid": "x"}}
-        with pytest.raises(Conflict, match="uid mismatch"):
-            await server.patch(CONFIGMAPS, "d", body, namespace="default", type_=APPLY)
-
-    run(main)
-
-
-def test_managers_own_what_they_apply() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await apply(server, {"a": "1", "b": "2"})
-        assert await apply(other, {"c": "3"}) == {"a": "1", "b": "2", "c": "3"}
-        with pytest.raises(Conflict) as caught:
-            await apply(other, {"a": "9", "c": "3"})
-        assert caught.value.message == 'Apply failed with 1 conflict: conflict with "dovetail": .data.a'
-        assert await apply(other, {"a": "1", "c": "3"}) == {"a": "1", "b": "2", "c": "3"}  # they agree: both own it
-        assert await apply(server, {"b": "2"}) == {"a": "1", "b": "2", "c": "3"}  # given up, but the other has it
-        assert await apply(server, {}) == {"a": "1", "c": "3"}  # what nobody owns any longer goes
-
-    run(main)
-
-
-def test_force_takes_over() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await apply(server, {"a": "1"})
-        assert await apply(other, {"a": "2"}, force=True) == {"a": "2"}
-        with pytest.raises(Conflict, match='conflict with "other"'):
-            await apply(server, {"a": "1"})
-        assert await apply(other, {"a": "3"}) == {"a": "3"}
-
-    run(main)
-
-
-def test_other_writes_own_fields_too() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        kubelet = server.client("kubelet")
-        await kubelet.create(CONFIGMAPS, {"metadata": {"name": "c"}, "data": {"a": "1", "b": "1"}}, namespace="default")
-        with pytest.raises(Conflict, match=r'conflict with "kubelet" using v1: \.data\.a'):
-            await apply(server, {"a": "2"})
-        await server.patch(CONFIGMAPS, "c", {"data": {"b": "2"}}, namespace="default")
-        with pytest.raises(Conflict, match=r'conflict with "dovetail" using v1: \.data\.b'):
-            await apply(kubelet, {"b": "3"})
-        with pytest.raises(Conflict):  # a manager's applies and its other writes are two managers
-            await apply(server, {"b": "3"})
-        assert await apply(server, {"a": "2", "b": "3"}, force=True) == {"a": "2", "b": "3"}
-
-    run(main)
-
-
-def test_conditions_are_owned_one_by_one() -> None:
-    def condition(type_: str, status: str) -> dict[str, str]:
-        since = "2026-03-01T12:00:00Z"
-        return {"type": type_, "status": status, "lastTransitionTime": since, "reason": type_, "message": ""}
-
-    async def statuses(client: Client, *conditions: dict[str, str], **options: Any) -> dict[str, str]:
-        body = {"status": {"conditions": list(conditions)}}
-        found = await client.patch(RAW_CLAIMS, "claim-1", body, type_=APPLY, subresource="status", **options)
-        return {c["type"]: c["status"] for c in found["status"].get("conditions", [])}
-
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        other = server.client("other")
-        await server.create(NODECLAIMS, CLAIM)
-        await statuses(server, condition("Launched", "True"))
-        assert await statuses(other, condition("Drained", "True")) == {"Launched": "True", "Drained": "True"}
-        with pytest.raises(Conflict) as caught:
-            await statuses(other, condition("Launched", "False"))
-        assert caught.value.message == (
-            'Apply failed with 1 conflict: conflict with "dovetail" with subresource "status": '
-            '.status.conditions[type="Launched"].status'
-        )
-        assert await statuses(server) == {"Drained": "True"}  # it no longer applies Launched
-
-    run(main)
-
-
-def test_applying_to_the_main_resource_leaves_the_status_alone() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        body = {**POOL, "spec": {**POOL["spec"], "weight": 5}, "status": {"nodes": 9}}  # type: ignore[dict-item]
-        await server.create(RAW_POOLS, POOL)
-        found = await server.patch(RAW_POOLS, "default", body, type_=APPLY, force=True)
-        assert (found["spec"]["weight"], "status" in found) == (5, False)
-
-    run(main)
-
-
-def test_finalizers_and_labels_are_owned_one_by_one() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.client("kubelet").create(
-            NODES, {"metadata": {"name": "n", "labels": {"a": "1"}, "finalizers": ["example.com/a"]}}
-        )
-        body = {"metadata": {"labels": {"b": "2"}, "finalizers": ["example.com/b"]}}
-        meta = (await server.patch(RAW_NODES, "n", body, type_=APPLY))["metadata"]
-        assert (meta["labels"], meta["finalizers"]) == ({"a": "1", "b": "2"}, ["example.com/a", "example.com/b"])
-        meta = (await server.patch(RAW_NODES, "n", {"metadata": {}}, type_=APPLY))["metadata"]
-        assert (meta["labels"], meta["finalizers"]) == ({"a": "1"}, ["example.com/a"])
 
     run(main)

@@ -15,8 +15,9 @@ from dovetail.ports import (
     NODES,
     PDBS,
     PODS,
+    Create,
     Invalid,
-    PatchType,
+    Patch,
     Resource,
 )
 from dovetail.sim.loop.virtual_loop import VirtualClock
@@ -39,13 +40,13 @@ def test_the_table_of_the_crds(case: Case) -> None:
 
     async def write(server: ApiServer) -> None:
         if case.old is None:
-            await server.create(resource, case.new)  # a status has no effect here, whatever it is
+            await server.write(Create(resource, case.new))  # a status has no effect here, whatever it is
         else:
-            await server.create(resource, case.old)
+            await server.write(Create(resource, case.old))
             dropped = {key: None for key in case.old["spec"] if key not in case.new["spec"]}
-            await server.patch(resource, "example", {"spec": {**case.new["spec"], **dropped}})
+            await server.write(Patch(resource, "example", {"spec": {**case.new["spec"], **dropped}}))
         if "status" in case.new:
-            await server.patch(resource, "example", {"status": case.new["status"]}, subresource="status")
+            await server.write(Patch(resource, "example", {"status": case.new["status"]}, subresource="status"))
 
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         if case.error is None:
@@ -69,7 +70,7 @@ def test_every_cel_rule_has_its_counterpart_and_none_is_left_over() -> None:
 def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         pool = nodepool({"wieght": 5, "disruption": {"budgets": [{"nodez": "1"}]}})
-        made = await server.create(OURS["NodePool"], pool)
+        made = await server.write(Create(OURS["NodePool"], pool))
         assert "wieght" not in made["spec"]
         assert made["spec"]["disruption"] == {
             "budgets": [{"nodes": "10%"}],
@@ -77,7 +78,7 @@ def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
             "consolidateAfter": "0s",
             "gracefulExpireAfter": "Never",
         }
-        changed = await server.patch(OURS["NodePool"], "example", {"spec": {"nonsense": 1}})
+        changed = await server.write(Patch(OURS["NodePool"], "example", {"spec": {"nonsense": 1}}))
         assert changed["metadata"] == made["metadata"]  # nothing of it is left, so nothing was written
 
     run(main)
@@ -85,7 +86,7 @@ def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
 
 def test_a_node_class_is_ready_from_the_start() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.create(OURS["KWOKNodeClass"], nodeclass() | {"status": {"conditions": []}})
+        made = await server.write(Create(OURS["KWOKNodeClass"], nodeclass() | {"status": {"conditions": []}}))
         assert [(c["type"], c["status"]) for c in made["status"]["conditions"]] == [("Ready", "True")]
 
     run(main)
@@ -94,7 +95,7 @@ def test_a_node_class_is_ready_from_the_start() -> None:
 def test_all_faults_are_told() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         with pytest.raises(Invalid) as caught:
-            await server.create(OURS["NodePool"], nodepool({"weight": 0, "replicas": -1}))
+            await server.write(Create(OURS["NodePool"], nodepool({"weight": 0, "replicas": -1})))
         assert "spec.weight" in caught.value.message
         assert "spec.replicas" in caught.value.message
 
@@ -104,7 +105,7 @@ def test_all_faults_are_told() -> None:
 def test_custom_resources_take_any_finalizer_and_no_unknown_metadata() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         body = nodeclaim() | {"metadata": {"name": "example", "finalizers": ["plain"], "unknown": 1}}
-        meta = (await server.create(OURS["NodeClaim"], body))["metadata"]
+        meta = (await server.write(Create(OURS["NodeClaim"], body)))["metadata"]
         assert (meta["finalizers"], "unknown" in meta) == (["plain"], False)
 
     run(main)
@@ -112,12 +113,12 @@ def test_custom_resources_take_any_finalizer_and_no_unknown_metadata() -> None:
 
 def test_an_immutable_spec_takes_the_same_spec() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(OURS["NodeClaim"], nodeclaim())
+        await server.write(Create(OURS["NodeClaim"], nodeclaim()))
         patch = {"spec": nodeclaim()["spec"], "metadata": {"labels": {"a": "b"}}}
-        assert (await server.patch(OURS["NodeClaim"], "example", patch))["metadata"]["generation"] == 1
+        assert (await server.write(Patch(OURS["NodeClaim"], "example", patch)))["metadata"]["generation"] == 1
         body = {"spec": {"expireAfter": "1h"}}
         with pytest.raises(Invalid, match="spec is immutable"):
-            await server.patch(OURS["NodeClaim"], "example", body, type_=PatchType.APPLY, force=True)
+            await server.write(Patch(OURS["NodeClaim"], "example", body))
 
     run(main)
 
@@ -154,7 +155,7 @@ def test_an_immutable_spec_takes_the_same_spec() -> None:
 def test_metadata_that_is_refused(metadata: dict[str, Any], problem: str) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         with pytest.raises(Invalid) as caught:
-            await server.create(NODES, {"metadata": {"name": "n", **metadata}})
+            await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
         assert problem in caught.value.message
 
     run(main)
@@ -171,7 +172,7 @@ def test_metadata_that_is_refused(metadata: dict[str, Any], problem: str) -> Non
 )
 def test_metadata_that_is_accepted(metadata: dict[str, Any]) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n", **metadata}})
+        await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
 
     run(main)
 
@@ -202,7 +203,7 @@ def spec(**fields: Any) -> dict[str, Any]:
 def test_namespaced_objects_that_are_refused(resource: Resource[Any], body: dict[str, Any], problem: str) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         with pytest.raises(Invalid) as caught:
-            await server.create(resource, body, namespace="default")
+            await server.write(Create(resource, body, namespace="default"))
         assert problem in caught.value.message
 
     run(main)
@@ -220,20 +221,20 @@ def test_namespaced_objects_that_are_refused(resource: Resource[Any], body: dict
 )
 def test_taints_that_are_refused(taints: list[Any], problem: str) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n"}})
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
         with pytest.raises(Invalid, match=problem):
-            await server.patch(NODES, "n", {"spec": {"taints": taints}})
+            await server.write(Patch(NODES, "n", {"spec": {"taints": taints}}))
 
     run(main)
 
 
 def test_the_provider_id_of_a_node_is_set_once() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n"}})
-        assert (await server.patch(RAW_NODES, "n", {"spec": {"providerID": "kwok://n"}}))["spec"]["providerID"]
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+        assert (await server.write(Patch(RAW_NODES, "n", {"spec": {"providerID": "kwok://n"}})))["spec"]["providerID"]
         for value in ("kwok://m", None):
             with pytest.raises(Invalid, match="node updates may not change providerID"):
-                await server.patch(NODES, "n", {"spec": {"providerID": value}})
+                await server.write(Patch(NODES, "n", {"spec": {"providerID": value}}))
 
     run(main)
 
@@ -253,11 +254,11 @@ def test_the_provider_id_of_a_node_is_set_once() -> None:
 )
 def test_what_can_change_in_a_pod(change: dict[str, Any], accepted: bool) -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         if accepted:
-            await server.patch(PODS, "web-1", {"spec": change}, namespace="default")
+            await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))
             return
         with pytest.raises(Invalid, match="Forbidden"):
-            await server.patch(PODS, "web-1", {"spec": change}, namespace="default")
+            await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))
 
     run(main)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.ports import NODES, PODS, EventType, Gone, InternalError, Invalid, Unavailable
+from dovetail.ports import NODES, PODS, Create, Delete, EventType, Gone, InternalError, Invalid, Patch, Unavailable
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
@@ -30,18 +30,18 @@ async def version_of(server: ApiServer) -> str:
 
 
 async def label(server: ApiServer, name: str, value: str | None) -> None:
-    await server.patch(PODS, name, {"metadata": {"labels": {"tier": value}}}, namespace="default")
+    await server.write(Patch(PODS, name, {"metadata": {"labels": {"tier": value}}}, namespace="default"))
 
 
 def test_changes_after_the_version_are_told_in_order() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> Any:
-        await server.create(PODS, pod("old"), namespace="default")
+        await server.write(Create(PODS, pod("old"), namespace="default"))
         version = await version_of(server)
         watching = asyncio.create_task(collected(server, version, timeout_seconds=10))
-        await server.create(PODS, pod("a"), namespace="default")
+        await server.write(Create(PODS, pod("a"), namespace="default"))
         await label(server, "a", "web")
         await label(server, "a", "web")  # changes nothing
-        await server.delete(PODS, "a", namespace="default")
+        await server.write(Delete(PODS, "a", namespace="default"))
         return await watching
 
     told = [("ADDED", "a"), ("MODIFIED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
@@ -53,7 +53,7 @@ def test_a_watch_can_be_resumed_anywhere_in_the_window() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         versions = [await version_of(server)]
         for name in "abc":
-            await server.create(PODS, pod(name), namespace="default")
+            await server.write(Create(PODS, pod(name), namespace="default"))
             versions.append(await version_of(server))
         for number, version in enumerate(versions):
             told = await collected(server, version, timeout_seconds=5)
@@ -65,10 +65,10 @@ def test_a_watch_can_be_resumed_anywhere_in_the_window() -> None:
 def test_without_a_version_what_is_there_comes_first() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> Any:
         for name in "ba":
-            await server.create(PODS, pod(name), namespace="default")
+            await server.write(Create(PODS, pod(name), namespace="default"))
         watching = asyncio.create_task(collected(server, "0", timeout_seconds=5))
         await asyncio.sleep(1)
-        await server.create(PODS, pod("c"), namespace="default")
+        await server.write(Create(PODS, pod("c"), namespace="default"))
         return await watching
 
     assert run(main) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c")]
@@ -79,12 +79,12 @@ def test_a_selecting_watch_sees_objects_come_and_go() -> None:
         version = await version_of(server)
         web = asyncio.create_task(collected(server, version, labels="tier=web", timeout_seconds=9))
         other = asyncio.create_task(collected(server, version, fields="metadata.name=b", timeout_seconds=9))
-        await server.create(PODS, pod("a"), namespace="default")
-        await server.create(PODS, pod("b"), namespace="default")
+        await server.write(Create(PODS, pod("a"), namespace="default"))
+        await server.write(Create(PODS, pod("b"), namespace="default"))
         for value in ("web", "web2", "web", None):
             await label(server, "a", value)
         await label(server, "b", "web")
-        await server.delete(PODS, "b", namespace="default")
+        await server.write(Delete(PODS, "b", namespace="default"))
         assert await web == [
             *[("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("DELETED", "a")],
             *[("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b")],
@@ -96,7 +96,7 @@ def test_a_selecting_watch_sees_objects_come_and_go() -> None:
 
 def test_an_object_that_stops_matching_is_shown_as_it_was() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(PODS, pod("a", labels={"tier": "web"}), namespace="default")
+        await server.write(Create(PODS, pod("a", labels={"tier": "web"}), namespace="default"))
         watch = server.watch(RAW_PODS, resource_version=await version_of(server), labels="tier=web")
         await label(server, "a", "db")
         event = await anext(watch)
@@ -109,10 +109,10 @@ def test_an_object_that_stops_matching_is_shown_as_it_was() -> None:
 
 def test_a_deleted_object_is_shown_at_the_version_of_its_deletion() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NODES, {"metadata": {"name": "n"}})
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
         before = int((await server.list(NODES)).resource_version)
         watch = server.watch(NODES, resource_version=str(before))
-        await server.delete(NODES, "n")
+        await server.write(Delete(NODES, "n"))
         event = await anext(watch)
         assert event.object is not None
         assert (event.type, event.object.metadata.resource_version) == (EventType.DELETED, str(before + 1))
@@ -123,7 +123,7 @@ def test_a_deleted_object_is_shown_at_the_version_of_its_deletion() -> None:
 def test_bookmarks_come_each_minute_and_before_the_end() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
         watch = server.watch(PODS, resource_version=await version_of(server), timeout_seconds=150)
-        await server.create(NODES, {"metadata": {"name": "n"}})
+        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
         now = await version_of(server)
         told = [(event.type, event.resource_version, clock.monotonic()) async for event in watch]
         assert told == [(BOOKMARK, now, 60.0), (BOOKMARK, now, 120.0), (BOOKMARK, now, 148.0)]
@@ -144,8 +144,8 @@ def test_a_long_simulation_can_do_with_fewer_bookmarks() -> None:
 def test_a_version_too_old_is_gone() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         old = await version_of(server)
-        await server.create(PODS, pod("a"), namespace="default")
-        await server.create(PODS, pod("b"), namespace="default")
+        await server.write(Create(PODS, pod("a"), namespace="default"))
+        await server.write(Create(PODS, pod("b"), namespace="default"))
         server.compact()
         with pytest.raises(Gone, match="too old resource version") as caught:
             await anext(server.watch(PODS, resource_version=old))
@@ -160,7 +160,7 @@ def test_the_log_is_bounded() -> None:
         server.registry.store._max_log = 10
         old = await version_of(server)
         for number in range(30):
-            await server.create(PODS, pod(f"p{number}"), namespace="default")
+            await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
         assert len(server.registry.store.collection(PODS).log) <= 10
         with pytest.raises(Gone):
             await anext(server.watch(PODS, resource_version=old))
@@ -172,9 +172,9 @@ def test_a_watch_that_falls_behind_is_ended_and_must_list_anew() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         version = await version_of(server)
         watch = server.watch(PODS, resource_version=version)
-        await server.create(PODS, pod("a"), namespace="default")
+        await server.write(Create(PODS, pod("a"), namespace="default"))
         seen = await anext(watch)
-        await server.create(PODS, pod("b"), namespace="default")
+        await server.write(Create(PODS, pod("b"), namespace="default"))
         server.compact()
         with pytest.raises(StopAsyncIteration):
             await anext(watch)
@@ -191,7 +191,7 @@ def test_a_patient_watch_outlives_compaction() -> None:
         )
         await asyncio.sleep(1)
         for number in range(5):
-            await server.create(PODS, pod(f"p{number}"), namespace="default")
+            await server.write(Create(PODS, pod(f"p{number}"), namespace="default"))
         server.compact()
         await label(server, "p3", "web")
         return await watching
@@ -204,7 +204,7 @@ def test_a_version_to_come_is_waited_for() -> None:
         version = str(int(await version_of(server)) + 2)
         watching = asyncio.create_task(collected(server, version, timeout_seconds=2))
         for name in "abc":
-            await server.create(PODS, pod(name), namespace="default")
+            await server.write(Create(PODS, pod(name), namespace="default"))
         return await watching
 
     assert run(main) == [("ADDED", "c")]
@@ -234,7 +234,7 @@ def test_an_undecodable_object_does_not_end_the_watch() -> None:
         watch = server.watch(CONFIGMAPS.read_as(Strict), resource_version="0")
         for name, value in (("a", "text"), ("b", 1)):
             body = {"metadata": {"name": name}, "data": {"x": value}}
-            await server.create(CONFIGMAPS, body, namespace="default")
+            await server.write(Create(CONFIGMAPS, body, namespace="default"))
         first, second = await anext(watch), await anext(watch)
         assert (first.type, first.object) == (EventType.ADDED, None)
         assert first.problem == "data.x: expected an integer, got a string"
@@ -263,7 +263,7 @@ def test_watches_can_be_dropped_or_refused() -> None:
         version = await version_of(server)
         watching = asyncio.create_task(collected(server, version))
         await clock.sleep(1)
-        await server.create(PODS, pod("a"), namespace="default")
+        await server.write(Create(PODS, pod("a"), namespace="default"))
         server.drop_watches(NODES)
         server.drop_watches(PODS)
         assert await watching == [("ADDED", "a")]  # what happened before is still told
@@ -284,7 +284,7 @@ def test_watches_can_be_dropped_or_refused() -> None:
 def test_times_are_those_of_the_clock() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
         await clock.sleep(3600.7)
-        await server.create(PODS, pod(), namespace="default")
+        await server.write(Create(PODS, pod(), namespace="default"))
         event = await anext(server.watch(RAW_PODS, resource_version="0"))
         assert event.object is not None
         assert event.object["metadata"]["creationTimestamp"] == NOW.replace("12:00:00", "13:00:01")

@@ -10,7 +10,16 @@ import pytest
 from dovetail.api import names
 from dovetail.api.objects import NodePool
 from dovetail.model.instance_types import InstanceType
-from dovetail.ports import NODECLAIMS, NODES, CloudError, CreateFailed, InstanceGone, InsufficientCapacity, Unavailable
+from dovetail.ports import (
+    NODECLAIMS,
+    NODES,
+    CloudError,
+    CreateFailed,
+    InstanceGone,
+    InsufficientCapacity,
+    Patch,
+    Unavailable,
+)
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import condition_status
@@ -229,7 +238,7 @@ def test_a_deletion_takes_its_time() -> None:
         cloud.delete_seconds = 300
         claim = await launch_node(sim, cloud)
         name = nodes_of(sim, claim)[0]["metadata"]["name"]
-        await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+        await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
         await cloud.delete(claim)
         await sim.run_for("299s")
         await cloud.delete(claim)  # asking again does not begin anew
@@ -290,7 +299,7 @@ def test_a_machine_that_vanishes_leaves_a_silent_node_if_it_is_held(held: bool) 
         claim = await launch_node(sim, cloud)
         if held:
             name = nodes_of(sim, claim)[0]["metadata"]["name"]
-            await sim.api.patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}})
+            await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
         cloud.vanish(claim.status.provider_id)
         with pytest.raises(InstanceGone):
             await cloud.get(claim.status.provider_id)

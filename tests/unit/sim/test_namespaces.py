@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import Conflict, Forbidden
+from dovetail.ports import Conflict, Create, Delete, Forbidden, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.cluster import run as run_cluster
 from dovetail.sim.actors.wire import DEPLOYMENTS, JOBS, PODS, REPLICASETS, STATEFULSETS, deleting
@@ -24,10 +24,10 @@ async def there(server: ApiServer, name: str = "team") -> dict[str, Any] | None:
 
 def test_an_empty_one_goes_soon() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
-        await server.create(NAMESPACES, TEAM)
+        await server.write(Create(NAMESPACES, TEAM))
         with pytest.raises(Conflict):
-            await server.delete(NAMESPACES, "team", uid="another")
-        await server.delete(NAMESPACES, "team")
+            await server.write(Delete(NAMESPACES, "team", uid="another"))
+        await server.write(Delete(NAMESPACES, "team"))
         await clock.sleep(4)
         found = await there(server)
         assert found is not None
@@ -35,23 +35,23 @@ def test_an_empty_one_goes_soon() -> None:
         assert "deletionGracePeriodSeconds" not in found["metadata"]
         await clock.sleep(2)
         assert await there(server) is None
-        await server.create(NAMESPACES, TEAM)
+        await server.write(Create(NAMESPACES, TEAM))
 
     run(main)
 
 
 def test_a_change_does_not_end_it() -> None:
     async def main(server: ApiServer, clock: VirtualClock) -> None:
-        await server.create(NAMESPACES, TEAM)
+        await server.write(Create(NAMESPACES, TEAM))
         held = {"metadata": {"name": "a", "finalizers": ["example.com/held"]}}
-        await server.create(CONFIGMAPS, held, namespace="team")
-        await server.delete(NAMESPACES, "team")
-        await server.patch(NAMESPACES, "team", {"metadata": {"labels": {"a": "b"}}})
+        await server.write(Create(CONFIGMAPS, held, namespace="team"))
+        await server.write(Delete(NAMESPACES, "team"))
+        await server.write(Patch(NAMESPACES, "team", {"metadata": {"labels": {"a": "b"}}}))
         await clock.sleep(60)
         found = await there(server)
         assert found is not None
         assert found["metadata"]["labels"]["a"] == "b"
-        await server.patch(CONFIGMAPS, "a", {"metadata": {"finalizers": None}}, namespace="team")
+        await server.write(Patch(CONFIGMAPS, "a", {"metadata": {"finalizers": None}}, namespace="team"))
         await clock.sleep(1)
         assert await there(server) is None
 
@@ -60,13 +60,13 @@ def test_a_change_does_not_end_it() -> None:
 
 def test_nobody_is_bound_in_it() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.create(NAMESPACES, TEAM)
-        await server.create(PODS, pod("p"), namespace="team")
-        await server.delete(NAMESPACES, "team")
+        await server.write(Create(NAMESPACES, TEAM))
+        await server.write(Create(PODS, pod("p"), namespace="team"))
+        await server.write(Delete(NAMESPACES, "team"))
         with pytest.raises(
             Forbidden, match='bindings "p" is forbidden: unable to create new content in namespace team'
         ):
-            await server.create(BINDINGS, {"metadata": {"name": "p"}, "target": {"name": "n"}}, namespace="team")
+            await server.write(Create(BINDINGS, {"metadata": {"name": "p"}, "target": {"name": "n"}}, namespace="team"))
 
     run(main)
 
@@ -83,7 +83,7 @@ def test_workloads_do_not_fight_it() -> None:
         )
         await cluster.run_for("30s")
         before = len(cluster.trace)
-        await cluster.api.delete(NAMESPACES, "team")
+        await cluster.api.write(Delete(NAMESPACES, "team"))
         await cluster.run_for("10s")
         leaving = [found for found in cluster.pods(app="web") if deleting(found)]
         assert len(leaving) == 5

@@ -21,6 +21,7 @@ from dovetail.ports import (
     KubeApi,
     NotFound,
     OutcomeUnknown,
+    Patch,
     Resource,
 )
 from dovetail.runtime.lease import Sighting, sighted
@@ -190,7 +191,7 @@ async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> No
     for patch in cleaning.patches:
         lock = {"uid": thing["metadata"]["uid"], "resourceVersion": thing["metadata"]["resourceVersion"]}
         body = {**patch.body, "metadata": {**patch.body.get("metadata", {}), **lock}}
-        thing = await api.patch(task.kind, thing["metadata"]["name"], body, subresource=patch.subresource)
+        thing = await api.write(Patch(task.kind, thing["metadata"]["name"], body, subresource=patch.subresource))
 
 
 async def _all(api: KubeApi, kind: Resource[T], *, fields: str = "") -> list[T]:

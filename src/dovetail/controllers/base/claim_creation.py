@@ -12,7 +12,7 @@ from typing import Final
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, KubeApi, OutcomeUnknown
+from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, Create, KubeApi, OutcomeUnknown
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class ClaimCreation:
 async def _created(api: KubeApi, clock: Clock, body: Body) -> objects.NodeClaim:
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return await api.create(NODECLAIMS, body)
+            return await api.write(Create(NODECLAIMS, body))
         except AlreadyExists:
             found = await api.get(NODECLAIMS, body["metadata"]["name"])
             if found.metadata.deletion_timestamp is not None:

@@ -17,7 +17,7 @@ from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
-from dovetail.ports import NODECLAIMS, NODES, KubeApi, NotFound, PatchType, Resource
+from dovetail.ports import NODECLAIMS, NODES, Delete, KubeApi, NotFound, Patch, PatchType, Resource
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
 from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
@@ -90,7 +90,7 @@ async def write_status(
         "metadata": {"resourceVersion": claim.metadata.resource_version},
         "status": {**fields, "conditions": conditions.body()},
     }
-    written = await api.patch(NODECLAIMS, claim.metadata.name, body, subresource="status")
+    written = await api.write(Patch(NODECLAIMS, claim.metadata.name, body, subresource="status"))
     cluster.claims.wrote(written)
     return written
 
@@ -108,7 +108,7 @@ async def write_metadata(
 ) -> objects.NodeClaim:
     """The claim with this metadata merged in, if it is still as we know it."""
     body = {"metadata": {"resourceVersion": claim.metadata.resource_version, **metadata}}
-    written = await api.patch(NODECLAIMS, claim.metadata.name, body)
+    written = await api.write(Patch(NODECLAIMS, claim.metadata.name, body))
     cluster.claims.wrote(written)
     return written
 
@@ -174,7 +174,7 @@ def termination_mode(claim: objects.NodeClaim) -> str:
 async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
     """The node with this merged in, if it is still as we know it."""
     metadata = {"resourceVersion": node.metadata.resource_version, **body.get("metadata", {})}
-    written = await api.patch(NODES, node.metadata.name, {**body, "metadata": metadata})
+    written = await api.write(Patch(NODES, node.metadata.name, {**body, "metadata": metadata}))
     cluster.nodes.wrote(written)
     return written
 
@@ -194,7 +194,7 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> boo
         }
     }
     try:
-        written = await api.patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC)
+        written = await api.write(Patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC))
     except NotFound:
         return False
     cluster.nodes.wrote(written)
@@ -203,7 +203,7 @@ async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> boo
 
 async def _delete(api: KubeApi, resource: Resource[Any], cache: Store[Any], meta: objects.ObjectMeta) -> None:
     try:
-        await api.delete(resource, meta.name, uid=meta.uid)
+        await api.write(Delete(resource, meta.name, uid=meta.uid))
     except NotFound:
         return
     cache.doomed(meta.name, meta.uid)

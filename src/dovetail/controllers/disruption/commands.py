@@ -55,7 +55,7 @@ from dovetail.planning.disruption.records import (
 from dovetail.planning.node.health import snake_case
 from dovetail.planning.provisioning.claims import nominated_note, nomination
 from dovetail.planning.timings import Timings
-from dovetail.ports import NODECLAIMS, ApiError, KubeApi
+from dovetail.ports import NODECLAIMS, ApiError, KubeApi, Patch
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
@@ -208,7 +208,7 @@ class DisruptionCommands(Keyed[str]):
     async def _write_down(self, api: KubeApi, candidate: Candidate, text: str) -> None:
         """No lock: whoever else writes to the claim meanwhile, it is the same claim."""
         body = {"metadata": {"uid": candidate.claim_uid, "annotations": {names.DISRUPTION_COMMAND: text}}}
-        claim = await api.patch(NODECLAIMS, candidate.claim, body)
+        claim = await api.write(Patch(NODECLAIMS, candidate.claim, body))
         self._cluster.claims.wrote(claim)
 
     # -- on the way ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dovetail.api import objects
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed, seconds_until
-from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, AlreadyExists, Invalid, NotFound
+from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, AlreadyExists, Create, Invalid, NotFound
 from dovetail.providers.kwok.nodes import appears_at, launched_instance, name_in, node_body
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
@@ -70,7 +70,7 @@ class KwokNodes(Keyed[str]):
         # The claim can still go before its Node is there. Then garbage collection takes the Node: its owner is gone;
         # registration would name the same owner.
         try:
-            made = await self.api.create(NODES, node_body(launched_instance(fresh), owner=fresh))
+            made = await self.api.write(Create(NODES, node_body(launched_instance(fresh), owner=fresh)))
         except AlreadyExists:
             return Done()
         except Invalid as error:

@@ -8,7 +8,7 @@ from dovetail.api import objects
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.planning.conditions import Conditions
-from dovetail.ports import NODEPOOLS
+from dovetail.ports import NODEPOOLS, Patch
 from dovetail.runtime.work_queue import Done, Outcome
 
 
@@ -52,7 +52,7 @@ class PoolController(Keyed[str]):
         """Several controllers write here, and conditions are one list: only onto what was read."""
         meta = pool.metadata
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}, "status": status}
-        written = await self.api.patch(NODEPOOLS, meta.name, body, subresource="status")
+        written = await self.api.write(Patch(NODEPOOLS, meta.name, body, subresource="status"))
         self.cluster.pools.wrote(written)
 
     async def write_conditions(self, pool: objects.NodePool, conditions: Conditions, **status: Any) -> None:

@@ -10,7 +10,7 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.writing import write_metadata
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
-from dovetail.ports import NODEPOOLS, NotFound
+from dovetail.ports import NODEPOOLS, NotFound, Patch
 from dovetail.runtime.work_queue import Done, Hopeless, Outcome
 from dovetail.values.duration import DurationError
 
@@ -36,7 +36,7 @@ class NodePoolHash(PoolController):
             # The lock is on what was hashed: a template changed meanwhile has another hash.
             lock = {"uid": meta.uid, "resourceVersion": meta.resource_version}
             body = {"metadata": {**lock, "annotations": annotations}}
-            written = await self.api.patch(NODEPOOLS, meta.name, body)
+            written = await self.api.write(Patch(NODEPOOLS, meta.name, body))
             self.cluster.pools.wrote(written)
         return Done()
 

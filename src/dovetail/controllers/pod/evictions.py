@@ -23,7 +23,7 @@ from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.drain import Action, DrainPlan, drain_plan
 from dovetail.planning.timings import Timings
-from dovetail.ports import PODS, ApiError, Conflict, InternalError, NotFound, TooManyRequests
+from dovetail.ports import PODS, ApiError, Conflict, Delete, Evict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
 from dovetail.rules.pdb import PdbIndex, asks_budgets
 from dovetail.runtime.events import namespace_is_going
@@ -113,8 +113,8 @@ class Evictions(Keyed[PodKey]):
         )
         tell(self.recorder, about_pod(pod), EventReason.DISRUPTED, note)
         with suppress(NotFound, Conflict):  # gone, or another of its name
-            await self.api.delete(
-                PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=forced.grace_seconds
+            await self.api.write(
+                Delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=forced.grace_seconds)
             )
             self._cluster.pods.doomed(pod.name, pod.uid, pod.namespace)
             self._metrics.pods_drained.labels(_reason(claim)).inc()
@@ -137,7 +137,7 @@ class Evictions(Keyed[PodKey]):
             return self._park(key, keys, refused, node, tried=False)
         self._spend(keys, 1)
         try:
-            await self.api.evict(pod.name, namespace=pod.namespace, uid=pod.uid)
+            await self.api.write(Evict(pod.name, namespace=pod.namespace, uid=pod.uid))
         except ApiError as error:
             self._count(error)
             self._spend(keys, -1)  # should it have taken effect all the same, the budget's status will show it

@@ -20,6 +20,7 @@ from dovetail.ports import (
     CloudError,
     CloudProvider,
     Conflict,
+    Delete,
     Instance,
     InstanceGone,
     InsufficientCapacity,
@@ -102,7 +103,7 @@ class KwokProvider(CloudProvider):
             node = await self._node(provider_id)
             if node.metadata.deletion_timestamp is None:
                 with suppress(NotFound, Conflict):  # gone meanwhile, and perhaps another in its place
-                    await self._api.delete(NODES, node.metadata.name, uid=node.metadata.uid)
+                    await self._api.write(Delete(NODES, node.metadata.name, uid=node.metadata.uid))
         raise InstanceGone(f"{provider_id} is gone")
 
     async def get(self, provider_id: str) -> Instance:

@@ -12,10 +12,12 @@ from dovetail.ports import (
     ApiError,
     Clock,
     Conflict,
+    Create,
+    Delete,
     Forbidden,
     KubeApi,
     NotFound,
-    PatchType,
+    Patch,
     Propagation,
 )
 from dovetail.sim.actors.watch import Store, follow
@@ -74,7 +76,7 @@ class World:
     async def create(self, kind: Kind, body: Raw) -> Raw | None:
         """Create the object; None if one of this name is there, or its namespace is going away."""
         try:
-            made = await self.api.create(kind, body, namespace=namespace_of(body) or None)
+            made = await self.api.write(Create(kind, body, namespace=namespace_of(body) or None))
         except (AlreadyExists, Forbidden):
             return None
         self.store(kind).observe(made)
@@ -83,16 +85,10 @@ class World:
     async def patch(self, kind: Kind, obj: Raw, body: Mapping[str, Any], *, subresource: str = "") -> Raw | None:
         """Merge the body into the object as it was read; None if it is gone. Raises Conflict if it is another one."""
         preconditions = {"uid": obj["metadata"]["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
-        meta = {**body.get("metadata", {}), **preconditions}
+        merged = {**body, "metadata": {**body.get("metadata", {}), **preconditions}}
+        where = namespace_of(obj) or None
         try:
-            made = await self.api.patch(
-                kind,
-                name_of(obj),
-                {**body, "metadata": meta},
-                namespace=namespace_of(obj) or None,
-                type_=PatchType.MERGE,
-                subresource=subresource,
-            )
+            made = await self.api.write(Patch(kind, name_of(obj), merged, where, subresource=subresource))
         except NotFound:
             return None
         except Conflict:
@@ -105,14 +101,10 @@ class World:
         self, kind: Kind, obj: Raw, *, grace_seconds: int | None = None, propagation: Propagation | None = None
     ) -> None:
         """Delete this very object; nothing happens if it is gone."""
+        where, uid = namespace_of(obj) or None, obj["metadata"]["uid"]
         with contextlib.suppress(NotFound, Conflict):
-            await self.api.delete(
-                kind,
-                name_of(obj),
-                namespace=namespace_of(obj) or None,
-                uid=obj["metadata"]["uid"],
-                grace_seconds=grace_seconds,
-                propagation=propagation,
+            await self.api.write(
+                Delete(kind, name_of(obj), where, uid, grace_seconds=grace_seconds, propagation=propagation)
             )
         await self.refresh(kind, obj)
 

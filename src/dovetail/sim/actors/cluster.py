@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 
 from dovetail import ports
-from dovetail.ports import AlreadyExists, PatchType, Resource
+from dovetail.ports import AlreadyExists, Create, Patch, Resource
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.daemon_set import DaemonSets
 from dovetail.sim.actors.deployment import Deployments
@@ -138,15 +138,14 @@ class SimCluster:
     # -- manifests ----------------------------------------------------------------------------------------------------
 
     async def apply(self, *manifests: Raw | str, namespace: str = "default") -> None:
-        """Create the objects, or change those that are there to what the manifests say."""
+        """Create the objects, or merge the manifests into those that are there."""
         for body in documents(manifests):
             kind = kind_of(body)
             where = body["metadata"].get("namespace", namespace) if kind.namespaced else None
             try:
-                await self.api.create(kind, body, namespace=where)
+                await self.api.write(Create(kind, body, namespace=where))
             except AlreadyExists:
-                name = body["metadata"]["name"]
-                await self.api.patch(kind, name, body, namespace=where, type_=PatchType.APPLY, force=True)
+                await self.api.write(Patch(kind, body["metadata"]["name"], body, namespace=where))
 
     # -- reading, without a request -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dovetail.api.names import REGION_LABEL, ZONE_LABEL
-from dovetail.ports import ApiError, Conflict, NotFound
+from dovetail.ports import ApiError, Conflict, Create, NotFound
 from dovetail.sim.actors.actor import Actor, World
 from dovetail.sim.actors.demand import Demand, Labels
 from dovetail.sim.actors.fit import Fit, summary, unfit_message
@@ -184,7 +184,7 @@ class Scheduler(Actor):
         meta = {"name": name_of(pod), "uid": uid_of(pod)}
         body = {"metadata": meta, "target": {"kind": "Node", "name": node}}
         with contextlib.suppress(NotFound, Conflict):
-            await self.world.api.create(BINDINGS, body, namespace=namespace_of(pod))
+            await self.world.api.write(Create(BINDINGS, body, namespace=namespace_of(pod)))
         await self.world.refresh(PODS, pod)
 
     # -- making room --------------------------------------------------------------------------------------------------

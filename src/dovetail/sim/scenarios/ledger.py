@@ -15,7 +15,7 @@ from dovetail.controllers.disruption.engine import Disruption
 from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.records import read_record
-from dovetail.ports import NODECLAIMS, PODS, EventType, Propagation, Resource
+from dovetail.ports import NODECLAIMS, PODS, Delete, EventType, Evict, Resource, Write
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import active, condition_of, controller_of, key_of, node_of, phase_of
 from dovetail.sim.cloud.machines import SimCloud
@@ -292,33 +292,14 @@ class ObservedClient(Client):
         super().__init__(server, name)
         self._ledger = ledger
 
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        await super().evict(name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
-        self._ledger.pod_taken_off("evicted", namespace, name)
-
-    async def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        if resource.plural == PODS.plural:  # before, for afterwards it may be gone
-            detail = f", with {grace_seconds} s of grace: its node's deadline is near"
-            self._ledger.pod_taken_off("forced", namespace or "", name, detail=detail)
-        await super().delete(
-            resource,
-            name,
-            namespace=namespace,
-            uid=uid,
-            resource_version=resource_version,
-            grace_seconds=grace_seconds,
-            propagation=propagation,
-        )
+    async def write(self, write: Write[T]) -> T:
+        if isinstance(write, Delete) and write.resource.plural == PODS.plural:  # before, for afterwards it may be gone
+            detail = f", with {write.grace_seconds} s of grace: its node's deadline is near"
+            self._ledger.pod_taken_off("forced", write.namespace or "", write.name, detail=detail)
+        answer = await super().write(write)
+        if isinstance(write, Evict):
+            self._ledger.pod_taken_off("evicted", write.namespace, write.name)
+        return answer
 
 
 # -- reading claims ----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from dovetail.controllers.provisioning.provisioner import Provisioning
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
-from dovetail.ports import AlreadyExists, ApiError, InsufficientCapacity
+from dovetail.ports import AlreadyExists, ApiError, Create, Delete, InsufficientCapacity, Patch
 from dovetail.runtime.compute import space_collections, spare_collections
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager, ManagerTimings
@@ -199,7 +199,7 @@ class Play:
                 await self._apply(body)
             if happening.delete is not None:
                 kind, namespace, name = happening.delete
-                await self.sim.api.delete(kind, name, namespace=namespace)
+                await self.sim.api.write(Delete(kind, name, namespace=namespace))
                 told = "/".join(filter(None, (kind.kind, namespace, name)))
                 self.ledger.note("scenario", told, "deleted")
             if happening.fault is not None:
@@ -216,18 +216,19 @@ class Play:
         told = "/".join(filter(None, (kind.kind, namespace, meta["name"])))
         collection = self.sim.server.registry.store.collection(kind)
         if (namespace or "", meta["name"]) in collection.objects:
-            await self.sim.api.patch(kind, meta["name"], dict(body), namespace=namespace)
+            await self.sim.api.write(Patch(kind, meta["name"], body, namespace=namespace))
             self.ledger.note("scenario", told, "changed")
         else:
             if namespace is not None:
                 await self._ensure_namespace(namespace)
-            await self.sim.api.create(kind, sound(dict(body)), namespace=namespace)  # nulls are for what is there
+            made = sound(dict(body))  # nulls are for what is there
+            await self.sim.api.write(Create(kind, made, namespace=namespace))
             self.ledger.note("scenario", told, "created")
 
     async def _ensure_namespace(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
-            await self.sim.api.create(kind_of(body), body)
+            await self.sim.api.write(Create(kind_of(body), body))
         except AlreadyExists:
             return
 

@@ -1,6 +1,6 @@
 """The Kubernetes API in memory: the KubeApi port over a registry, for controllers and actors on a virtual loop.
 
-    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, as the field manager `dovetail`
+    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, of the client `dovetail`
     kubelet = server.client("kubelet")                  # the same cluster, as another one
     server.registry.store.observers.append(check)       # told of every write at once; for checkers
     server.witness = hear                               # told of every request, whose writes follow; see `checkers`
@@ -18,18 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from dovetail.api import names
-from dovetail.ports import (
-    PODS,
-    ApiError,
-    Body,
-    Clock,
-    KubeApi,
-    Page,
-    PatchType,
-    Propagation,
-    Resource,
-)
-from dovetail.sim.server import eviction
+from dovetail.ports import ApiError, Clock, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
+from dovetail.sim.server.eviction import evict
 from dovetail.sim.server.expiry import EventExpiry
 from dovetail.sim.server.faults import Fault, Faults, Request
 from dovetail.sim.server.garbage import GarbageCollector
@@ -52,7 +42,7 @@ class Asked(NamedTuple):
 
 
 class Client(KubeApi):
-    """One client of the server. Its name is the manager of the fields it writes."""
+    """One client of the server; faults can be for the requests of one name."""
 
     def __init__(self, server: "ApiServer", name: str) -> None:
         self.name = name
@@ -84,7 +74,7 @@ class Client(KubeApi):
                     unread.append(each.unread(str(error)))
             return Page(items, str(version), token, len(unread), tuple(unread))
 
-        return await self._call("list", resource, namespace, "", act)
+        return await self._call(Request("list", resource, namespace, "", "", self.name), act)
 
     def watch(
         self,
@@ -111,105 +101,44 @@ class Client(KubeApi):
         )
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        return await self._call("get", resource, namespace, name, lambda: self._typed(resource, name, namespace))
-
-    def _typed(self, resource: Resource[T], name: str, namespace: str | None) -> T:
-        return _read(self._registry.get(resource, name, namespace), resource)
+        request = Request("get", resource, namespace, name, "", self.name)
+        return await self._call(request, lambda: _read(self._registry.get(resource, name, namespace), resource))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    async def create(self, resource: Resource[T], body: Body, *, namespace: str | None = None) -> T:
-        def act() -> T:
-            return _read(self._registry.create(resource, dict(body), namespace=namespace, manager=self.name), resource)
+    async def write(self, write: Write[T]) -> T:
+        request = Request(write.verb, write.resource, write.namespace, write.name, write.subresource, self.name)
+        answer: T = await self._call(request, lambda: self._written(write))
+        return answer
 
-        name = str((body.get("metadata") or {}).get("name", ""))
-        return await self._call("create", resource, namespace, name, act)
+    def _written(self, write: Write[Any]) -> Any:
+        match write:
+            case Create():
+                return _read(self._registry.create(write), write.resource)
+            case Patch(subresource="scale"):
+                scale = scale_of(write.resource, self._registry.patch(write).body)
+                return msgspec.convert(scale, write.resource.struct)
+            case Patch():
+                return _read(self._registry.patch(write), write.resource)
+            case Delete():
+                return self._registry.delete(write)
+            case Evict():
+                return evict(self._registry, write)
+        raise NotImplementedError(write.verb)
 
-    async def patch(
-        self,
-        resource: Resource[T],
-        name: str,
-        body: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-    ) -> T:
-        def act() -> T:
-            stored = self._registry.patch(
-                resource,
-                name,
-                dict(body),
-                namespace=namespace,
-                type_=type_,
-                subresource=subresource,
-                force=force,
-                manager=self.name,
-            )
-            if subresource == "scale":
-                return msgspec.convert(scale_of(resource, stored.body), resource.struct)
-            return _read(stored, resource)
-
-        return await self._call("patch", resource, namespace, name, act, subresource=subresource)
-
-    async def delete(
-        self,
-        resource: Resource[T],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
-        def act() -> None:
-            self._registry.delete(
-                resource,
-                name,
-                namespace=namespace,
-                uid=uid,
-                resource_version=resource_version,
-                grace_seconds=grace_seconds,
-                propagation=propagation,
-            )
-
-        await self._call("delete", resource, namespace, name, act)
-
-    async def evict(self, name: str, *, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
-        def act() -> None:
-            eviction.evict(self._registry, name, namespace, uid, grace_seconds)
-
-        await self._call("evict", PODS, namespace, name, act, subresource="eviction")
-
-    async def _call(
-        self,
-        verb: str,
-        resource: Resource[Any],
-        namespace: str | None,
-        name: str,
-        act: Callable[[], R],
-        *,
-        subresource: str = "",
-    ) -> R:
-        assert name or verb in ("create", "list", "watch"), "an object is asked for by its name"
+    async def _call(self, request: Request, act: Callable[[], R]) -> R:
+        assert request.name or request.verb in ("create", "list"), "an object is asked for by its name"
         witness = self._server.witness
         sent_at = None if witness is None else self._registry.now()
         await self._server.travel()
-        faults = self._server.faults
-        fault = (
-            self._server.meet_fault(Request(verb, resource, namespace, name, subresource, self.name))
-            if faults.pending
-            else None
-        )
+        fault = self._server.meet_fault(request) if self._server.faults.pending else None
         if fault is not None and fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
         if fault is not None and fault.error is not None and not fault.after:
             raise fault.error
         refusal: ApiError | None = None
         if witness is not None and sent_at is not None:
-            witness(Asked(Request(verb, resource, namespace, name, subresource, self.name), sent_at))
+            witness(Asked(request, sent_at))
         try:
             result = act()
         except ApiError as error:
@@ -262,7 +191,7 @@ class ApiServer(Client):
         return self.registry.store.trace
 
     def client(self, name: str) -> Client:
-        """The same cluster, for another field manager."""
+        """The same cluster, for another client."""
         return Client(self, name)
 
     def compact(self) -> None:

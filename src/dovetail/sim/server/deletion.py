@@ -4,9 +4,7 @@ else goes at once."""
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from dovetail.ports import PODS, Propagation, Resource
+from dovetail.ports import PODS, Delete, Propagation
 from dovetail.sim.server import errors
 from dovetail.sim.server.kinds import NAMESPACES, kind_of
 from dovetail.values.timestamp import format_time, parse_time
@@ -20,30 +18,20 @@ FOREGROUND = "foregroundDeletion"
 _KEPT_NAMESPACES = ("default", "kube-public", "kube-system")
 
 
-class Deletion(msgspec.Struct, frozen=True):
-    """The options of a DELETE."""
-
-    uid: str = ""
-    resource_version: str = ""
-    grace_seconds: int | None = None
-    propagation: Propagation | None = None
-
-
-def delete_object(
-    registry: "Registry", resource: Resource[Any], key: "Key", stored: "Stored", options: Deletion
-) -> None:
+def delete_object(registry: "Registry", write: Delete, stored: "Stored") -> None:
     """Delete, or begin to. Raises Conflict if a precondition does not hold."""
-    meta = stored.body["metadata"]
+    resource, meta = write.resource, stored.body["metadata"]
+    key = (write.namespace or "", write.name)
     if resource.plural == NAMESPACES.plural and key[1] in _KEPT_NAMESPACES:
         raise errors.forbidden(resource, key[1], "this namespace may not be deleted")
-    _check_preconditions(resource, meta, options)
+    _check_preconditions(write, meta)
     if resource.plural == NAMESPACES.plural:
         _terminate(registry, key, stored.body)
         return
-    graceful = _pod_metadata(registry, stored.body, options) if resource.plural == PODS.plural else None
+    graceful = _pod_metadata(registry, stored.body, write.grace_seconds) if resource.plural == PODS.plural else None
     if graceful is _PENDING:
         return  # a longer or equal grace changes nothing
-    finalizers = _finalizers(kind_of(resource).orphans, meta.get("finalizers") or [], options.propagation)
+    finalizers = _finalizers(kind_of(resource).orphans, meta.get("finalizers") or [], write.propagation)
     if graceful is not None:
         changed = {**graceful, "finalizers": finalizers}
     elif finalizers:
@@ -67,19 +55,19 @@ def _terminate(registry: "Registry", key: "Key", namespace: "Body") -> None:
         registry.store.put(NAMESPACES, key, {**namespace, **changed}, "delete")
 
 
-def _check_preconditions(resource: Resource[Any], meta: "Body", options: Deletion) -> None:
-    if options.uid and options.uid != meta["uid"]:
+def _check_preconditions(write: Delete, meta: "Body") -> None:
+    if write.uid and write.uid != meta["uid"]:
         why = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). The object "
+            f"the UID in the precondition ({write.uid}) does not match the UID in record ({meta['uid']}). The object "
             "might have been deleted and then recreated"
         )
-        raise errors.conflict(resource, meta["name"], why)
-    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        raise errors.conflict(write.resource, write.name, why)
+    if write.resource_version and write.resource_version != meta["resourceVersion"]:
         why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion "
+            f"the ResourceVersion in the precondition ({write.resource_version}) does not match the ResourceVersion "
             f"in record ({meta['resourceVersion']}). The object might have been modified"
         )
-        raise errors.conflict(resource, meta["name"], why)
+        raise errors.conflict(write.resource, write.name, why)
 
 
 def _deleting(registry: "Registry", meta: "Body") -> "Body":
@@ -95,10 +83,11 @@ def _deleting(registry: "Registry", meta: "Body") -> "Body":
 _PENDING: "Body" = {"already": "deleting"}
 
 
-def _pod_metadata(registry: "Registry", pod: "Body", options: Deletion) -> "Body | None":
+def _pod_metadata(registry: "Registry", pod: "Body", asked: int | None) -> "Body | None":
     """The metadata with the pod's grace set or shortened; None: as for any other object; _PENDING: no change."""
     meta = pod["metadata"]
-    asked = None if options.grace_seconds is None else options.grace_seconds if options.grace_seconds >= 0 else 1
+    if asked is not None and asked < 0:
+        asked = 1
     now = registry.now()
     if "deletionTimestamp" in meta:
         before = meta.get("deletionGracePeriodSeconds") or 0

@@ -3,7 +3,7 @@ allows, and leaves it to the disruption controller to say anew how much that is.
 
 from typing import TYPE_CHECKING, Any
 
-from dovetail.ports import PDBS, PODS, InternalError, TooManyRequests
+from dovetail.ports import PDBS, PODS, Evict, InternalError, TooManyRequests
 from dovetail.sim.server import errors
 from dovetail.values.selector import SelectorError, make_selector
 
@@ -16,15 +16,15 @@ SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction su
 _MAX_DISRUPTED = 2000
 
 
-def evict(registry: "Registry", name: str, namespace: str, uid: str = "", grace_seconds: int | None = None) -> None:
+def evict(registry: "Registry", write: Evict) -> None:
     """Raises NotFound, Conflict (UID), TooManyRequests, InternalError, and Forbidden, as in a namespace that goes away:
     to the server an eviction is something new in it."""
-    registry.check_namespace(PODS, name, namespace)
-    pod = registry.get(PODS, name, namespace)
+    registry.check_namespace(PODS, write.name, write.namespace)
+    pod = registry.get(PODS, write.name, write.namespace)
     phase = pod.body["status"].get("phase")
     if phase not in ("Succeeded", "Failed", "Pending") and "deletionTimestamp" not in pod.body["metadata"]:
-        _check_budget(registry, pod.body, namespace)
-    _add_condition_and_delete(registry, pod, namespace, uid, grace_seconds)
+        _check_budget(registry, pod.body, write.namespace)
+    _add_condition_and_delete(registry, pod, write)
 
 
 def _check_budget(registry: "Registry", pod: "Body", namespace: str) -> None:
@@ -97,16 +97,14 @@ def _no_more(registry: "Registry", pdb: "Body", conditions: list["Body"]) -> lis
     ]
 
 
-def _add_condition_and_delete(
-    registry: "Registry", pod: "Stored", namespace: str, uid: str, grace_seconds: int | None
-) -> None:
-    meta, status = pod.body["metadata"], pod.body["status"]
+def _add_condition_and_delete(registry: "Registry", pod: "Stored", write: Evict) -> None:
+    meta, status, name, uid = pod.body["metadata"], pod.body["status"], write.name, write.uid
     if uid and uid != meta["uid"]:
         why = (
             f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). The object might "
             "have been deleted and then recreated"
         )
-        raise errors.conflict(PODS, meta["name"], why)
+        raise errors.conflict(PODS, name, why)
     old = next((c for c in status.get("conditions") or () if c["type"] == "DisruptionTarget"), None)
     told: dict[str, Any] = {
         "type": "DisruptionTarget",
@@ -119,8 +117,8 @@ def _add_condition_and_delete(
     if old is None or old.get("status") != "True" or old.get("reason") != told["reason"]:
         others = [c for c in status.get("conditions") or () if c["type"] != "DisruptionTarget"]
         body = {**pod.body, "status": {**status, "conditions": [*others, told]}}
-        registry.store.put(PODS, (namespace, meta["name"]), body, "evict")
-    registry.delete(PODS, meta["name"], namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        registry.store.put(PODS, (write.namespace, name), body, "evict")
+    registry.delete(write.deletion)
 
 
 def _budgets(registry: "Registry", pod: "Body", namespace: str) -> list["Stored"]:

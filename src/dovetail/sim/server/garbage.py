@@ -6,7 +6,7 @@ It acts on what is written, a moment later, through the same operations as every
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.ports import EventType, NotFound, Propagation, Resource
+from dovetail.ports import Delete, EventType, NotFound, Patch, Propagation, Resource
 from dovetail.sim.server.deletion import FOREGROUND, ORPHAN
 from dovetail.sim.server.registry import Registry
 from dovetail.sim.server.store import Body, Change, Key
@@ -77,13 +77,8 @@ class GarbageCollector:
             return
         waiting = any(self._state(r["uid"]) == "foreground" for r in references)
         foreground = waiting and self._dependents.get(uid)
-        self._registry.delete(
-            resource,
-            key[1],
-            namespace=key[0] if resource.namespaced else None,
-            uid=uid,
-            propagation=Propagation.FOREGROUND if foreground else Propagation.BACKGROUND,
-        )
+        propagation = Propagation.FOREGROUND if foreground else Propagation.BACKGROUND
+        self._registry.delete(Delete(resource, key[1], namespace=key[0] or None, uid=uid, propagation=propagation))
 
     def _finish(self, uid: str) -> None:
         """Release an owner whose dependents are orphaned, or gone as far as they block it."""
@@ -126,13 +121,7 @@ class GarbageCollector:
     def _set(self, uid: str, metadata: Body) -> None:
         resource, key = self._places[uid]
         try:
-            self._registry.patch(
-                resource,
-                key[1],
-                {"metadata": metadata},
-                namespace=key[0] if resource.namespaced else None,
-                manager="kube-controller-manager",
-            )
+            self._registry.patch(Patch(resource, key[1], {"metadata": metadata}, namespace=key[0] or None))
         except NotFound:
             return
 

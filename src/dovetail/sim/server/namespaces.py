@@ -7,7 +7,7 @@ everybody else.
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.ports import PODS, EventType, Propagation, Resource
+from dovetail.ports import PODS, Delete, EventType, Propagation, Resource
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.registry import Registry
 from dovetail.sim.server.store import Change, Key
@@ -49,7 +49,7 @@ class NamespaceController:
         self._awaited[name] = {uid for _, _, uid in going}
         for resource, key, uid in going:
             if uid in self._awaited[name]:  # it has not gone with another
-                self._registry.delete(resource, key[1], namespace=name, propagation=Propagation.BACKGROUND)
+                self._registry.delete(Delete(resource, key[1], namespace=name, propagation=Propagation.BACKGROUND))
 
     def _contents(self, name: str) -> list[tuple[Resource[Any], Key, str]]:
         return [

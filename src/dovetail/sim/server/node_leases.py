@@ -88,8 +88,7 @@ class NodeLeases:
         store, name = self._registry.store, node["metadata"]["name"]
         found = store.collection(LEASES).objects.get((NAMESPACE, name))
         if found is None:
-            made = store.put(LEASES, (NAMESPACE, name), self._new(node, renewed), "create")
-            self._registry.owners.created(made.body, "kubelet")
+            store.put(LEASES, (NAMESPACE, name), self._new(node, renewed), "create")
         elif found.body["spec"].get("renewTime") != renewed:
             spec = {**found.body["spec"], "renewTime": renewed}
             store.put(LEASES, (NAMESPACE, name), {**found.body, "spec": spec}, "update")

@@ -6,17 +6,16 @@
 import base64
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from dovetail.ports import PODS, Conflict, InternalError, PatchType, Propagation, Resource
+from dovetail.ports import PODS, Conflict, Create, Delete, InternalError, Patch, PatchType, Resource
 from dovetail.sim.server import errors
 from dovetail.sim.server.admission import before_create, before_update
-from dovetail.sim.server.apply import FieldOwners
-from dovetail.sim.server.deletion import Deletion, delete_object
+from dovetail.sim.server.deletion import delete_object
 from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, Kind, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
 from dovetail.sim.server.priorities import prioritised
@@ -38,11 +37,10 @@ class Registry:
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
         self.now = now
         self.store = Store(now)
-        self.owners = FieldOwners()
         self._random = random.Random(seed)
         self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
         for name in _FIRST_NAMESPACES:
-            self.create(NAMESPACES, {"metadata": {"name": name}})
+            self.create(Create(NAMESPACES, {"metadata": {"name": name}}))
 
     def timestamp(self) -> str:
         """Now, as metadata has it: whole seconds."""
@@ -99,23 +97,20 @@ class Registry:
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
-    def create(
-        self, resource: Resource[Any], body: Body, *, namespace: str | None = None, manager: str = "unknown"
-    ) -> Stored:
+    def create(self, write: Create[Any]) -> Stored:
         """Raises AlreadyExists, Invalid, and what `check_namespace` raises."""
+        resource, namespace = write.resource, write.namespace
         if resource.plural == BINDINGS.plural:
-            return self._bind(body, namespace)
+            return self._bind(write.body, namespace)
         kind = kind_of(resource)
-        body = self._with_defaults(resource, kind, self._identified(resource, body, namespace))
+        body = self._with_defaults(resource, kind, self._identified(resource, write.body, namespace))
         self._set_system_fields(body["metadata"], resource)
         check(resource, kind, body, None)
         key = (namespace or "", body["metadata"]["name"])
         there = self.store.collection(resource).objects.get(key)
         if there is not None:
             raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in there.body["metadata"])
-        stored = self.store.put(resource, key, body, "create")
-        self.owners.created(stored.body, manager)
-        return stored
+        return self.store.put(resource, key, body, "create")
 
     def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
         """Put in an object as it was in another cluster: what that server has set stays, as far as it is given.
@@ -138,16 +133,14 @@ class Registry:
         key = (namespace or "", meta["name"])
         if key in self.store.collection(resource).objects:
             raise errors.already_exists(resource, key[1], deleting=False)
-        stored = self.store.put(resource, key, defaults, "restore")
-        self.owners.created(stored.body, "kubectl")
-        return stored
+        return self.store.put(resource, key, defaults, "restore")
 
     def _with_defaults(self, resource: Resource[Any], kind: Kind, body: Body) -> Body:
         if resource.plural == PODS.plural and not resource.group:
             body = prioritised(self, body)
         return before_create(resource, kind, body, self.timestamp())
 
-    def _identified(self, resource: Resource[Any], body: Body, namespace: str | None) -> Body:
+    def _identified(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> Body:
         """A copy of the body that says what and where it is."""
         result: Body = msgspec.json.decode(msgspec.json.encode(body))
         meta = dict(result.get("metadata") or {})
@@ -191,22 +184,12 @@ class Registry:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def patch(
-        self,
-        resource: Resource[Any],
-        name: str,
-        patch: Body,
-        *,
-        namespace: str | None = None,
-        type_: PatchType = PatchType.MERGE,
-        subresource: str = "",
-        force: bool = False,
-        manager: str = "unknown",
-    ) -> Stored:
+    def patch(self, write: Patch[Any]) -> Stored:
         """Raises NotFound, Conflict, Invalid. A patch that changes nothing writes nothing."""
+        resource, name, namespace, subresource = write.resource, write.name, write.namespace, write.subresource
         kind = kind_of(resource)
         _check_subresource(kind, resource, subresource)
-        patch = msgspec.json.decode(msgspec.json.encode(patch))
+        patch = msgspec.json.decode(msgspec.json.encode(write.body))
         key = self.key(resource, name, namespace)
         asked = (patch.get("metadata") or {}).get("name", name)
         if asked != name:
@@ -214,36 +197,16 @@ class Registry:
         self.before_reading(resource, namespace, name)
         old = self.store.collection(resource).objects.get(key)
         if old is None:
-            if type_ is PatchType.APPLY and not subresource:
-                return self._create_by_apply(resource, name, patch, namespace, manager)
             raise errors.not_found(resource, name)
-        asked_subresource = subresource
         if subresource == "scale":
             patch, subresource = _scale_patch(patch), ""
-        if type_ is PatchType.APPLY:
-            body = self.owners.applied(resource, kind, old.body, patch, manager, subresource=subresource, force=force)
-        elif type_ is PatchType.STRATEGIC and kind.custom:
+        if write.type_ is PatchType.STRATEGIC and kind.custom:
             raise errors.unsupported_patch()
-        elif type_ is PatchType.STRATEGIC:
+        if write.type_ is PatchType.STRATEGIC:
             body = strategically_merged(resource, old.body, patch)
         else:
             body = merged(old.body, patch)
-        stored = self.update(resource, key, body, subresource=subresource, verb="patch")
-        if type_ is not PatchType.APPLY:
-            self.owners.updated(kind, old.body, stored.body, manager, asked_subresource)
-        return stored
-
-    def _create_by_apply(
-        self, resource: Resource[Any], name: str, patch: Body, namespace: str | None, manager: str
-    ) -> Stored:
-        meta = patch.get("metadata") or {}
-        if meta.get("uid"):
-            why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-            raise errors.conflict(resource, name, why)
-        body = {**patch, "metadata": {**meta, "name": name}}
-        stored = self.create(resource, body, namespace=namespace, manager=manager)
-        self.owners.created_by_apply(kind_of(resource), stored.body, body, manager)
-        return stored
+        return self.update(resource, key, body, subresource=subresource, verb="patch")
 
     def update(
         self, resource: Resource[Any], key: Key, body: Body, *, subresource: str = "", verb: str = "update"
@@ -277,29 +240,15 @@ class Registry:
 
     def remove(self, resource: Resource[Any], key: Key) -> Stored:
         """Take the object away for good."""
-        gone = self.store.remove(resource, key, "delete")
-        self.owners.forget(gone.body)
-        return gone
+        return self.store.remove(resource, key, "delete")
 
     # -- deleting, binding --------------------------------------------------------------------------------------------
 
-    def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        *,
-        namespace: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        grace_seconds: int | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
+    def delete(self, write: Delete) -> None:
         """Raises NotFound, Conflict, and Forbidden for namespaces that every cluster has."""
-        stored = self.get(resource, name, namespace)
-        options = Deletion(uid, resource_version, grace_seconds, propagation)
-        delete_object(self, resource, (namespace or "", name), stored, options)
+        delete_object(self, write, self.get(write.resource, write.name, write.namespace))
 
-    def _bind(self, body: Body, namespace: str | None) -> Stored:
+    def _bind(self, body: Mapping[str, Any], namespace: str | None) -> Stored:
         meta = body.get("metadata") or {}
         name, node = str(meta.get("name", "")), str((body.get("target") or {}).get("name", ""))
         self.check_namespace(BINDINGS, name, namespace or "")

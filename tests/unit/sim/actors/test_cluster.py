@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from dovetail.api.objects import Lease
-from dovetail.ports import LEASES, NotFound, TooManyRequests
+from dovetail.ports import LEASES, Delete, Evict, NotFound, Patch, TooManyRequests
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.actors.wire import (
     CLAIMS,
@@ -53,7 +53,7 @@ def status(cluster: SimCluster, kind: Any, name: str) -> Raw:
 
 
 async def evict(cluster: SimCluster, pod: Raw) -> None:
-    await cluster.api.evict(name_of(pod), namespace="default", uid=uid_of(pod))
+    await cluster.api.write(Evict(name_of(pod), namespace="default", uid=uid_of(pod)))
 
 
 # -- scheduling and kubelets ------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_gated_and_foreign_pods_are_left_alone() -> None:
         await cluster.apply(manifests.node("n1"), gated, manifests.pod("foreign", schedulerName="other"))
         await cluster.run_for("1m")
         assert [node_of(pod) for pod in cluster.pods()] == ["", ""]
-        await cluster.api.patch(PODS, "gated", {"spec": {"schedulingGates": None}}, namespace="default")
+        await cluster.api.write(Patch(PODS, "gated", {"spec": {"schedulingGates": None}}, namespace="default"))
         await cluster.wait_until(ready(cluster, "gated", 1), timeout="3s")
 
     run(scenario)
@@ -104,7 +104,7 @@ def test_higher_priority_goes_first() -> None:
         await cluster.apply(manifests.node("n1", cpu="4"))
         await cluster.run_for("1m")
         assert {name_of(pod): node_of(pod) for pod in cluster.pods()} == {"high": "n1", "low": ""}
-        await cluster.api.delete(PODS, "high", namespace="default")
+        await cluster.api.write(Delete(PODS, "high", namespace="default"))
         await cluster.wait_until(ready(cluster, "low", 1), timeout="5s")
 
     run(scenario)
@@ -184,7 +184,7 @@ def test_graceful_shutdown_to_the_second(annotations: dict[str, str], grace: int
         pod = manifests.pod("p", annotations=annotations, terminationGracePeriodSeconds=grace)
         await cluster.apply(manifests.node("n1"), pod)
         await cluster.run_for("1m")
-        await cluster.api.delete(PODS, "p", namespace="default")
+        await cluster.api.write(Delete(PODS, "p", namespace="default"))
         started = elapsed(cluster)
         await cluster.wait_until(lambda: not cluster.pods(), timeout="1h")
         assert elapsed(cluster) - started == timedelta(seconds=seconds)
@@ -198,9 +198,9 @@ def test_a_second_delete_shortens_the_grace() -> None:
         pod = manifests.pod("p", annotations=never, terminationGracePeriodSeconds=600)
         await cluster.apply(manifests.node("n1"), pod)
         await cluster.run_for("1m")
-        await cluster.api.delete(PODS, "p", namespace="default")
+        await cluster.api.write(Delete(PODS, "p", namespace="default"))
         await cluster.run_for("10s")
-        await cluster.api.delete(PODS, "p", namespace="default", grace_seconds=20)
+        await cluster.api.write(Delete(PODS, "p", namespace="default", grace_seconds=20))
         await cluster.wait_until(lambda: not cluster.pods(), timeout="1h")
         # The server counts the shorter grace from the first delete.
         assert elapsed(cluster) == timedelta(seconds=80)
@@ -215,7 +215,7 @@ def test_a_pod_that_is_not_ready_by_annotation() -> None:
         (pod,) = cluster.pods()
         assert (phase_of(pod), pod_ready(pod)) == ("Running", False)
         change = {"metadata": {"annotations": {"dovetail.dev/ready": None}}}
-        await cluster.api.patch(PODS, "p", change, namespace="default")
+        await cluster.api.write(Patch(PODS, "p", change, namespace="default"))
         await cluster.wait_until(ready(cluster, "p", 1), timeout="1s")
 
     run(scenario)
@@ -279,12 +279,12 @@ def test_scaling_down_gives_up_the_cheapest_pods_and_deletion_cascades() -> None
         await cluster.wait_until(ready(cluster, "web", 4))
         cheap = name_of(cluster.pods()[2])
         cost = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-5"}}}
-        await cluster.api.patch(PODS, cheap, cost, namespace="default")
-        await cluster.api.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default")
+        await cluster.api.write(Patch(PODS, cheap, cost, namespace="default"))
+        await cluster.api.write(Patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default"))
         await cluster.run_for("10s")
         assert cheap not in {name_of(pod) for pod in cluster.pods()}
         assert len(cluster.pods()) == 3
-        await cluster.api.delete(DEPLOYMENTS, "web", namespace="default")
+        await cluster.api.write(Delete(DEPLOYMENTS, "web", namespace="default"))
         await cluster.run_for("10s")
         assert cluster.pods() == cluster.objects(REPLICASETS) == []
 
@@ -296,12 +296,12 @@ def test_a_pod_with_other_labels_is_released_and_taken_back() -> None:
         await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=2))
         await cluster.wait_until(ready(cluster, "web", 2))
         pod = name_of(cluster.pods()[0])
-        await cluster.api.patch(PODS, pod, {"metadata": {"labels": {"app": "debug"}}}, namespace="default")
+        await cluster.api.write(Patch(PODS, pod, {"metadata": {"labels": {"app": "debug"}}}, namespace="default"))
         await cluster.wait_until(ready(cluster, "web", 2), timeout="5s")
         released = cluster.object(PODS, pod)
         assert released is not None
         assert not released["metadata"].get("ownerReferences")
-        await cluster.api.patch(PODS, pod, {"metadata": {"labels": {"app": "web"}}}, namespace="default")
+        await cluster.api.write(Patch(PODS, pod, {"metadata": {"labels": {"app": "web"}}}, namespace="default"))
         await cluster.run_for("5s")
         assert len(cluster.pods()) == 2
         assert all(each["metadata"]["ownerReferences"] for each in cluster.pods())
@@ -315,7 +315,7 @@ def test_a_drain_by_eviction_keeps_the_budget() -> None:
         await cluster.apply(manifests.pdb("web", maxUnavailable=1))
         await cluster.wait_until(lambda: status(cluster, PDBS, "web").get("disruptionsAllowed") == 1)
         await cluster.apply(manifests.node("n2"))
-        await cluster.api.patch(NODES, "n1", {"spec": {"unschedulable": True}})
+        await cluster.api.write(Patch(NODES, "n1", {"spec": {"unschedulable": True}}))
         await cluster.run_for("5s")
         node = cluster.object(NODES, "n1")
         assert node is not None
@@ -356,7 +356,7 @@ def test_a_stateful_set_comes_up_in_order_and_keeps_its_names() -> None:
         assert status(cluster, STATEFULSETS, "db")["readyReplicas"] == 3
         before = cluster.object(PODS, "db-1")
         assert before is not None
-        await cluster.api.delete(PODS, "db-1", namespace="default")
+        await cluster.api.write(Delete(PODS, "db-1", namespace="default"))
         await cluster.run_for("4s")
         during = cluster.object(PODS, "db-1")
         assert during is not None
@@ -365,7 +365,7 @@ def test_a_stateful_set_comes_up_in_order_and_keeps_its_names() -> None:
         after = cluster.object(PODS, "db-1")
         assert after is not None
         assert uid_of(after) != uid_of(before)
-        await cluster.api.patch(STATEFULSETS, "db", {"spec": {"replicas": 1}}, namespace="default")
+        await cluster.api.write(Patch(STATEFULSETS, "db", {"spec": {"replicas": 1}}, namespace="default"))
         await cluster.wait_until(lambda: len(cluster.pods()) == 1)
         gone = [line.split()[3] for line in cluster.trace if " delete pods" in line]
         assert gone[-1] == "default/db-1"
@@ -405,14 +405,14 @@ def test_a_daemon_comes_to_each_new_node_and_not_to_tainted_ones() -> None:
         assert status(cluster, DAEMONSETS, "agent")["desiredNumberScheduled"] == 2
         assert status(cluster, DAEMONSETS, "agent")["numberAvailable"] == 2
         # With a taint that only keeps from scheduling the daemon stays, but does not come back.
-        await cluster.api.patch(NODES, "n2", {"spec": {"taints": [taint]}})
+        await cluster.api.write(Patch(NODES, "n2", {"spec": {"taints": [taint]}}))
         await cluster.run_for("1m")
         assert len(cluster.pods(node="n2")) == 1
         await evict(cluster, cluster.pods(node="n2")[0])
         await cluster.run_for("1m")
         assert cluster.pods(node="n2") == []
         # A cordon does not keep daemons away.
-        await cluster.api.patch(NODES, "n1", {"spec": {"unschedulable": True}})
+        await cluster.api.write(Patch(NODES, "n1", {"spec": {"unschedulable": True}}))
         await evict(cluster, cluster.pods(node="n1")[0])
         await cluster.run_for("1m")
         assert len(cluster.pods(node="n1", ready=True)) == 1
@@ -503,7 +503,7 @@ def test_pods_of_a_vanished_node_go_after_the_quarantine() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await cluster.apply(manifests.node("n1"), manifests.pod("p"))
         await cluster.wait_until(ready(cluster, "p", 1))
-        await cluster.api.delete(NODES, "n1")
+        await cluster.api.write(Delete(NODES, "n1"))
         started = elapsed(cluster)
         await cluster.wait_until(lambda: not cluster.pods(), timeout="5m")
         assert elapsed(cluster) - started == timedelta(seconds=40)
@@ -515,7 +515,7 @@ def test_a_node_that_comes_back_keeps_its_pods() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await cluster.apply(manifests.node("n1"), manifests.pod("p"))
         await cluster.wait_until(ready(cluster, "p", 1))
-        await cluster.api.delete(NODES, "n1")
+        await cluster.api.write(Delete(NODES, "n1"))
         await cluster.run_for("30s")
         await cluster.apply(manifests.node("n1"))
         await cluster.run_for("5m")
@@ -585,7 +585,7 @@ def test_a_labelled_node_is_not_ready() -> None:
         await cluster.apply(manifests.node("n1"))
         await cluster.run_for("5s")
         for value, expected in (("true", "False"), (None, "True")):
-            await cluster.api.patch(NODES, "n1", {"metadata": {"labels": {"dovetail.dev/not-ready": value}}})
+            await cluster.api.write(Patch(NODES, "n1", {"metadata": {"labels": {"dovetail.dev/not-ready": value}}}))
             await cluster.run_for("5s")
             assert condition_status(cluster.objects(NODES)[0], "Ready") == expected
 
@@ -598,7 +598,7 @@ def test_a_namespace_takes_its_objects_along() -> None:
         await cluster.apply(manifests.node("n1"))
         await cluster.apply(manifests.deployment("web", replicas=2), namespace="team")
         await cluster.wait_until(ready(cluster, "web", 2))
-        await cluster.api.delete(NAMESPACES, "team")
+        await cluster.api.write(Delete(NAMESPACES, "team"))
         await cluster.run_for("1m")
         assert cluster.pods() == cluster.objects(DEPLOYMENTS) == []
 
@@ -611,8 +611,8 @@ def test_actors_heal_after_dropped_watches_and_forgotten_versions() -> None:
         await cluster.wait_until(ready(cluster, "web", 2))
         cluster.server.drop_watches()
         cluster.server.compact()
-        await cluster.api.delete(PODS, name_of(cluster.pods()[0]), namespace="default", grace_seconds=0)
-        await cluster.api.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace="default")
+        await cluster.api.write(Delete(PODS, name_of(cluster.pods()[0]), namespace="default", grace_seconds=0))
+        await cluster.api.write(Patch(DEPLOYMENTS, "web", {"spec": {"replicas": 4}}, namespace="default"))
         await cluster.wait_until(ready(cluster, "web", 4), timeout="1m")
 
     run(scenario)
@@ -623,16 +623,16 @@ def test_a_budget_that_is_changed_counts_other_pods() -> None:
         await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=3))
         await cluster.apply(manifests.deployment("db", replicas=2), manifests.pdb("web", minAvailable=1))
         await cluster.wait_until(lambda: status(cluster, PDBS, "web").get("disruptionsAllowed") == 2)
-        await cluster.api.patch(
-            PDBS, "web", {"spec": {"selector": {"matchLabels": {"app": "db"}}}}, namespace="default"
+        await cluster.api.write(
+            Patch(PDBS, "web", {"spec": {"selector": {"matchLabels": {"app": "db"}}}}, namespace="default")
         )
         await cluster.run_for("1s")
         assert status(cluster, PDBS, "web")["expectedPods"] == 2
         pod = name_of(cluster.pods(app="web")[0])
-        await cluster.api.patch(PODS, pod, {"metadata": {"labels": {"app": "db"}}}, namespace="default")
+        await cluster.api.write(Patch(PODS, pod, {"metadata": {"labels": {"app": "db"}}}, namespace="default"))
         await cluster.run_for("1s")
         assert status(cluster, PDBS, "web")["expectedPods"] == 3  # the pod is released, and matches
-        await cluster.api.delete(PODS, pod, namespace="default")
+        await cluster.api.write(Delete(PODS, pod, namespace="default"))
         await cluster.run_for("5s")
         assert status(cluster, PDBS, "web")["expectedPods"] == 2
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.ports import Delete
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.server.kinds import NAMESPACES
@@ -34,12 +35,12 @@ async def a_day(cluster: SimCluster) -> str:
     await cluster.apply(manifests.deployment("web", replicas=9, cpu="200m"))
     await cluster.apply(manifests.deployment("big", replicas=3, cpu="3700m", priorityClassName="high"))
     await cluster.run_for("1h")
-    await cluster.api.delete(NAMESPACES, "team")
+    await cluster.api.write(Delete(NAMESPACES, "team"))
     cluster.kill_kubelet("n1")
     cluster.set_node_ready("n2", ready=False)
     await cluster.run_for("1h")
     cluster.revive_kubelet("n1")
-    await cluster.api.delete(NODES, "n3")
+    await cluster.api.write(Delete(NODES, "n3"))
     cluster.server.drop_watches()
     await cluster.run_for("21h")
     return "\n".join(cluster.trace)

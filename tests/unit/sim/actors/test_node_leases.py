@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
-from dovetail.ports import LEASES, EventType
+from dovetail.ports import LEASES, Delete, EventType
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.server.kinds import NAMESPACES
@@ -61,7 +61,7 @@ def test_while_somebody_watches_each_renewal_comes_in_time() -> None:
         await cluster.apply(manifests.node("n3"))
         await cluster.run_for("1s")
         cluster.kill_kubelet("n1")
-        await cluster.api.delete(NODES, "n2")
+        await cluster.api.write(Delete(NODES, "n2"))
         await cluster.run_for("11s")
         assert told == [
             ("MODIFIED", "n1", 5),
@@ -117,7 +117,7 @@ def test_without_their_namespace_there_are_no_leases() -> None:
     async def scenario(cluster: SimCluster) -> None:
         await cluster.apply(manifests.node("n1"))
         assert len((await cluster.api.list(RAW, namespace=SPACE)).items) == 1
-        await cluster.api.delete(NAMESPACES, SPACE)
+        await cluster.api.write(Delete(NAMESPACES, SPACE))
         await cluster.run_for("1m")
         assert (await cluster.api.list(RAW, namespace=SPACE)).items == []
         assert cluster.object(NAMESPACES, SPACE) is None

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODES, PODS, Resource
+from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, Evict, Patch, Resource
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.values.timestamp import format_time
@@ -67,7 +67,7 @@ class Ground:
         if reason:
             conditions.append(condition("DisruptionReason", reason=reason, lastTransitionTime=now))
         status = {"providerID": f"{names.KWOK_PROVIDER_ID_PREFIX}{claim}", "conditions": conditions}
-        await self.us.patch(_raw(NODECLAIMS), claim, {"status": status}, subresource="status")
+        await self.us.write(Patch(_raw(NODECLAIMS), claim, {"status": status}, subresource="status"))
 
     async def pod(
         self, name: str, node_: str, *, annotations: Mapping[str, str] | None = None, grace_seconds: int = 30
@@ -97,25 +97,25 @@ class Ground:
         }
         for name in claims:
             body = {"metadata": {"annotations": {names.DISRUPTION_COMMAND: json.dumps(record)}}}
-            await self.us.patch(NODECLAIMS, name, body)
+            await self.us.write(Patch(NODECLAIMS, name, body))
 
     async def taint(self, name: str, *taints: Mapping[str, str]) -> None:
         """From now on with these, by us."""
-        await self.us.patch(_raw(NODES), name, {"spec": {"taints": [dict(taint) for taint in taints]}})
+        await self.us.write(Patch(_raw(NODES), name, {"spec": {"taints": [dict(taint) for taint in taints]}}))
 
     async def delete(self, claim: str) -> None:
-        await self.us.delete(NODECLAIMS, claim)
+        await self.us.write(Delete(NODECLAIMS, claim))
 
     async def drain(self, name: str) -> None:
         """S4: the claim is deleted by somebody, and the Node by us."""
-        await self.sim.api.delete(NODECLAIMS, name)
-        await self.us.delete(NODES, name)
+        await self.sim.api.write(Delete(NODECLAIMS, name))
+        await self.us.write(Delete(NODES, name))
 
     async def evict(self, pod: str) -> None:
-        await self.us.evict(pod, namespace="default")
+        await self.us.write(Evict(pod, namespace="default"))
 
     async def delete_pod(self, pod: str, grace_seconds: int | None = None) -> None:
-        await self.us.delete(PODS, pod, namespace="default", grace_seconds=grace_seconds)
+        await self.us.write(Delete(PODS, pod, namespace="default", grace_seconds=grace_seconds))
 
 
 def checked(scenario: Callable[[Ground], Coroutine[Any, Any, None]], **options: Any) -> Checkers:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODEPOOLS
+from dovetail.ports import NODECLAIMS, NODEPOOLS, Delete, Patch
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.checkers.budgets import limit_at
 from tests.unit.sim.checkers.planting import Ground, checked, told
@@ -75,7 +75,7 @@ def test_whatever_goes_or_is_not_ready_counts() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.begin(budgets=[{"nodes": "2"}])
         await ground.nodes(*NODES)
-        await ground.sim.api.delete(NODECLAIMS, "a")
+        await ground.sim.api.write(Delete(NODECLAIMS, "a"))
         ground.sim.set_node_ready("b", ready=False)
         await ground.sim.run_for("1m")
         await ground.write_down("c")
@@ -87,7 +87,7 @@ def test_what_goes_at_this_very_instant_could_not_be_counted() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.begin(budgets=[{"nodes": "1"}])
         await ground.nodes(*NODES)
-        await ground.sim.api.delete(NODECLAIMS, "a")
+        await ground.sim.api.write(Delete(NODECLAIMS, "a"))
         await ground.write_down("b")
 
     assert told(scenario, RULE) == []
@@ -98,7 +98,7 @@ def test_a_budget_of_this_very_instant_could_not_be_read() -> None:
         await ground.begin(budgets=[{"nodes": "1"}])
         await ground.nodes(*NODES)
         body = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
-        await ground.sim.api.patch(NODEPOOLS.read_as(dict[str, Any]), "default", body)
+        await ground.sim.api.write(Patch(NODEPOOLS.read_as(dict[str, Any]), "default", body))
         await ground.write_down("a")
         await ground.sim.run_for("1s")
         await ground.write_down("b", id_="2")

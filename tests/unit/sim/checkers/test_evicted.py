@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import NODES
+from dovetail.ports import NODES, Patch
 from tests import manifests
 from tests.unit.sim.checkers.planting import Ground, checked, told
 
@@ -25,7 +25,7 @@ async def begin(ground: Ground, *, tolerations: list[dict[str, Any]] | None = No
 
 
 async def let_go(ground: Ground) -> None:
-    await ground.us.patch(NODES, "a", {"metadata": {"finalizers": None}})
+    await ground.us.write(Patch(NODES, "a", {"metadata": {"finalizers": None}}))
 
 
 def test_a_node_that_is_let_go_with_a_running_pod_is_caught() -> None:
@@ -78,7 +78,7 @@ def test_a_pod_that_tolerates_the_taint_stays_until_the_node_goes() -> None:
 def test_a_node_that_somebody_else_lets_go_is_theirs() -> None:
     async def scenario(ground: Ground) -> None:
         await begin(ground)
-        await ground.sim.api.patch(NODES, "a", {"metadata": {"finalizers": None}})
+        await ground.sim.api.write(Patch(NODES, "a", {"metadata": {"finalizers": None}}))
 
     assert checked(scenario, except_for=("explained",)).violations == []
 

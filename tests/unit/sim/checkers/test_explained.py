@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODES, TooManyRequests
+from dovetail.ports import NODECLAIMS, NODES, Delete, Patch, TooManyRequests
 from tests import manifests
 from tests.unit.sim.checkers.planting import READY, Ground, checked, told
 
@@ -72,7 +72,7 @@ def test_what_came_up_at_this_very_instant_could_not_be_known() -> None:
         await ground.nodes("a")
         await ground.pod("p", "a")
         body = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}}
-        await ground.sim.api.patch(NODES, "a", body)
+        await ground.sim.api.write(Patch(NODES, "a", body))
         await ground.write_down("a", reason="Underutilized")
 
     checkers = checked(scenario)
@@ -161,6 +161,6 @@ def test_an_eviction_that_the_server_refuses_is_none() -> None:
         await ground.sim.run_for("1s")
         with pytest.raises(TooManyRequests):
             await ground.evict("p")
-        await ground.sim.api.delete(NODECLAIMS, "a")
+        await ground.sim.api.write(Delete(NODECLAIMS, "a"))
 
     assert checked(scenario).violations == []

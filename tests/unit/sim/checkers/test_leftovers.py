@@ -1,7 +1,7 @@
 """Replacements that are bought again and again, though what a failed try has left is still there."""
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS
+from dovetail.ports import NODECLAIMS, Create, Patch
 from tests.unit.controllers.manifests import node_claim
 from tests.unit.sim.checkers.planting import READY, Ground, told
 
@@ -11,7 +11,9 @@ UP = ("Launched", "Registered")
 
 async def buy(ground: Ground, name: str, id_: str) -> None:
     """As the program does for a command."""
-    await ground.us.create(NODECLAIMS, node_claim(name, annotations={names.REPLACEMENT_OF: id_}, finalizers=True))
+    await ground.us.write(
+        Create(NODECLAIMS, node_claim(name, annotations={names.REPLACEMENT_OF: id_}, finalizers=True))
+    )
 
 
 async def fail(ground: Ground, *claims: str, id_: str, left: str, reason: str = "Drifted") -> None:
@@ -20,7 +22,7 @@ async def fail(ground: Ground, *claims: str, id_: str, left: str, reason: str = 
     await ground.nodes(left, true=UP, annotations={names.REPLACEMENT_OF: id_})
     await ground.sim.run_for("10m")
     for claim in claims:
-        await ground.us.patch(NODECLAIMS, claim, {"metadata": {"annotations": {names.DISRUPTION_COMMAND: None}}})
+        await ground.us.write(Patch(NODECLAIMS, claim, {"metadata": {"annotations": {names.DISRUPTION_COMMAND: None}}}))
     await ground.sim.run_for("1m")
 
 

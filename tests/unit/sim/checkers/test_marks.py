@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.api import names
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Patch
 from tests.unit.sim.checkers.planting import CANDIDATE, DISRUPTED, READY, Ground, checked, told
 
 RULE = "marks"
@@ -16,7 +16,7 @@ def test_a_command_that_ends_and_leaves_its_taint_is_caught() -> None:
         await ground.nodes("a")
         await ground.write_down("a")
         await ground.taint("a", DISRUPTED)
-        await ground.us.patch(NODECLAIMS, "a", RELEASED)
+        await ground.us.write(Patch(NODECLAIMS, "a", RELEASED))
 
     assert told(scenario, RULE) == [("Node/a", "is still tainted, and its command is over")]
 
@@ -27,7 +27,7 @@ def test_so_is_one_that_leaves_its_condition() -> None:
         await ground.nodes("a")
         await ground.write_down("a")
         await ground.status("a", *READY, reason="Drifted")
-        await ground.us.patch(NODECLAIMS, "a", RELEASED)
+        await ground.us.write(Patch(NODECLAIMS, "a", RELEASED))
 
     assert told(scenario, RULE) == [("NodeClaim/a", "still says why it is disrupted, and its command is over")]
 
@@ -41,7 +41,7 @@ def test_one_that_takes_them_off_first_is_not() -> None:
         await ground.write_down("a")
         await ground.taint("a", DISRUPTED)
         await ground.taint("a")
-        await ground.us.patch(NODECLAIMS, "a", RELEASED)
+        await ground.us.write(Patch(NODECLAIMS, "a", RELEASED))
         await ground.sim.run_for("1h")
 
     checkers = checked(scenario)
@@ -75,7 +75,9 @@ def test_what_somebody_else_has_tainted_is_theirs() -> None:
     async def scenario(ground: Ground) -> None:
         await ground.begin()
         await ground.nodes("a")
-        await ground.sim.api.patch(NODES.read_as(dict[str, Any]), "a", {"spec": {"taints": [DISRUPTED, CANDIDATE]}})
+        await ground.sim.api.write(
+            Patch(NODES.read_as(dict[str, Any]), "a", {"spec": {"taints": [DISRUPTED, CANDIDATE]}})
+        )
         await ground.sim.run_for("1h")
 
     assert told(scenario, RULE) == []

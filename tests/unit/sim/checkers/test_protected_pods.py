@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.ports import PODS
+from dovetail.ports import PODS, Evict, Patch
 from dovetail.sim.actors.cluster import START
 from tests.unit.sim.checkers.planting import Ground, at, checked, told
 
@@ -78,7 +78,7 @@ def test_what_others_evict_is_their_matter() -> None:
         await ground.begin()
         await ground.nodes("a")
         await ground.pod("p", "a", annotations={names.DO_NOT_DISRUPT: "true"})
-        await ground.sim.api.evict("p", namespace="default")
+        await ground.sim.api.write(Evict("p", namespace="default"))
 
     checkers = checked(scenario)
     assert checkers.violations == []
@@ -93,7 +93,7 @@ def test_a_protection_of_this_very_instant_could_not_be_known() -> None:
         await ground.drain("a")
         await ground.sim.run_for("1m")
         body = {"metadata": {"annotations": {names.DO_NOT_DISRUPT: "true"}}}
-        await ground.sim.api.patch(_PODS, "p", body, namespace="default")
+        await ground.sim.api.write(Patch(_PODS, "p", body, namespace="default"))
         await ground.evict("p")
 
     assert told(scenario, RULE) == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.ports import NODECLAIMS, NODES
+from dovetail.ports import NODECLAIMS, NODES, Create, Delete
 from tests.unit.controllers.manifests import node_claim
 from tests.unit.sim.checkers.planting import CHEAP, DEAR, READY, Ground, checked, told
 
@@ -60,7 +60,7 @@ def test_that_a_replacement_has_just_been_created_is_no_excuse() -> None:
         await ground.begin()
         await ground.nodes("a")
         await ground.write_down("a", replacements=("r",))
-        await ground.us.create(NODECLAIMS, node_claim("r"))
+        await ground.us.write(Create(NODECLAIMS, node_claim("r")))
         await ground.delete("a")
 
     assert [message for _, message in told(scenario, FIRST)] == [
@@ -73,7 +73,7 @@ def test_that_somebody_has_just_deleted_it_could_not_be_known() -> None:
         await ground.begin()
         await ground.nodes("a", "r")
         await ground.write_down("a", replacements=("r",))
-        await ground.sim.api.delete(NODECLAIMS, "r")
+        await ground.sim.api.write(Delete(NODECLAIMS, "r"))
         await ground.delete("a")
 
     assert told(scenario, FIRST) == []
@@ -97,7 +97,7 @@ def test_a_node_that_somebody_deletes_waits_for_nothing() -> None:
         await ground.begin()
         await ground.nodes("a")
         await ground.write_down("a", replacements=("r",))
-        await ground.sim.api.delete(NODES, "a")
+        await ground.sim.api.write(Delete(NODES, "a"))
         await ground.delete("a")
 
     assert told(scenario, FIRST) == []

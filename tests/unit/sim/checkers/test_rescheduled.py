@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from dovetail.ports import NODES, PODS, Unavailable
+from dovetail.ports import NODES, PODS, Delete, Unavailable
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.faults import Fault
 from tests import manifests
@@ -32,7 +32,7 @@ def _evicted(
         await ground.delete("a")
         if meanwhile is not None:
             await meanwhile(ground)
-        await ground.us.delete(NODES, "a")
+        await ground.us.write(Delete(NODES, "a"))
         for pod in ground.sim.pods(node="a"):
             await ground.evict(pod["metadata"]["name"])
         await ground.sim.run_for(then)
@@ -102,7 +102,7 @@ def test_what_happens_meanwhile_makes_it_not_apply() -> None:
 
     async def a_pod_is_deleted(ground: Ground) -> None:
         (pod, *_) = ground.sim.pods(node="b")
-        await ground.sim.api.delete(PODS, pod["metadata"]["name"], namespace="default")
+        await ground.sim.api.write(Delete(PODS, pod["metadata"]["name"], namespace="default"))
 
     for meanwhile in (a_pod_comes, a_node_fails, requests_fail, a_pod_is_deleted):
         checkers = _evicted(6, meanwhile=meanwhile)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from dovetail.api import names
+from dovetail.ports import Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.checkers.checkers import RULES, Checkers
 from tests import manifests
@@ -25,7 +26,7 @@ def test_every_rule_applies_to_a_consolidation() -> None:
         await setting.runs_all("web", 14)
         await setting.sim.run_for("5m")
         (before,) = setting.claims()
-        await setting.sim.api.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default")
+        await setting.sim.api.write(Patch(DEPLOYMENTS, "web", {"spec": {"replicas": 3}}, namespace="default"))
         await setting.sim.wait_until(lambda: setting.claim(before["metadata"]["name"]) is None, timeout="15m")
         await setting.sim.run_for("10m")
         (after,) = setting.claims()
