@@ -240,12 +240,11 @@ def identity(member: ClusterNode) -> tuple[str, str]:
 
 def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
     """When the drain of each draining node ends by force."""
-    deadlines = {
-        member.node.name: node_deadline(member.claim)
+    return {
+        member.name: deadline
         for member in snapshot.nodes
-        if member.node is not None and member.claim is not None
+        if member.node is not None and member.claim is not None and (deadline := node_deadline(member.claim))
     }
-    return {name: deadline for name, deadline in deadlines.items() if deadline is not None}
 
 
 def _assess_pools(

@@ -23,8 +23,9 @@ from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.tasks import happens_within
 from dovetail.views.assessment import Assessment, assess
+from dovetail.views.board.details import Details, make_details
 from dovetail.views.board.maker import BoardMaker
-from dovetail.views.board.rows import Board, Details, Row, make_details, next_change, redacted
+from dovetail.views.board.rows import Board, Row, next_change, redacted
 from dovetail.views.explain.verdicts import View, explain
 from dovetail.web.commands import commands_about
 from dovetail.web.sources import Seen, Source

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from dovetail.api.documents import read_documents
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.rules.verdict import Rule
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
@@ -127,3 +128,15 @@ def test_a_node_that_is_not_to_be_repaired_says_so(value: str, ready: str, expec
     found = [problem for problem in told.problems if "Repair" in problem.rule]
     assert [problem.rule for problem in found] == expected
     assert all(str(problem.object) == "Node/node-1" and "do-not-repair" in problem.field for problem in found)
+
+
+def test_limiting_verdicts_are_those_that_block_now_or_at_some_other_time() -> None:
+    protected, unprotected = pod("a", do_not_disrupt="4h", created="2026-03-01T00:00:00Z"), pod("b")
+    snapshot = take_snapshot(pods=[protected, unprotected], nodes=[node()])
+    for now in ("2026-03-01T01:00:00Z", "2026-03-02T00:00:00Z"):
+        assessment = assess(snapshot, at(now))
+        (verdict,) = assessment.limiting(protected)
+        assert verdict.rule is Rule.DO_NOT_DISRUPT
+        assert assessment.limiting(unprotected) == ()
+        (assessed,) = assessment.nodes
+        assert assessed.limiting == ((protected, verdict),)

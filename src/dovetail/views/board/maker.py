@@ -11,10 +11,10 @@ from dovetail.model.problem import Problem
 from dovetail.rules.states import State
 from dovetail.values.schedule.instants import Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, first_turn, identity
+from dovetail.views.board.details import Decided
 from dovetail.views.board.rows import (
     PROBLEMS_SHOWN,
     Board,
-    Decided,
     Row,
     Strip,
     make_herd,

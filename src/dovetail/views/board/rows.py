@@ -19,40 +19,10 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.assessment import NodeAssessment
 from dovetail.views.board.blockers import Cause, Held, blockers_during
-from dovetail.views.board.details import (
-    A_POD,
-    Decided,
-    Details,
-    ProblemShown,
-    make_details,
-    redacted_decisions,
-    redacted_problems,
-)
+from dovetail.views.board.details import A_POD, Decided, ProblemShown, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import Future
-
-__all__ = [
-    "PROBLEMS_SHOWN",
-    "Board",
-    "Cause",
-    "Decided",
-    "Details",
-    "Event",
-    "Herd",
-    "Lane",
-    "Row",
-    "Span",
-    "Strip",
-    "make_details",
-    "make_herd",
-    "make_problem",
-    "make_row",
-    "make_strip",
-    "next_change",
-    "redacted",
-    "seconds_of",
-]
 
 # What the spans of a row already say is not said again as an event.
 _TOLD_BY_SPANS: Final = frozenset(
