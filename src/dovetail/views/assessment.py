@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.records import Owner, PodRecord, PoolRecord
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
@@ -51,6 +51,7 @@ from dovetail.values.schedule.instants import ALWAYS, Instants
 
 # Rules look five years ahead (R10). What they do not find there may come into sight later.
 ASKED_AGAIN_AFTER: Final = timedelta(hours=1)
+_ANY_POD: Final = Ref("Pod")
 
 
 class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
@@ -111,7 +112,7 @@ class Assessment:
         self._limiting: dict[int, tuple[Verdict, ...]] = {}
         self._nodes: dict[int, NodeAssessment] = {}
         self._reasons: dict[int, dict[Reason, ReasonVerdict]] = {}
-        self._unprotected: tuple[Verdict, ...] = ()
+        self._unlimited: dict[tuple[object, ...], tuple[Verdict, ...]] = {}
 
     @property
     def nodes(self) -> Iterable[NodeAssessment]:
@@ -172,16 +173,24 @@ class Assessment:
     def verdicts(self, pod: PodRecord) -> tuple[Verdict, ...]:
         """Every verdict about a pod of the snapshot, in the order of R5.
 
-        Pods that protect nothing share the verdicts that say so, which name no single pod.
+        Replicas that nothing protects share their verdicts, which name no single pod.
         """
-        by_pdb = self.pdbs.verdict(pod)
-        if not may_be_protected(pod) and by_pdb.when is ALWAYS:
-            self._limiting[id(pod)] = ()
-            return *(self._unprotected or self._protects_nothing(pod)), by_pdb
-        verdicts: tuple[Verdict, ...] = (*protection(pod, self.at), by_pdb)
-        if (deadline := self._deadlines.get(pod.node_name)) is not None:
+        alike = None
+        if pod.owner is Owner.NONE and not may_be_protected(pod):  # to hash flags is slow
+            labels, deleting = id(pod.labels), pod.deleted_at is not None
+            alike = (pod.namespace, labels, pod.phase, pod.ready, deleting, pod.tolerates_disrupted)
+            if (shared := self._unlimited.get(alike)) is not None:
+                self._limiting[id(pod)] = ()
+                return shared
+        verdicts: tuple[Verdict, ...] = (*protection(pod, self.at), self.pdbs.verdict(pod))
+        limiting = tuple([verdict for verdict in verdicts if verdict.when is not ALWAYS])
+        if limiting and (deadline := self._deadlines.get(pod.node_name)) is not None:
             verdicts = tuple(limited_by_deadline(pod, verdict, deadline, self.at) for verdict in verdicts)
-        self._limiting[id(pod)] = tuple([verdict for verdict in verdicts if verdict.when is not ALWAYS])
+            limiting = tuple(verdict for verdict in verdicts if verdict.when is not ALWAYS)
+        elif alike is not None and not limiting:
+            verdicts = tuple(msgspec.structs.replace(verdict, object=_ANY_POD) for verdict in verdicts)
+            self._unlimited[alike] = verdicts
+        self._limiting[id(pod)] = limiting
         return verdicts
 
     def limiting(self, pod: PodRecord) -> tuple[Verdict, ...]:
@@ -191,12 +200,6 @@ class Assessment:
             self.verdicts(pod)
             known = self._limiting[id(pod)]
         return known
-
-    def _protects_nothing(self, pod: PodRecord) -> tuple[Verdict, ...]:
-        every_pod = Ref("Pod")
-        own = protection(pod, self.at)
-        self._unprotected = tuple(msgspec.structs.replace(verdict, object=every_pod) for verdict in own)
-        return self._unprotected
 
     def pool(self, node: NodeAssessment) -> PoolAssessment | None:
         return self.pools.get(node.member.pool)
