@@ -59,7 +59,7 @@ class Told:
     async def _answers(self, sight: Sight) -> AsyncIterator[str]:
         body, _, _ = await self._stream.whole(sight)
         yield body.decode()
-        for member in self._stream.snapshot.nodes:
+        for member in self._stream.assessment.snapshot.nodes:
             details = await self._stream.details(str(member.object), sight)
             yield msgspec.json.encode(details, enc_hook=str).decode()
         async with aclosing(self._stream.events("", sight)) as events:

@@ -25,6 +25,7 @@ from dovetail.values.duration import DurationError, parse_budget_duration, parse
 from dovetail.values.quantity import QuantityError, parse_quantity
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.timestamp import TimeError, parse_time
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import explain
 from tests.builders import at, budget, claim, node, pod, pool
 from tests.sim.disruption.setting import drift, hold, play, touched
@@ -214,12 +215,14 @@ def test_a_long_termination_timestamp_forces_nothing() -> None:
 def test_explain_prints_little_of_long_values() -> None:
     long = f"2026-03-07T12:00:00.{'0' * HUGE}Z"
     found = explain(
-        take_snapshot(
-            pods=[pod(do_not_disrupt=LONG, schedule=LONG_CRON, duration=LONG)],
-            nodes=[node(do_not_disrupt=LONG)],
-            claims=[claim(termination_timestamp=long, deleted="2026-03-07T00:00:00Z")],
-            pools=[pool(budgets=[budget(LONG, ["Drifted"], LONG_CRON, LONG)])],
+        assess(
+            take_snapshot(
+                pods=[pod(do_not_disrupt=LONG, schedule=LONG_CRON, duration=LONG)],
+                nodes=[node(do_not_disrupt=LONG)],
+                claims=[claim(termination_timestamp=long, deleted="2026-03-07T00:00:00Z")],
+                pools=[pool(budgets=[budget(LONG, ["Drifted"], LONG_CRON, LONG)])],
+            ),
+            NOW,
         ),
-        NOW,
     )
     assert len(str(found)) < 20_000

@@ -10,6 +10,7 @@ from dovetail.model.snapshot import take_snapshot
 from dovetail.ports import NODECLAIMS, PDBS, PODS
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import READY, START_DELAY
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import explain
 from tests import manifests
 from tests.builders import at, claim, node, pdb, pod, pool
@@ -91,6 +92,8 @@ async def put(setting: Setting, node_name: str, *pods: str, annotations: Manifes
 @pytest.mark.parametrize("guards", [[pdb(min_available=0)], [pdb("one", allowed=0), pdb("two", allowed=0)]])
 def test_explain_says_blocked_only_where_the_eviction_api_refuses(guards: list[PdbRecord], phase: str) -> None:
     stuck: PodRecord = pod(phase=phase, ready="False")
-    found = explain(take_snapshot(pods=[stuck], nodes=[node()], claims=[claim()], pools=[pool()], pdbs=guards), NOW)
+    found = explain(
+        assess(take_snapshot(pods=[stuck], nodes=[node()], claims=[claim()], pools=[pool()], pdbs=guards), NOW)
+    )
     (verdict,) = [each for view in found.pods for each in view.verdicts if each.rule == Rule.POD_DISRUPTION_BUDGET]
     assert verdict.allowed is (phase == "Pending")

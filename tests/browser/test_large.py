@@ -60,7 +60,7 @@ class Large:
                 index = (number * 10 + place) % len(rows)
                 rows[index] = _changed(rows[index], number)
             self.board = msgspec.structs.replace(self.board, rows=tuple(rows))
-            self.stream.show(seen, self.stream.snapshot, self.board)
+            self.stream.show(seen, self.stream.assessment, self.board)
             await asyncio.sleep(0)
 
 

@@ -118,6 +118,10 @@ class PdbIndex:
         desired = desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
         return desired is not None and healthy >= desired > 0
 
+    def answer(self, pdb: PdbRecord) -> tuple[int, int, bool]:
+        """All that verdicts read of a budget beside the pod and the record."""
+        return self.expected(pdb), self.allowed(pdb), self._is_healthy(pdb)
+
     def verdict(self, pod: PodRecord) -> Verdict:
         """02 §4.4. What the API server would refuse to evict, for a reason that time does not mend."""
         return self.verdict_by(self.matching(pod), pod)

@@ -10,7 +10,6 @@ from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref
-from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
 from dovetail.values import limits
 from dovetail.values.duration import (
@@ -25,7 +24,7 @@ from dovetail.values.duration import (
     shown,
 )
 from dovetail.values.schedule.cron import Cron, CronError, parse_cron
-from dovetail.values.schedule.instants import ALWAYS, complement, since
+from dovetail.values.schedule.instants import complement, since
 from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
 
@@ -285,12 +284,6 @@ def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, Verdict, Verdict
 def may_be_protected(pod: PodRecord) -> bool:
     """Whether `protection` may say anything but that the pod can always be disrupted. Most pods need not be asked."""
     return bool(pod.annotations)
-
-
-def limiting_verdicts(pod: PodRecord, pdbs: PdbIndex, now: datetime) -> list[Verdict]:
-    """The verdicts about the pod, its PodDisruptionBudgets included, that block now or at some other time."""
-    own = protection(pod, now) if may_be_protected(pod) else ()
-    return [verdict for verdict in (*own, pdbs.verdict(pod)) if verdict.when is not ALWAYS]
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> list[Fault]:

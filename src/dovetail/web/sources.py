@@ -19,7 +19,7 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, Kube
 from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import happens_within
 from dovetail.state.store import Change
-from dovetail.views.board.rows import Decided
+from dovetail.views.board.details import Decided
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.views.forecast.data import Machine
 

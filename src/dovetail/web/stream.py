@@ -23,9 +23,11 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.tasks import happens_within
-from dovetail.views.board.rows import Board, Details, Row, make_board, make_details, next_change, redacted
-from dovetail.views.explain.verdicts import Explanation, View, explain
-from dovetail.views.forecast.assembly import forecast
+from dovetail.views.assessment import Assessment, assess
+from dovetail.views.board.details import Details, make_details
+from dovetail.views.board.maker import BoardMaker
+from dovetail.views.board.rows import Board, Row, next_change, redacted
+from dovetail.views.explain.verdicts import View, explain
 from dovetail.web.sources import Seen, Source
 
 AHEAD: Final = timedelta(days=7)
@@ -119,7 +121,9 @@ class Feed:
         changed = []
         for row in board.rows:
             known = self._rows.get(row.key)
-            if known is None or known[0] != row:  # comparing is many times faster than writing
+            if known is None or (
+                known[0] is not row and known[0] != row
+            ):  # comparing is many times faster than writing
                 known = row, encode(row)
                 changed.append(Raw(known[1]))
             rows[row.key] = known
@@ -198,11 +202,10 @@ class Stream:
         self._readers = 0
         self._read = asyncio.Event()  # set while somebody reads
         self._seen: Seen | None = None
-        self.snapshot = Snapshot()
+        self.assessment = assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
+        self._boards = BoardMaker()
         self.board: Board = NOTHING
         self._until: datetime | None = None
-        self._explained: tuple[Seen, Explanation] | None = None
-        self._explaining = asyncio.Lock()
 
     async def run(self) -> None:
         """Keep the board up to date for as long as somebody reads it."""
@@ -223,10 +226,10 @@ class Stream:
                 return
             self.show(now, *await self._compute.run(self._made, now))
 
-    def show(self, seen: Seen, snapshot: Snapshot, board: Board) -> None:
+    def show(self, seen: Seen, assessment: Assessment, board: Board) -> None:
         """This is the board now, and what it was made of."""
         following = next_change(board)
-        self._seen, self.snapshot, self.board = seen, snapshot, board
+        self._seen, self.assessment, self.board = seen, assessment, board
         self._until = _whole_hour(seen.at) + timedelta(hours=1)
         if following is not None:
             self._until = min(self._until, datetime.fromtimestamp(following, UTC))
@@ -236,12 +239,14 @@ class Stream:
     def _is_over(self, at: datetime) -> bool:
         return self._until is not None and at >= self._until
 
-    def _made(self, seen: Seen) -> tuple[Snapshot, Board]:
-        snapshot = seen.take()
+    def _made(self, seen: Seen) -> tuple[Assessment, Board]:
+        assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment)
         # The span grows by whole hours, so that rows do not change because of its end.
         end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
-        found = forecast(snapshot, seen.at, end, reading=self._reading, machines=seen.machines, problems=seen.problems)
-        return snapshot, make_board(snapshot, found, seen.decisions)
+        board = self._boards.make(
+            assessment, end, machines=seen.machines, problems=seen.problems, decisions=seen.decisions
+        )
+        return assessment, board
 
     # -- what readers get ----------------------------------------------------------------------------------------------
 
@@ -291,32 +296,25 @@ class Stream:
     async def namespaces(self) -> frozenset[str]:
         """Those that have pods."""
         await self.refresh()
-        return frozenset(pod.namespace for pod in self.snapshot.pods)
+        return frozenset(pod.namespace for pod in self.assessment.snapshot.pods)
 
     async def details(self, key: str, sight: Sight) -> Details:
         """Everything about one node. Raises LookupError."""
         await self.refresh()
-        assert self._seen is not None
-        seen, snapshot = self._seen, self.snapshot
-        member = next((member for member in snapshot.nodes if str(member.object) == key), None)
+        seen, assessment = self._seen, self.assessment
+        assert seen is not None
+        member = next((member for member in assessment.snapshot.nodes if str(member.object) == key), None)
         if member is None:
             raise LookupError(key)
-        async with self._explaining:  # once for all who ask at the same time
-            if self._explained is None or self._explained[0] is not seen:
-                self._explained = seen, await self._compute.run(self._explain, snapshot, seen)
-            explanation = self._explained[1]
         left_alone: Mapping[str, Sentence] = seen.left_alone
         return make_details(
             member,
-            explanation,
+            explain(assessment, problems=seen.problems, only={member.name}),
             decisions=seen.decisions,
             left_alone=left_alone.get(member.name),
             commands=_commands_about(member, self.source.asking),
             may_see=None if sight.namespaces is None else sight.may_see,
         )
-
-    def _explain(self, snapshot: Snapshot, seen: Seen) -> Explanation:
-        return explain(snapshot, seen.at, reading=self._reading, problems=seen.problems)
 
 
 def _whole_hour(at: datetime) -> datetime:

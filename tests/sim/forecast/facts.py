@@ -14,6 +14,7 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
 from dovetail.rules.verdict import Rule
 from dovetail.sim.server.store import Change
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, explain
 from dovetail.views.forecast.assembly import Forecast
 from dovetail.views.forecast.data import Certainty, Event, NodeForecast, Type
@@ -135,7 +136,7 @@ async def compare(setting: Setting, forecast: Forecast, tally: Tally, name: str)
     for at in sorted({event.at for _, event in looked_at} | set(_budget_turns(forecast))):
         await setting.run_until(at - MOMENT)
         snapshot = dump(setting)
-        before, after = explain(snapshot, at - timedelta(microseconds=1)), explain(snapshot, at)
+        before, after = explain(assess(snapshot, at - timedelta(microseconds=1))), explain(assess(snapshot, at))
         for node, event in looked_at:
             if event.at == at:
                 held = _turned(before, after, node.name, event)

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, Type
 from tests.sim.disruption.setting import play
@@ -21,7 +22,7 @@ def foretell(seed: int, tally: Tally) -> None:
     async def scenario(setting: Setting) -> None:
         await build(setting, Random(seed))
         at = setting.now()
-        await compare(setting, forecast(dump(setting), at, at + SPAN), tally, f"seed {seed}")
+        await compare(setting, forecast(assess(dump(setting), at), at + SPAN), tally, f"seed {seed}")
 
     play(scenario, seed=seed)
 

@@ -15,6 +15,7 @@ from dovetail.cli.text.forecast import forecast_lines
 from dovetail.cli.text.forecast_bars import LEGEND, Scale
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import take_snapshot
+from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, Event, Forecast, Kind, Span, Type
 from tests.builders import claim, node, pod, pool
@@ -209,7 +210,7 @@ def crowd(count: int) -> Forecast:
         pods=[pod(f"p-{name}", node=name) for name in names],
         pools=[pool(consolidate_after="Never")],
     )
-    return forecast(snapshot, NOW, NOW + 24 * HOUR)
+    return forecast(assess(snapshot, NOW), NOW + 24 * HOUR)
 
 
 def test_of_thousands_the_most_interesting_are_shown_and_the_rest_counted() -> None:

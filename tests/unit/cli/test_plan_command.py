@@ -1,5 +1,6 @@
 """`dovetail plan`: the contract of the command line, and that its page shows what it prints."""
 
+import copy
 import json
 import re
 import shlex
@@ -81,6 +82,33 @@ def test_a_node_that_cannot_be_drained_is_said_by_the_exit_code(dovetail: Progra
     assert outcome.code == 1
     assert "1 of its 2 pods would have no place" in outcome.out
     assert "ml/trainer-0: batch-2fp8k → nowhere: " in outcome.out
+
+
+def test_a_budget_without_a_status_counts_the_pods_of_all_nodes(dovetail: Program) -> None:
+    cluster = yaml.safe_load((ROOT / CLUSTER).read_text())
+    trainer = next(item for item in cluster["items"] if item["metadata"]["name"] == "trainer-0")
+    trainer["metadata"]["annotations"] = {}
+    trainer["metadata"]["labels"] = {"app": "trainer"}
+    other = copy.deepcopy(trainer)
+    other["metadata"] |= {"name": "trainer-1", "uid": "trainer-1"}
+    other["spec"]["nodeName"] = next(
+        item["metadata"]["name"]
+        for item in cluster["items"]
+        if item["kind"] == "Node" and item["metadata"]["name"] != trainer["spec"]["nodeName"]
+    )
+    other["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "trainer", "namespace": "ml"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "trainer"}}},
+    }
+    cluster["items"] = [item for item in cluster["items"] if item["kind"] != "PodDisruptionBudget"]
+    cluster["items"] += [other, budget]
+    guarded = dovetail.file(json.dumps(cluster), "guarded.json")
+    outcome = dovetail("plan", "-f", guarded, "--at", AT, "--remove", "batch-2fp8k", "-o", "json")
+    (removal,) = json.loads(outcome.out)["removals"]
+    assert "Pod/ml/trainer-0: trainer allows no disruption now" in removal["blockers"]
 
 
 def test_a_node_with_a_pod_that_cannot_be_placed_says_which_and_why(dovetail: Program) -> None:

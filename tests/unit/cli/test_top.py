@@ -22,10 +22,12 @@ from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, match
 from dovetail.cli.top.screen import Drawn, Scene, draw, printed
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
+from dovetail.views.assessment import assess
 from dovetail.views.board.details import Details, make_details
-from dovetail.views.board.rows import Board, Herd, Row, make_board
+from dovetail.views.board.maker import BoardMaker
+from dovetail.views.board.rows import Board, Herd, Row
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.assembly import Machine, forecast
+from dovetail.views.forecast.assembly import Machine
 from tests import builders
 from tests.browser.clusters import NOW, cluster
 from tests.unit.cli.running import Program
@@ -59,12 +61,12 @@ def example(hours: int = 0) -> Board:
 
 
 def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, Machine] | None = None) -> Board:
-    return make_board(snapshot, forecast(snapshot, at, at + WEEK, machines=machines))
+    return BoardMaker().make(assess(snapshot, at), at + WEEK, machines=machines)
 
 
 def details_of(snapshot: Snapshot, key: str) -> Details:
     member = next(member for member in snapshot.nodes if str(member.object) == key)
-    return make_details(member, explain(snapshot, NOW), commands=["dovetail explain node/x"])
+    return make_details(member, explain(assess(snapshot, NOW)), commands=["dovetail explain node/x"])
 
 
 def drawn(view: View, size: tuple[int, int] = (80, 24), board: Board | None = None) -> Drawn:

@@ -13,14 +13,12 @@ from dovetail.api.names import (
     DO_NOT_DISRUPT,
 )
 from dovetail.model.records import PodRecord
-from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import (
     Kind,
     annotation_faults,
     disruption_block_schedule,
     disruption_schedule,
     do_not_disrupt,
-    limiting_verdicts,
     may_be_protected,
     node_do_not_disrupt,
     pod_problems,
@@ -877,11 +875,3 @@ def test_pods_that_are_not_asked_are_never_protected(options: dict[str, Any]) ->
     unprotected = pod(**options)
     assert not may_be_protected(unprotected)
     assert all(verdict.when is ALWAYS for verdict in protection(unprotected, at("2026-03-01T00:00:02Z")))
-    assert limiting_verdicts(unprotected, PdbIndex((), ()), at("2026-03-01T00:00:02Z")) == []
-
-
-def test_limiting_verdicts_are_those_that_block_now_or_at_some_other_time() -> None:
-    protected = pod(annotations={DO_NOT_DISRUPT: "4h"}, created="2026-03-01T00:00:00Z")
-    for now in ("2026-03-01T01:00:00Z", "2026-03-02T00:00:00Z"):
-        (verdict,) = limiting_verdicts(protected, PdbIndex((), ()), at(now))
-        assert verdict.rule is Rule.DO_NOT_DISRUPT

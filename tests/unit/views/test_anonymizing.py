@@ -10,6 +10,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.documents import Document, read_documents
 from dovetail.model.intake import take_in
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.record.anonymizing import Anonymizer
 from dovetail.views.record.recording import recorded
@@ -34,7 +35,7 @@ def thing(kind: str, name: str, **fields: Any) -> dict[str, Any]:
 def shape(documents_: list[Document]) -> list[Any]:
     """All that is said of pods, nodes and pools, but for names and texts that hold them."""
     snapshot, _ = take_in(documents_)
-    told = explain(snapshot, AT, end=AT + timedelta(days=7))
+    told = explain(assess(snapshot, AT), end=AT + timedelta(days=7))
 
     def verdicts(them: Any) -> Any:
         return sorted(str((each.rule, each.allowed, each.until, verdicts(each.blockers))) for each in them)

@@ -9,6 +9,8 @@ from msgspec import UNSET
 from dovetail.api.documents import read_documents
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot, take_snapshot
+from dovetail.rules.verdict import Rule
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
 from tests.builders import at, claim, node, pod, pool
@@ -48,21 +50,21 @@ def changes(explanation: Explanation) -> list[tuple[datetime, tuple[str, ...], t
 
 @pytest.mark.parametrize("span", [timedelta(hours=36), timedelta(days=14)])
 def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelta) -> None:
-    now = explain(cluster, NOW, end=NOW + span)
+    now = explain(assess(cluster, NOW), end=NOW + span)
     foretold, held = changes(now), states(now)
     instants = sorted({turn for turn, _, _ in foretold})
     assert len(instants) > 5
     before = NOW
     for turn in [*instants, NOW + span]:
         for between in (before + (turn - before) / 2, turn - timedelta(microseconds=1)):
-            assert states(explain(cluster, max(before, between))) == held
+            assert states(explain(assess(cluster, max(before, between)))) == held
         held |= {who: what for when, who, what in foretold if when == turn}
-        assert states(explain(cluster, turn)) == held
+        assert states(explain(assess(cluster, turn))) == held
         before = turn
 
 
 def test_each_change_is_one(cluster: Snapshot) -> None:
-    now = explain(cluster, NOW, end=NOW + timedelta(days=14))
+    now = explain(assess(cluster, NOW), end=NOW + timedelta(days=14))
     held = states(now)
     for turn, who, what in changes(now):
         assert NOW < turn <= NOW + timedelta(days=14)
@@ -73,7 +75,7 @@ def test_each_change_is_one(cluster: Snapshot) -> None:
 
 
 def test_without_a_span_nothing_is_said_of_later(cluster: Snapshot) -> None:
-    now = explain(cluster, NOW)
+    now = explain(assess(cluster, NOW))
     assert now.end is UNSET
     assert {pod_.changes for pod_ in now.pods} == {node_.changes for node_ in now.nodes} == {UNSET}
 
@@ -81,7 +83,7 @@ def test_without_a_span_nothing_is_said_of_later(cluster: Snapshot) -> None:
 def test_the_end_of_the_span_belongs_to_it() -> None:
     snapshot = take_snapshot(pods=[pod(do_not_disrupt="4h", created="2026-03-06T14:20:00Z")])
     ends = [NOW + 2 * HOUR - timedelta(microseconds=1), NOW + 2 * HOUR]
-    assert [len(explain(snapshot, NOW, end=end).pods[0].changes or ()) for end in ends] == [0, 1]
+    assert [len(explain(assess(snapshot, NOW), end=end).pods[0].changes or ()) for end in ends] == [0, 1]
 
 
 def test_a_node_that_expires_is_wanted_from_then_on() -> None:
@@ -91,7 +93,7 @@ def test_a_node_that_expires_is_wanted_from_then_on() -> None:
         pools=[pool()],
         pods=[pod()],
     )
-    (view,) = explain(snapshot, NOW, end=NOW + 12 * HOUR).nodes
+    (view,) = explain(assess(snapshot, NOW), end=NOW + 12 * HOUR).nodes
     assert [(change.at, change.reason, change.wanted, change.allowed) for change in view.changes or ()] == [
         (at("2026-03-07T00:00:00Z"), "Expired", True, True)
     ]
@@ -99,13 +101,13 @@ def test_a_node_that_expires_is_wanted_from_then_on() -> None:
 
 def test_a_window_that_opens_all_the_time_is_cut_off() -> None:
     snapshot = take_snapshot(pods=[pod(schedule="*/2 * * * *", duration="1m")])
-    (view,) = explain(snapshot, NOW, end=NOW + timedelta(days=7)).pods
+    (view,) = explain(assess(snapshot, NOW), end=NOW + timedelta(days=7)).pods
     assert len(view.changes or ()) == MAX_TURNS
 
 
 def test_pods_without_annotations_have_verdicts_of_their_own_name() -> None:
     pods = [pod("a"), pod("b", namespace="shop"), pod("c", do_not_disrupt="true"), pod("d")]
-    for view in explain(take_snapshot(pods=pods), NOW).pods:
+    for view in explain(assess(take_snapshot(pods=pods), NOW)).pods:
         assert {str(verdict.object) for verdict in view.verdicts} == {f"Pod/{view.namespace}/{view.name}"}
         assert len(view.verdicts) == 4
 
@@ -122,7 +124,19 @@ def test_pods_without_annotations_have_verdicts_of_their_own_name() -> None:
 )
 def test_a_node_that_is_not_to_be_repaired_says_so(value: str, ready: str, expected: list[str]) -> None:
     subject = node(do_not_repair=value, ready=ready)
-    told = explain(take_snapshot(pods=[pod()], nodes=[subject], claims=[claim()], pools=[pool()]), NOW)
+    told = explain(assess(take_snapshot(pods=[pod()], nodes=[subject], claims=[claim()], pools=[pool()]), NOW))
     found = [problem for problem in told.problems if "Repair" in problem.rule]
     assert [problem.rule for problem in found] == expected
     assert all(str(problem.object) == "Node/node-1" and "do-not-repair" in problem.field for problem in found)
+
+
+def test_limiting_verdicts_are_those_that_block_now_or_at_some_other_time() -> None:
+    protected, unprotected = pod("a", do_not_disrupt="4h", created="2026-03-01T00:00:00Z"), pod("b")
+    snapshot = take_snapshot(pods=[protected, unprotected], nodes=[node()])
+    for now in ("2026-03-01T01:00:00Z", "2026-03-02T00:00:00Z"):
+        assessment = assess(snapshot, at(now))
+        (verdict,) = assessment.limiting(protected)
+        assert verdict.rule is Rule.DO_NOT_DISRUPT
+        assert assessment.limiting(unprotected) == ()
+        (assessed,) = assessment.nodes
+        assert assessed.limiting == ((protected, verdict),)

@@ -8,10 +8,13 @@ import pytest
 
 from dovetail.model.refs import About, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.views.assessment import assess
 from dovetail.views.board.blockers import workload_of
-from dovetail.views.board.rows import Board, Decided, Row, make_board, make_details, next_change, redacted
+from dovetail.views.board.details import Decided, make_details
+from dovetail.views.board.maker import BoardMaker
+from dovetail.views.board.rows import Board, Row, next_change, redacted
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.assembly import forecast
+from dovetail.views.forecast import data as ahead
 from tests import builders
 from tests.browser.clusters import NOW, WORKLOADS, cluster
 from tests.builders import at
@@ -22,7 +25,7 @@ DAY = timedelta(days=1)
 def board_at(nodes: int, seed: int, hours: float = 0.0) -> Board:
     snapshot, machines = cluster(nodes, seed)
     when = NOW + timedelta(hours=hours)
-    return make_board(snapshot, forecast(snapshot, when, NOW + 3 * DAY, machines=machines))
+    return BoardMaker().make(assess(snapshot, when), NOW + 3 * DAY, machines=machines)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,10 +62,29 @@ def test_who_is_stuck_and_since_when() -> None:
     claim = msgspec.structs.replace(claim, conditions={**claim.conditions, "Drifted": condition})
     member = builders.member(claim, builders.node("n1"), pods)
     snapshot = snapshot_of(member)
-    (row,) = make_board(snapshot, forecast(snapshot, NOW, NOW + DAY)).rows
+    (row,) = BoardMaker().make(assess(snapshot, NOW), NOW + DAY).rows
     assert row.stuck == ("Drifted", round(at("2026-03-02T10:00:00Z").timestamp()))
     assert row.free is None
     assert row.wanted == ("Drifted",)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_pod_blocks_a_drain_until_it_is_deleted_for_the_deadline(begun: bool) -> None:
+    claim = builders.claim(
+        "c1",
+        provider_id="kwok://n1",
+        deleted="2026-03-06T16:00:00Z" if begun else None,
+        expire_after="140h",
+        grace_period="6h",
+    )
+    pods = [builders.pod("a", node="n1", do_not_disrupt="true", grace=600)]
+    snapshot = snapshot_of(builders.member(claim, builders.node("n1"), pods))
+    (row,) = BoardMaker().make(assess(snapshot, NOW), NOW + DAY).rows
+    deadline = round(at("2026-03-06T22:00:00Z" if begun else "2026-03-07T02:00:00Z").timestamp())
+    draining = list(ahead.Kind).index(ahead.Kind.DRAINING)
+    drained = [span for span in row.spans if span[1] == draining]
+    assert [span[2:] for span in drained] == [(0,), ()]
+    assert drained[1][0] == deadline - 600
 
 
 def snapshot_of(*members: ClusterNode) -> Snapshot:
@@ -94,11 +116,11 @@ def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
     chance = Random(seed)
     seen = {namespace for namespace, _ in WORKLOADS if chance.random() < 0.5}
     snapshot, machines = cluster(25, seed)
-    found = forecast(snapshot, NOW, NOW + 3 * DAY, machines=machines)
-    whole = make_board(snapshot, found)
+    assessment = assess(snapshot, NOW)
+    whole = BoardMaker().make(assessment, NOW + 3 * DAY, machines=machines)
     board = redacted(whole, seen.__contains__)
     text = msgspec.json.encode(board, enc_hook=str).decode()
-    explanation = explain(snapshot, NOW)
+    explanation = explain(assessment)
     told_of = Sentence(*(About(pod.object, f"{pod.namespace}/{pod.name}, ") for pod in snapshot.pods))
     for member in snapshot.nodes:
         details = make_details(

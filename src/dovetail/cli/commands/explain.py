@@ -14,6 +14,7 @@ from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.budgets import Reading
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
 
 
@@ -41,8 +42,8 @@ def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) ->
     """
     with one_line_errors(), working("reading and judging …"):
         read = read_cluster(common)
-        reading = Reading(budget_reading)
-        explanation = explain(read.snapshot, common.at, end=common.end, reading=reading, problems=read.problems)
+        assessment = assess(read.snapshot, common.at, Reading(budget_reading))
+        explanation = explain(assessment, end=common.end, problems=read.problems)
     if objects:
         explanation = _select(explanation, objects, common.namespace or "default")
     elif common.namespace is not None:

@@ -17,6 +17,7 @@ from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import Reading
+from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 from dovetail.views.forecast.data import Forecast
 
@@ -51,14 +52,8 @@ def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: Common,
     with one_line_errors(), working("reading and looking ahead …"):
         read = read_cluster(common)
         machines = machines_of(read.documents)
-        found = forecast(
-            read.snapshot,
-            common.at,
-            end,
-            reading=Reading(budget_reading),
-            machines=machines,
-            problems=read.problems,
-        )
+        assessment = assess(read.snapshot, common.at, Reading(budget_reading))
+        found = forecast(assessment, end, machines=machines, problems=read.problems)
     if objects or pools:
         found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], common.namespace)
     elif common.namespace is not None:

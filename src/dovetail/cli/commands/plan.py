@@ -25,7 +25,7 @@ from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import BUDGETED, Reading
 from dovetail.sim.scenarios.one_shot import Still, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.views.explain.verdicts import explain
+from dovetail.views.assessment import assess
 from dovetail.views.plan import Drained, PlanView, RemovalView, plan_view, removal_view
 
 # Assumptions about what happens later, which nothing depends on here.
@@ -137,9 +137,8 @@ def _put_off(still: Still) -> list[Problem]:
 def _removal(still: Still, drained: Drained, snapshot: Snapshot, at: datetime) -> RemovalView:
     board = still.board
     solution = board.world.what_if(drained.pods, [drained.node], owed=board.owed, explain=True)
-    member = [each for each in snapshot.nodes if each.name == drained.node]
-    pods = [pod for each in member for pod in each.pods]
-    explained = explain(msgspec.structs.replace(snapshot, nodes=tuple(member), pods=tuple(pods)), at)
-    refusals = (verdict for pod in explained.pods for verdict in pod.verdicts if not verdict.allowed)
+    assessment = assess(snapshot, at)
+    pods = (pod for member in snapshot.nodes if member.name == drained.node for pod in member.pods)
+    refusals = (verdict for pod in pods for verdict in assessment.verdicts(pod) if not verdict.allowed)
     blockers = [str(told_until(verdict.object, verdict.message, verdict.until)) for verdict in refusals]
     return removal_view(board, drained, solution, blockers=blockers)

@@ -15,6 +15,7 @@ from dovetail.cli.common.output import be_silent, print_data, without_cycle_sear
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import Read, read_cluster
 from dovetail.rules.budgets import Reading
+from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _print_data(common: Common, ahead: int, reading: Reading) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
     machines = machines_of(read.documents)
-    found = forecast(read.snapshot, common.at, end, reading=reading, machines=machines, problems=read.problems)
+    found = forecast(assess(read.snapshot, common.at, reading), end, machines=machines, problems=read.problems)
     print_data(found, common.output)
 
 

@@ -18,6 +18,7 @@ from dovetail.rules.states import MEANING, State
 from dovetail.sim.scenarios.playing import Play
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, explain
 
 _STATE_STYLES: Final = {
@@ -65,7 +66,7 @@ class View:
     def drawn(self, pace: Pace) -> RenderableType:
         """One frame. What rules say is asked anew every few frames only."""
         if self._judged is None or self._frames % _JUDGED_EVERY_FRAMES == 0:
-            self._judged = explain(snapshot_of(self._play), self._play.now)
+            self._judged = explain(assess(snapshot_of(self._play), self._play.now))
         self._frames += 1
         layout = Layout()
         layout.split_column(

@@ -16,6 +16,7 @@ from dovetail.sim.checkers.records import Record, record_on
 from dovetail.sim.checkers.scene import Member, Part, Scene, own_parts
 from dovetail.sim.server.faults import Request
 from dovetail.sim.server.store import Stored
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import ReasonView, VerdictView, explain
 
 RULE: Final = "explained"
@@ -42,7 +43,7 @@ class Explained:
     def _to_disrupting(self, member: Member, reason: str) -> str:
         """Why `explain` says that the node may not be disrupted for the reason; empty if it may."""
         snapshot = self._node_snapshot(member)
-        told = explain(snapshot, self._scene.now(), reading=self._reading, only=(member.name,))
+        told = explain(assess(snapshot, self._scene.now(), self._reading), only=(member.name,))
         view = next((each for each in told.nodes if each.name == member.name), None)
         judged = None if view is None else next((each for each in view.reasons if each.reason == reason), None)
         if judged is None:
@@ -93,7 +94,7 @@ class Explained:
         """Whether nothing but a budget would keep the node, for a graceful reason that it has or may have."""
         member = self._scene.member_of_node(node)
         snapshot = self._node_snapshot(member)
-        told = explain(snapshot, at, reading=self._reading, only=(member.name,))
+        told = explain(assess(snapshot, at, self._reading), only=(member.name,))
         view = next(each for each in told.nodes if each.name == member.name)
         return any(
             all(each.allowed or each.rule == Rule.BUDGET for each in judged.verdicts)
@@ -142,7 +143,7 @@ class Explained:
         if stored is None or node is None:
             return
         member = self._scene.member_of_node(node)
-        told = explain(self._snapshot([member], [stored]), self._scene.now(), reading=self._reading)
+        told = explain(assess(self._snapshot([member], [stored]), self._scene.now(), self._reading))
         pod, draining = told.pods[0], told.nodes[0].state in _DRAINING
         blocked = [each for each in pod.verdicts if not each.allowed]
         if draining and pod.allowed:

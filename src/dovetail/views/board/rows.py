@@ -5,9 +5,9 @@ gone on from before (start 0) and the last goes on. So a row stays the same, byt
 what is sent to a page are the few rows that did change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from math import ceil, floor
+from math import ceil
 from typing import Final, TypeAlias
 
 import msgspec
@@ -15,38 +15,14 @@ import msgspec
 from dovetail.api.names import Condition, Reason
 from dovetail.model.problem import Problem
 from dovetail.model.refs import MaySee, Ref
-from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.board.blockers import Blockers, Cause, Held
-from dovetail.views.board.details import (
-    A_POD,
-    Decided,
-    Details,
-    ProblemShown,
-    make_details,
-    redacted_decisions,
-    redacted_problems,
-)
+from dovetail.views.assessment import NodeAssessment
+from dovetail.views.board.blockers import Cause, Held, blockers_during
+from dovetail.views.board.details import A_POD, Decided, ProblemShown, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
-
-__all__ = [
-    "PROBLEMS_SHOWN",
-    "Board",
-    "Cause",
-    "Decided",
-    "Details",
-    "Event",
-    "Herd",
-    "Lane",
-    "Row",
-    "Span",
-    "Strip",
-    "make_board",
-    "make_details",
-    "next_change",
-    "redacted",
-]
+from dovetail.views.forecast.nodes import Future
 
 # What the spans of a row already say is not said again as an event.
 _TOLD_BY_SPANS: Final = frozenset(
@@ -135,23 +111,6 @@ class Board(View, frozen=True, kw_only=True):
     decisions: tuple[Decided, ...] = ()
 
 
-def make_board(snapshot: Snapshot, forecast: ahead.Forecast, decisions: Sequence[Decided] = ()) -> Board:
-    """The board of this forecast, which is one of this snapshot."""
-    members = {_identity(member): member for member in snapshot.nodes}
-    blockers = Blockers(snapshot, forecast.at, forecast.end)
-    rows = [_row(node, members[node.name, node.node_claim or ""], blockers, forecast.at) for node in forecast.nodes]
-    return Board(
-        at=floor(forecast.at.timestamp()),
-        end=_seconds(forecast.end),
-        assumption=forecast.assumption,
-        rows=tuple(rows),
-        pools=tuple(_strip(pool) for pool in forecast.nodepools),
-        herds=tuple(_herd(herd) for herd in forecast.herds),
-        problems=tuple(_problem(problem) for problem in forecast.problems[:PROBLEMS_SHOWN]),
-        decisions=tuple(decisions),
-    )
-
-
 def next_change(board: Board) -> int | None:
     """The first instant after the board's at which time alone changes it, but for what it leaves out."""
     instants = [span[0] for row in board.rows for span in row.spans]
@@ -163,12 +122,10 @@ def next_change(board: Board) -> int | None:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def _identity(member: ClusterNode) -> tuple[str, str]:
-    return member.name, "" if member.claim is None else member.claim.name
-
-
-def _row(node: ahead.NodeForecast, member: ClusterNode, blockers: Blockers, at: datetime) -> Row:
-    causes, spans = _spans(node, blockers, at)
+def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> Row:
+    """The row of the node that this is the forecast of."""
+    at, member = future.at, assessed.member
+    causes, spans = _spans(node, assessed, future)
     wanted = _wanted(node, at)
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
     return Row(
@@ -190,13 +147,13 @@ def _row(node: ahead.NodeForecast, member: ClusterNode, blockers: Blockers, at: 
         causes=tuple(causes),
         spans=tuple(spans),
         events=tuple(
-            (0 if each.at <= at else _seconds(each.at), each.type, each.object, each.certainty == "exact")
+            (0 if each.at <= at else seconds_of(each.at), each.type, each.object, each.certainty == "exact")
             for each in events
         ),
     )
 
 
-def _spans(node: ahead.NodeForecast, blockers: Blockers, at: datetime) -> tuple[dict[Cause, int], list[Span]]:
+def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> tuple[dict[Cause, int], list[Span]]:
     """Which causes hold when: within one span they come and go."""
     causes: dict[Cause, int] = {}
     spans: list[Span] = []
@@ -207,12 +164,12 @@ def _spans(node: ahead.NodeForecast, blockers: Blockers, at: datetime) -> tuple[
             if cause.object.kind != "Pod"
         ]
         if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
-            held += blockers.during(node.name, span)
+            held += blockers_during(span, assessed, future, node.deadline)
         held.sort(key=lambda each: each[2], reverse=True)  # who blocks for the longest comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
             found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
-            entry: Span = (0 if edge <= at else _seconds(edge), _KINDS[span.kind], *sorted(found))
+            entry: Span = (0 if edge <= future.at else seconds_of(edge), _KINDS[span.kind], *sorted(found))
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
     return causes, spans
@@ -245,14 +202,14 @@ def _stuck(
 
 def _future(instant: datetime | None, at: datetime) -> int | None:
     """0: already."""
-    return None if instant is None else 0 if instant <= at else _seconds(instant)
+    return None if instant is None else 0 if instant <= at else seconds_of(instant)
 
 
 def _maybe(instant: datetime | None) -> int | None:
-    return None if instant is None else _seconds(instant)
+    return None if instant is None else seconds_of(instant)
 
 
-def _seconds(instant: datetime) -> int:
+def seconds_of(instant: datetime) -> int:
     """Rounded up: whoever looks then finds that it has come."""
     return ceil(instant.timestamp())
 
@@ -260,13 +217,13 @@ def _seconds(instant: datetime) -> int:
 # -- pools, herds and problems -----------------------------------------------------------------------------------------
 
 
-def _strip(pool: ahead.PoolForecast) -> Strip:
+def make_strip(pool: ahead.PoolForecast) -> Strip:
     lanes = []
     for lane in pool.reasons:
         spans: list[tuple[int, int, int, int, int]] = []
         for number, span in enumerate(lane.spans):
             budget = -1 if span.budget is None else span.budget
-            start = _seconds(span.start) if number else 0
+            start = seconds_of(span.start) if number else 0
             entry = (start, span.limit, span.in_use, span.allowed, budget)
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
@@ -274,12 +231,12 @@ def _strip(pool: ahead.PoolForecast) -> Strip:
     return Strip(pool.name, pool.nodes, tuple(lanes))
 
 
-def _herd(herd: ahead.Herd) -> Herd:
+def make_herd(herd: ahead.Herd) -> Herd:
     pool = herd.nodepool or ""
-    return Herd(_seconds(herd.start), _seconds(herd.end), herd.type, pool, herd.count, herd.message)
+    return Herd(seconds_of(herd.start), seconds_of(herd.end), herd.type, pool, herd.count, herd.message)
 
 
-def _problem(problem: Problem) -> ProblemShown:
+def make_problem(problem: Problem) -> ProblemShown:
     return ProblemShown(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
 
 

@@ -1,38 +1,35 @@
 """What must the owners of these objects know, beside the verdicts of `explain`?"""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
-from dovetail.model.records import NodeRecord
+from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref, Sentence
-from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import GROWN, budget_problems
-from dovetail.rules.deadlines import node_deadline
-from dovetail.rules.nodes import PodsStanding
 from dovetail.rules.protection import may_be_protected, pod_problems, read_do_not_disrupt
-from dovetail.rules.states import State, state_of
+from dovetail.rules.states import State
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
-from dovetail.views.pools import Pool
+from dovetail.views.assessment import Assessment, NodeAssessment
 
 
-def snapshot_problems(
-    snapshot: Snapshot, nodes: Iterable[tuple[ClusterNode, PodsStanding]], pools: Iterable[Pool], at: datetime
+def found_problems(
+    assessment: Assessment, pods: Iterable[PodRecord], nodes: Iterable[NodeAssessment]
 ) -> Iterator[Problem]:
-    """Of all pods, NodePools and PodDisruptionBudgets, and of these nodes."""
-    for pod in snapshot.pods:
+    """Of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""
+    snapshot = assessment.snapshot
+    for pod in pods:
         if may_be_protected(pod) and pod.active:
             yield from pod_problems(pod)
-    for member, standing in nodes:
-        yield from node_problems(member, standing)
-    for pool in pools:
+    for node in nodes:
+        yield from node_problems(node)
+    for pool in assessment.pools.values():
         yield from budget_problems(
             pool.record.object,
             pool.budgets,
             graceful_expiry=pool.record.graceful_expire_after_ns is not None,
-            now=at,
+            now=assessment.at,
             node_counts=[pool.counts.nodes, *GROWN],
         )
     if snapshot.nodes and not snapshot.pods:
@@ -42,9 +39,9 @@ def snapshot_problems(
             yield bad_selector(pdb.object, pdb.selector_problem)
 
 
-def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Problem]:
+def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
     """What keeps a node from the answer that its owner expects."""
-    claim, node = member.claim, member.node
+    claim, node, blockers = assessed.member.claim, assessed.member.node, assessed.pods.blockers
     if node is not None and node.do_not_disrupt is not None:
         meaning = read_do_not_disrupt(node.do_not_disrupt)
         if meaning.fault is not None:
@@ -90,9 +87,9 @@ def node_problems(member: ClusterNode, standing: PodsStanding) -> Iterable[Probl
                 message=f"{error}; it does not count, only terminationGracePeriod does",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
-    if state_of(member) is State.DRAINING and node_deadline(claim) is None and standing.blockers:
+    if assessed.state is State.DRAINING and assessed.deadline is None and blockers:
         waits_for: list[str | Ref] = []
-        for ref in dict.fromkeys(verdict.object for verdict in standing.blockers[:5]):
+        for ref in dict.fromkeys(verdict.object for verdict in blockers[:5]):
             waits_for += [", ", ref] if waits_for else [ref]
         yield Problem(
             severity=Severity.WARNING,

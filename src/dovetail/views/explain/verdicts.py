@@ -1,7 +1,6 @@
 """May each pod and node be disrupted now, and if not, which rules block it and until when? The contract of 09."""
 
-from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,29 +8,14 @@ from msgspec import UNSET, UnsetType
 
 from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
-from dovetail.model.records import Owner, PodRecord, PoolRecord
+from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
-from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.rules.budgets import (
-    Reading,
-)
-from dovetail.rules.deadlines import expires_at, forced_deletion, gracefully_expires_at, node_deadline, until_forced
-from dovetail.rules.nodes import (
-    PodsStanding,
-    ReasonVerdict,
-    is_wanted,
-    judge_reasons,
-    own_verdicts,
-    pods_standing,
-    when_free,
-)
-from dovetail.rules.pdb import PdbIndex
-from dovetail.rules.protection import may_be_protected, protection
-from dovetail.rules.states import state_of
+from dovetail.rules.deadlines import forced_deletion
+from dovetail.rules.nodes import ReasonVerdict, is_wanted
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule.instants import ALWAYS
-from dovetail.views.explain.problems import snapshot_problems
-from dovetail.views.pools import Pool, read_pools
+from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
+from dovetail.views.explain.problems import found_problems
 from dovetail.views.turns import turns
 
 
@@ -157,88 +141,45 @@ def _node_allowed(node: NodeView, at: datetime) -> bool:
 
 
 def explain(
-    snapshot: Snapshot,
-    at: datetime,
+    assessment: Assessment,
     *,
     end: datetime | None = None,
-    reading: Reading = Reading.SEED,
     problems: Iterable[Problem] = (),
     only: Container[str] | None = None,
 ) -> Explanation:
-    """Ask every rule about everything in the snapshot; with an end, also what changes until then.
+    """Everything in the assessment; with an end, also what changes until then.
 
-    `only`: of the nodes just these are told about; the others still count for the budgets.
+    `only`: the names of nodes. Just these and their pods are told about; the others still count for the budgets.
     """
-    verdicts_on: dict[str, list[Verdict]] = defaultdict(list)
-    pods = []
-    for pod, verdicts in _pod_verdicts(snapshot, at):
-        # Verdicts that time and protection do not touch say nothing about the node.
-        telling = [verdict for verdict in verdicts if verdict.when is not ALWAYS]
-        if telling:
-            verdicts_on[pod.node_name] += telling
-        pods.append(_pod_view(pod, verdicts, telling, at, end))
-    pools = read_pools(snapshot, at, reading)
-    nodes = [
-        (member, pods_standing(verdicts_on[member.name] if member.node is not None else (), len(member.pods)))
-        for member in snapshot.nodes
-        if only is None or member.name in only
-    ]
+    snapshot, at = assessment.snapshot, assessment.at
+    members = [member for member in snapshot.nodes if only is None or member.name in only]
+    told = snapshot.pods if only is None else [pod for member in members for pod in member.pods]
+    pods = tuple([_pod_view(pod, assessment.verdicts(pod), assessment.limiting(pod), at, end) for pod in told])
+    nodes = [assessment.node(member) for member in members]
     return Explanation(
         at=at,
         end=UNSET if end is None else end,
-        pods=tuple(pods),
-        nodes=tuple(_node_view(member, pools.get(member.pool), standing, at, end) for member, standing in nodes),
-        nodepools=tuple(_pool_view(pool) for pool in pools.values()),
-        problems=(*problems, *snapshot.problems, *snapshot_problems(snapshot, nodes, pools.values(), at)),
+        pods=pods,
+        nodes=tuple(_node_view(assessment, node, end) for node in nodes),
+        nodepools=tuple(_pool_view(pool) for pool in assessment.pools.values()),
+        problems=(*problems, *snapshot.problems, *found_problems(assessment, told, nodes)),
     )
-
-
-def _pod_verdicts(snapshot: Snapshot, at: datetime) -> Iterator[tuple[PodRecord, Sequence[Verdict]]]:
-    """Each pod with every verdict about it, until it is deleted for its node's deadline."""
-    pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
-    deadlines = _deadlines(snapshot)
-    # Replicas that nothing protects are told the same, but for the name, which `_pod_view` puts right.
-    unprotected: dict[tuple[object, ...], Sequence[Verdict]] = {}
-    for pod in snapshot.pods:
-        alike = None
-        if pod.owner is Owner.NONE and not may_be_protected(pod):  # to hash flags is slow
-            labels, deleting = id(pod.labels), pod.deleted_at is not None
-            alike = (pod.namespace, labels, pod.phase, pod.ready, deleting, pod.tolerates_disrupted)
-        verdicts = unprotected.get(alike, ()) if alike is not None else ()
-        if not verdicts:
-            verdicts = (*protection(pod, at), pdbs.verdict(pod))
-            if alike is not None and verdicts[-1].when is ALWAYS:
-                unprotected[alike] = verdicts
-        deadline = deadlines.get(pod.node_name)
-        if deadline is not None and (forced := forced_deletion(pod, deadline, at)) is not None:
-            verdicts = tuple(until_forced(verdict, forced, at) for verdict in verdicts)
-        yield pod, verdicts
-
-
-def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
-    """When the drain of each draining node ends by force."""
-    deadlines = {
-        member.node.name: node_deadline(member.claim)
-        for member in snapshot.nodes
-        if member.node is not None and member.claim is not None
-    }
-    return {name: deadline for name, deadline in deadlines.items() if deadline is not None}
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
 def _pod_view(
-    pod: PodRecord, verdicts: Sequence[Verdict], telling: Sequence[Verdict], at: datetime, end: datetime | None
+    pod: PodRecord, verdicts: Sequence[Verdict], limiting: Sequence[Verdict], at: datetime, end: datetime | None
 ) -> PodView:
     object_ = pod.object
-    when = together(telling) if telling else ALWAYS
+    when = together(limiting) if limiting else ALWAYS
     return PodView(
         pod.namespace,
         pod.name,
         pod.node_name or None,
-        not telling or when.contains(at),
-        when.until(at) if telling else None,
+        not limiting or when.contains(at),
+        when.until(at) if limiting else None,
         tuple(
             [
                 VerdictView(verdict.rule, verdict.allowed, verdict.until, object_, verdict.message)
@@ -249,21 +190,15 @@ def _pod_view(
     )
 
 
-def _node_view(
-    member: ClusterNode, pool: Pool | None, standing: PodsStanding, at: datetime, end: datetime | None
-) -> NodeView:
-    record = None if pool is None else pool.record
-    claim = member.claim
-    deadline = None if claim is None else node_deadline(claim)
-    own = own_verdicts(member, record, at)
-    allowances = None if pool is None else pool.allowances
-    judged = judge_reasons(member, record, at, pods=standing, allowances=allowances, own=own)
+def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | None) -> NodeView:
+    at, member, claim, deadline = assessment.at, node.member, node.member.claim, node.deadline
+    judged = assessment.judge(node)
     views: dict[int, VerdictView] = {}
     return NodeView(
         name=member.name,
         nodepool=member.pool or None,
         node_claim=None if claim is None else claim.name,
-        state=state_of(member),
+        state=node.state,
         ready=None if member.node is None else member.node.ready,
         pods=len(member.pods),
         reasons=tuple(
@@ -272,12 +207,12 @@ def _node_view(
                 for one in judged
             ]
         ),
-        free_at=when_free(member, record, standing, at, own).first(at),
-        expires_at=None if claim is None else expires_at(claim),
-        gracefully_expires_at=None if claim is None else gracefully_expires_at(claim, record),
+        free_at=node.free.first(at),
+        expires_at=node.expires_at,
+        gracefully_expires_at=node.gracefully_expires_at,
         deadline=deadline,
         forced_deletions=() if deadline is None else _forced_deletions(member.pods, deadline, at),
-        changes=UNSET if end is None else _node_changes(member, record, judged, at, end),
+        changes=UNSET if end is None else _node_changes(node, judged, at, end),
     )
 
 
@@ -295,17 +230,16 @@ def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -
 
 
 def _node_changes(
-    member: ClusterNode, pool: PoolRecord | None, judged: Sequence[ReasonVerdict], at: datetime, end: datetime
+    node: NodeAssessment, judged: Iterable[ReasonVerdict], at: datetime, end: datetime
 ) -> tuple[ReasonChangeView, ...]:
     """Reasons come by expiring; whether they are allowed changes with the sets of the verdicts."""
-    claim = member.claim
-    expirations = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
+    expirations = (node.expires_at, node.gracefully_expires_at)
     expiring = [expires for expires in expirations if expires is not None and at < expires <= end]
     changes = []
     for one in judged:
         before = (one.wanted, one.allowed)
         for turn in sorted({*turns(one.when, at, end), *expiring}):
-            now = (is_wanted(member, pool, one.reason, turn), one.when.contains(turn))
+            now = (is_wanted(node.member, node.record, one.reason, turn), one.when.contains(turn))
             if now != before:
                 changes.append(ReasonChangeView(turn, one.reason, *now))
             before = now
@@ -321,7 +255,7 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
     )
 
 
-def _pool_view(pool: Pool) -> PoolView:
+def _pool_view(pool: PoolAssessment) -> PoolView:
     consumers = tuple(
         ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
         for consumer in pool.counts.consumers

@@ -6,55 +6,46 @@ The rules name the instants at which their answers change, and only these are vi
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, decode
 from dovetail.model.problem import Problem
-from dovetail.model.snapshot import Snapshot
-from dovetail.rules.budgets import Reading
-from dovetail.rules.pdb import PdbIndex
-from dovetail.views.explain.problems import snapshot_problems
+from dovetail.views.assessment import Assessment, NodeAssessment
+from dovetail.views.explain.problems import found_problems
 from dovetail.views.forecast.data import Forecast, Machine
 from dovetail.views.forecast.drains import Drain
-from dovetail.views.forecast.moves import Moves
+from dovetail.views.forecast.moves import Moves, first_move
 from dovetail.views.forecast.nodes import Future, node_forecast
-from dovetail.views.forecast.outlook import outlooks
-from dovetail.views.forecast.pools import herds, pool_forecast
-from dovetail.views.pools import read_pools
+from dovetail.views.forecast.pools import crowd_points, herds, pool_forecast
 
 __all__ = ["Forecast", "Machine", "forecast", "machines_of"]
 
 
 def forecast(
-    snapshot: Snapshot,
-    at: datetime,
+    assessment: Assessment,
     end: datetime,
     *,
-    reading: Reading = Reading.SEED,
     machines: Mapping[str, Machine] | None = None,
     problems: Iterable[Problem] = (),
 ) -> Forecast:
     """Step from change to change up to the end. `machines`: by the names of nodes."""
-    pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
-    pools = read_pools(snapshot, at, reading)
-    looks = outlooks(snapshot, pools, pdbs, at)
-    future = Future(at, end, pdbs)
-    begun = {look.member.name: drained for look in looks if (drained := future.begun(look)) is not None}
-    moves = Moves(snapshot, looks, pools.values(), at, drained=filter(None, map(_first, begun.values())))
+    at, snapshot = assessment.at, assessment.snapshot
+    future = Future(assessment, end)
+    begun = [(node, future.begun(node)) for node in assessment.nodes]
+    moves = Moves(assessment, filter(None, (first_of(assessment, node, drained) for node, drained in begun)))
     known = machines or {}
-    nodes = tuple(
-        node_forecast(look, future, moves, begun.get(look.member.name), known.get(look.member.name)) for look in looks
-    )
-    found = snapshot_problems(snapshot, ((look.member, look.standing) for look in looks), pools.values(), at)
-    sizes = Counter(look.member.pool for look in looks)
+    nodes = tuple(node_forecast(node, future, moves, drained, known.get(node.member.name)) for node, drained in begun)
     return Forecast(
         at=at,
         end=end,
         exact_until=end if moves.earliest is None else min(moves.earliest, end),
         nodes=nodes,
-        nodepools=tuple(pool_forecast(pool, at, end) for pool in pools.values()),
-        herds=tuple(herds(nodes, sizes)),
-        problems=(*problems, *snapshot.problems, *found),
+        nodepools=tuple(pool_forecast(pool, at, end) for pool in assessment.pools.values()),
+        herds=tuple(
+            herds(chain.from_iterable(map(crowd_points, nodes)), Counter(member.pool for member in snapshot.nodes))
+        ),
+        problems=(*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes)),
     )
 
 
@@ -74,6 +65,7 @@ def machine_of(node: objects.Node) -> Machine:
     )
 
 
-def _first(drained: Drain) -> datetime | None:
-    """When something first happens in it."""
-    return min((event.at for event in drained.events), default=drained.gone_at)
+def first_of(assessment: Assessment, node: NodeAssessment, drained: Drain | None) -> datetime | None:
+    """When something first happens to the node, or in its drain."""
+    in_drain = None if drained is None else min((event.at for event in drained.events), default=drained.gone_at)
+    return min(filter(None, (first_move(assessment, node), in_drain)), default=None)

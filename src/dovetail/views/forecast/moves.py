@@ -4,19 +4,17 @@ Up to the first move nothing but time changes, so that all that the rules say co
 and only what hangs on a node's own clock is sure.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from dovetail.api.names import Condition, Reason
 from dovetail.model.records import PodRecord
-from dovetail.model.snapshot import Snapshot
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
 from dovetail.rules.nodes import CONSOLIDATION, consolidation_reason, costs_to_move, drain_limit, standing_rules
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, together
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement, since
-from dovetail.views.forecast.outlook import Outlook
-from dovetail.views.pools import Pool
+from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 
 # Whoever may go so soon after another is not alone: the other's pods are on their way.
 SETTLED_AFTER = timedelta(minutes=5)
@@ -25,28 +23,26 @@ SETTLED_AFTER = timedelta(minutes=5)
 class Moves:
     """The first moves of all nodes, and what they leave sure."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        looks: Sequence[Outlook],
-        pools: Iterable[Pool],
-        at: datetime,
-        *,
-        drained: Iterable[datetime] = (),
-    ) -> None:
-        """`drained`: when something first happens in each drain that has begun."""
-        self._at = at
+    def __init__(self, assessment: Assessment, firsts: Iterable[datetime]) -> None:
+        """`firsts`: when something may first happen to each node, and in each drain that has begun."""
+        self._assessment = assessment
+        at, snapshot, nodes = assessment.at, assessment.snapshot, list(assessment.nodes)
         self._highest = max((pod.priority for pod in snapshot.pods if pod.reschedulable), default=0)
-        unknown = not snapshot.pods or any(look.pool is None and look.member.pool for look in looks)
-        unsettled = unknown or any(map(_is_unsettled, snapshot.pods)) or any(map(_is_off, pools))
-        firsts = [*drained, *(first for look in looks if (first := self._first(look)) is not None)]
+        unknown = not snapshot.pods or any(node.record is None and node.member.pool for node in nodes)
+        unsettled = unknown or any(map(_is_unsettled, snapshot.pods)) or any(map(_is_off, assessment.pools.values()))
+        firsts = list(firsts)
         self.earliest = at if unsettled else min(firsts, default=None)
         """None: nothing ever moves."""
         # For the pods of a drain nodes may be kept free that look as if they could go.
-        self._owing = any(
-            pod.reschedulable for look in looks if look.state in IN_DISRUPTION for pod in look.member.pods
+        owing = any(pod.reschedulable for node in nodes if node.state in IN_DISRUPTION for pod in node.member.pods)
+        soon = sum(self.earliest is not None and first <= self.earliest + SETTLED_AFTER for first in firsts)
+        self._alone = soon == 1 and not owing
+        self.said = (
+            self.earliest if self.earliest is None or self.earliest > at else True,
+            self._alone,
+            self._highest,
         )
-        self._soon = sum(self.earliest is not None and first <= self.earliest + SETTLED_AFTER for first in firsts)
+        """While this stays the same, so do the answers about instants to come."""
 
     def is_exact(self, at: datetime) -> bool:
         """Whether nothing has moved by then."""
@@ -54,50 +50,41 @@ class Moves:
 
     def is_alone(self, at: datetime) -> bool:
         """Whether the one who goes then is the first and goes alone."""
-        return self._at < at == self.earliest and self._soon == 1 and not self._owing
+        return self._assessment.at < at == self.earliest and self._alone
 
-    def _first(self, look: Outlook) -> datetime | None:
-        """When something may first happen to the node itself."""
-        if look.state in IN_DISRUPTION - {State.DRAINING} or not _is_steady(look):
-            return self._at
-        if look.state is State.DRAINING:
-            return None  # its drain tells
-        taken = [goes.first(self._at) for reason in BUDGETED if (goes := may_go(look, reason)) is not NEVER]
-        expires_at = None if look.expires_at is None else max(self._at, look.expires_at)
-        return min((at for at in (expires_at, *taken) if at is not None), default=None)
-
-    def stays_until(self, look: Outlook, at: datetime) -> bool:
+    def stays_until(self, node: NodeAssessment, at: datetime) -> bool:
         """Whether nothing but its expiration can take the node before then, whatever else moves."""
         if self.is_exact(at):
             return True
-        if look.pool is None or look.state in IN_DISRUPTION or not _is_steady(look):
+        pool = self._assessment.pool(node)
+        if pool is None or node.state in IN_DISRUPTION or not _is_steady(node):
             return False
+        now = self._assessment.at
         return all(
-            (first := self._could_go(look, reason).first(self._at)) is None or first >= at for reason in BUDGETED
+            (first := self._could_go(node, pool, reason).first(now)) is None or first >= at for reason in BUDGETED
         )
 
-    def has_pods_until(self, look: Outlook, at: datetime) -> bool:
+    def has_pods_until(self, node: NodeAssessment, at: datetime) -> bool:
         """Whether nobody can push its pods off before then."""
-        return self.is_exact(at) or all(pod.priority >= self._highest for pod in look.member.pods if pod.reschedulable)
+        return self.is_exact(at) or all(pod.priority >= self._highest for pod in node.member.pods if pod.reschedulable)
 
-    def _could_go(self, look: Outlook, reason: Reason) -> Instants:
+    def _could_go(self, node: NodeAssessment, pool: PoolAssessment, reason: Reason) -> Instants:
         """When the node could be taken even if pods came and went: what only it and its firm pods say."""
-        assert look.pool is not None
-        wanted, pool = _wanted(look, reason), look.pool
+        wanted = _wanted(self._assessment, node, reason)
         if reason in CONSOLIDATION:
-            stays_busy = any(costs_to_move(pod) and self._is_firm(pod) for pod in look.member.pods)
+            stays_busy = any(costs_to_move(pod) and self._is_firm(pod) for pod in node.member.pods)
             wanted = NEVER if reason is Reason.EMPTY and stays_busy else ALWAYS
         if wanted is NEVER:
             return NEVER
-        parts = [wanted, together(standing_rules(look.member, look.record, reason, self._at, look.own))]
-        if drain_limit(look.member, reason) is None:
+        parts = [wanted, together(standing_rules(node.member, node.record, reason, self._assessment.at, node.own))]
+        if drain_limit(node.member, reason) is None:
             parts += [
                 verdict.when
-                for pod, verdict in look.telling
+                for pod, verdict in node.limiting
                 if self._is_firm(pod) and verdict.rule is not Rule.POD_DISRUPTION_BUDGET
             ]
         # With however many nodes: only a budget of nothing keeps everybody.
-        parts.append(complement(limit_below(pool.budgets, reason, 1, 1, pool.reading)))
+        parts.append(complement(limit_below(pool.budgets, reason, 1, 1, pool.semantics)))
         return all_of(parts)
 
     def _is_firm(self, pod: PodRecord) -> bool:
@@ -105,28 +92,40 @@ class Moves:
         return pod.priority >= self._highest
 
 
-def may_go(look: Outlook, reason: Reason) -> Instants:
+def first_move(assessment: Assessment, node: NodeAssessment) -> datetime | None:
+    """When something may first happen to the node itself. None: never, or its drain tells."""
+    at = assessment.at
+    if node.state in IN_DISRUPTION - {State.DRAINING} or not _is_steady(node):
+        return at
+    if node.state is State.DRAINING:
+        return None
+    taken = [goes.first(at) for reason in BUDGETED if (goes := may_go(assessment, node, reason)) is not NEVER]
+    expires_at = None if node.expires_at is None else max(at, node.expires_at)
+    return min((instant for instant in (expires_at, *taken) if instant is not None), default=None)
+
+
+def may_go(assessment: Assessment, node: NodeAssessment, reason: Reason) -> Instants:
     """When the node may be taken for the reason: it has it, and all rules allow, budgets as they are in use now."""
-    wanted = _wanted(look, reason)
-    return NEVER if wanted is NEVER else all_of([wanted, look.judged[reason].when])
+    wanted = _wanted(assessment, node, reason)
+    return NEVER if wanted is NEVER else all_of([wanted, assessment.reasons(node)[reason].when])
 
 
-def _wanted(look: Outlook, reason: Reason) -> Instants:
+def _wanted(assessment: Assessment, node: NodeAssessment, reason: Reason) -> Instants:
     """When the node has the reason. Whether its pods have a place elsewhere takes more than rules: at any time."""
-    claim = look.member.claim
-    if claim is None or look.member.node is None:
+    claim = node.member.claim
+    if claim is None or node.member.node is None:
         return NEVER
     if reason in CONSOLIDATION:
-        return ALWAYS if consolidation_reason(look.member) is reason else NEVER
+        return ALWAYS if consolidation_reason(node.member) is reason else NEVER
     if reason is Reason.EXPIRED:
-        ends = [at for at in (look.expires_at, look.gracefully_expires_at) if at is not None]
+        ends = [at for at in (node.expires_at, node.gracefully_expires_at) if at is not None]
         return ALWAYS if claim.is_true(Condition.EXPIRED) else any_of(map(since, ends))
-    return ALWAYS if look.judged[reason].wanted else NEVER
+    return ALWAYS if assessment.reasons(node)[reason].wanted else NEVER
 
 
-def _is_steady(look: Outlook) -> bool:
+def _is_steady(node: NodeAssessment) -> bool:
     """Whether the node has come up and is well; else it may be given up, or pods be taken off it."""
-    return is_initialized(look.member) and look.member.node is not None and look.member.node.ready
+    return is_initialized(node.member) and node.member.node is not None and node.member.node.ready
 
 
 def _is_unsettled(pod: PodRecord) -> bool:
@@ -134,7 +133,7 @@ def _is_unsettled(pod: PodRecord) -> bool:
     return (not pod.node_name and pod.active) or (pod.deleted_at is not None and not pod.terminal)
 
 
-def _is_off(pool: Pool) -> bool:
+def _is_off(pool: PoolAssessment) -> bool:
     """Whether the pool is on its way to another number of nodes, or away."""
     record = pool.record
     return record.deleted_at is not None or (record.replicas is not None and record.replicas != pool.claims)

@@ -9,13 +9,13 @@ from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
-from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import disruption_block_schedule, disruption_schedule, do_not_disrupt
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants
 from dovetail.values.timestamp import format_time
+from dovetail.views.assessment import Assessment, NodeAssessment, limited_by_deadline
 from dovetail.views.forecast.data import (
     Cause,
     Certainty,
@@ -30,7 +30,6 @@ from dovetail.views.forecast.data import (
 )
 from dovetail.views.forecast.drains import Drain, drain
 from dovetail.views.forecast.moves import Moves, may_go
-from dovetail.views.forecast.outlook import Outlook
 from dovetail.views.turns import MAX_TURNS, turns
 
 MOST_CAUSES = 10
@@ -46,10 +45,10 @@ _BY_RULES = (Reason.EMPTY, Reason.DRIFTED, Reason.EXPIRED)
 class Future:
     """The span, and what is worked out once for all nodes."""
 
-    def __init__(self, at: datetime, end: datetime, pdbs: PdbIndex) -> None:
-        self.at = at
+    def __init__(self, assessment: Assessment, end: datetime) -> None:
+        self.assessment = assessment
+        self.at = assessment.at
         self.end = end
-        self.pdbs = pdbs
         # Nodes of a kind share their sets.
         self._told: dict[Instants, tuple[bool, tuple[datetime, ...]]] = {}
 
@@ -68,62 +67,63 @@ class Future:
             known = self._told[when] = (when.contains(self.at), tuple(turns(when, self.at, self.end)))
         return known
 
-    def begun(self, look: Outlook) -> Drain | None:
+    def begun(self, node: NodeAssessment) -> Drain | None:
         """The drain of a node that is drained already."""
-        if look.state is not State.DRAINING:
+        if node.state is not State.DRAINING:
             return None
-        member = look.member
-        claim, node = member.claim, member.node
-        sure = claim is not None and claim.deleted_at is not None and node is not None and node.ready
+        member = node.member
+        deleted = member.claim is not None and member.claim.deleted_at is not None
         return drain(
             member.object,
             member.pods,
-            self.pdbs,
+            self.assessment.pdbs,
             begins_at=self.at,
-            deadline=look.deadline,
+            deadline=node.deadline,
             end=self.end,
             begun=True,
-            sure=sure,
+            sure=deleted and member.node is not None and member.node.ready,
         )
 
 
 def node_forecast(
-    look: Outlook, future: Future, moves: Moves, begun: Drain | None, machine: Machine | None
+    node: NodeAssessment, future: Future, moves: Moves, begun: Drain | None, machine: Machine | None
 ) -> NodeForecast:
     """Everything about the node."""
-    return _Node(look, future, moves, begun).forecast(machine or Machine())
+    return _Node(node, future, moves, begun).forecast(machine or Machine())
 
 
 class _Node:
-    def __init__(self, look: Outlook, future: Future, moves: Moves, begun: Drain | None) -> None:
-        self.look = look
+    def __init__(self, node: NodeAssessment, future: Future, moves: Moves, begun: Drain | None) -> None:
+        self.node = node
         self.future = future
+        self.assessment = future.assessment
+        self.reasons = self.assessment.reasons(node)
         self.at, self.end = future.at, future.end
         self.moves = moves
         self.events: list[Event] = []
         self.leaves_at, self.drain = self._departure(begun)
 
     def forecast(self, machine: Machine) -> NodeForecast:
-        look, member = self.look, self.look.member
+        node, member = self.node, self.node.member
         spans = tuple(self._spans())
         self._tell_rules(spans)
         self._tell_windows()
         if self.drain is not None:
             self.events += [event for event in self.drain.events if event.at <= self.end]
         self.events.sort(key=lambda event: event.at)
-        deadline = look.deadline if self.drain is None else self.drain.deadline
+        deadline = node.deadline if self.drain is None else self.drain.deadline
         return NodeForecast(
             name=member.name,
             nodepool=member.pool or None,
             node_claim=None if member.claim is None else member.claim.name,
-            state=look.state,
+            state=node.state,
             instance_type=machine.instance_type,
             capacity_type=machine.capacity_type,
             zone=machine.zone,
             pods=len(member.pods),
-            free_at=look.free.first(self.at),
-            expires_at=look.expires_at,
-            gracefully_expires_at=look.gracefully_expires_at,
+            free_at=node.free.first(self.at),
+            expires_at=node.expires_at,
+            gracefully_expires_at=node.gracefully_expires_at,
             deadline=deadline,
             spans=spans,
             reasons=tuple(self._reason(reason) for reason in BUDGETED),
@@ -135,17 +135,17 @@ class _Node:
 
     def _departure(self, begun: Drain | None) -> tuple[datetime | None, Drain | None]:
         """From when on it is on its way out as far as that can be told, and its drain."""
-        look = self.look
-        if look.state in IN_DISRUPTION:
+        node = self.node
+        if node.state in IN_DISRUPTION:
             return self.at, begun
         self._tell_graceful_expiry()
         goes = self._tell_disruption()
-        expires_at = look.expires_at
+        expires_at = node.expires_at
         if expires_at is None or expires_at > self.end:
             return (None, None) if goes is None else (goes, self._drained(goes, sure=True))
         at = max(self.at, expires_at)
         # What is overdue already the controller did not do, for a reason that is not known.
-        sure = expires_at > self.at and self.moves.stays_until(look, at)
+        sure = expires_at > self.at and self.moves.stays_until(node, at)
         if goes is None or at < goes:
             overdue = "" if expires_at > self.at else f", overdue since {format_time(expires_at)}"
             self._tell(at, Type.EXPIRES, f"expireAfter is over: it is drained, whatever budgets say{overdue}", sure)
@@ -153,38 +153,39 @@ class _Node:
         return goes, self._drained(goes, sure=True)
 
     def _drained(self, at: datetime, *, sure: bool) -> Drain:
-        member = self.look.member
+        member = self.node.member
         grace_ns = None if member.claim is None else member.claim.grace_period_ns
         return drain(
             member.object,
             member.pods,
-            self.future.pdbs,
+            self.future.assessment.pdbs,
             begins_at=at,
             deadline=None if grace_ns is None else add(at, grace_ns),
             end=self.end,
             begun=False,
-            sure=sure and self.moves.has_pods_until(self.look, at),
+            sure=sure and self.moves.has_pods_until(self.node, at),
         )
 
     def _tell_graceful_expiry(self) -> None:
-        at, hard = self.look.gracefully_expires_at, self.look.expires_at
+        at, hard = self.node.gracefully_expires_at, self.node.expires_at
         if at is not None and self.at < at <= self.end and (hard is None or at < hard):
             message = "gracefulExpireAfter is over: it is to be replaced, under budgets"
-            self._tell(at, Type.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.look, at))
+            self._tell(at, Type.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.node, at))
 
     def _tell_disruption(self) -> datetime | None:
         """When the engine may take it for a reason it has; given back only if that is sure to happen."""
-        look = self.look
+        node = self.node
         firsts = [
             (first, reason)
             for reason in _BY_RULES
-            if (goes := may_go(look, reason)) is not NEVER and (first := goes.first(self.at)) is not None
+            if (goes := may_go(self.assessment, node, reason)) is not NEVER
+            and (first := goes.first(self.at)) is not None
         ]
         at, reason = min(firsts, default=(None, Reason.EMPTY))
-        if at is None or at > self.end or (look.expires_at is not None and at >= look.expires_at):
+        if at is None or at > self.end or (node.expires_at is not None and at >= node.expires_at):
             return None
-        placed = not is_empty(look.member)
-        static = look.record is not None and look.record.replicas is not None
+        placed = not is_empty(node.member)
+        static = node.record is not None and node.record.replicas is not None
         sure = self.moves.is_alone(at) and not placed and not static
         needs = ", if its pods have a place elsewhere" if placed else ""
         self._tell(at, Type.DISRUPTS, f"may be taken for {reason.value}{needs}", sure)
@@ -195,7 +196,7 @@ class _Node:
     def _spans(self) -> Iterator[Span]:
         """Without a gap from the beginning to the end."""
         leaves_at = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
-        free = self.look.free
+        free = self.node.free
         edges = [self.at, *(turn for turn in self.future.turns(free) if turn < leaves_at), leaves_at]
         for start, end in pairwise(edges):
             if start == end:
@@ -227,25 +228,31 @@ class _Node:
         return tuple(found[:MOST_CAUSES])
 
     def _waited_for(self, at: datetime) -> tuple[Cause, ...]:
-        return tuple(_grouped(list(self._pod_blockers(at)), at)[:MOST_CAUSES])
+        blockers = list(self._pod_blockers(at))
+        deadline = None if self.drain is None else self.drain.deadline
+        if deadline is not None and self.node.deadline is None:  # else the verdicts know of it
+            pods = {pod.object: pod for pod in self.node.member.pods}
+            limited = [limited_by_deadline(pods[each.object], each, deadline, at) for each in blockers]
+            blockers = [verdict for verdict in limited if not verdict.allowed]
+        return tuple(_grouped(blockers, at)[:MOST_CAUSES])
 
     def _node_blockers(self, at: datetime) -> Iterator[Verdict]:
-        look = self.look
-        own = look.own if at == self.at else None
-        for verdict in standing_rules(look.member, look.record, Reason.DRIFTED, at, own):
+        node = self.node
+        own = node.own if at == self.at else None
+        for verdict in standing_rules(node.member, node.record, Reason.DRIFTED, at, own):
             if not verdict.allowed:
                 yield verdict
 
     def _pod_blockers(self, at: datetime) -> Iterator[Verdict]:
-        for pod, verdict in self.look.telling:
+        for pod, verdict in self.node.limiting:
             if not self.future.holds(verdict.when, at):
                 yield verdict if at == self.at else _again(pod, verdict, at)
 
     def _reason(self, reason: Reason) -> ReasonForecast:
         """Up to its departure."""
-        look, judged = self.look, self.look.judged[reason]
+        node, judged = self.node, self.reasons[reason]
         end = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
-        ends = (look.expires_at, look.gracefully_expires_at) if reason is Reason.EXPIRED else ()
+        ends = (node.expires_at, node.gracefully_expires_at) if reason is Reason.EXPIRED else ()
         changes = {*self.future.turns(judged.when), *(at for at in ends if at is not None and at > self.at)}
         spans: list[ReasonSpan] = []
         for start, stop in pairwise([self.at, *sorted(change for change in changes if change < end), end]):
@@ -258,13 +265,13 @@ class _Node:
 
     def _is_wanted(self, reason: Reason, at: datetime) -> bool:
         """Time brings on only expiration, by which other reasons may end."""
-        look = self.look
-        if not look.judged[reason].wanted and reason is not Reason.EXPIRED:
+        node = self.node
+        if not self.reasons[reason].wanted and reason is not Reason.EXPIRED:
             return False
-        return is_wanted(look.member, look.record, reason, at)
+        return is_wanted(node.member, node.record, reason, at)
 
     def _cut_at(self) -> datetime | None:
-        sets = (self.look.free, *(judged.when for judged in self.look.judged.values()))
+        sets = (self.node.free, *(judged.when for judged in self.reasons.values()))
         cut = [told[-1] for when in sets if len(told := self.future.turns(when)) == MAX_TURNS]
         return min(cut, default=None)
 
@@ -281,7 +288,7 @@ class _Node:
     def _tell_windows(self) -> None:
         """The windows of its pods, those that are alike together."""
         alike: dict[tuple[Rule, Instants], list[PodRecord]] = {}
-        for pod, verdict in self.look.telling:
+        for pod, verdict in self.node.limiting:
             if verdict.rule in (Rule.DISRUPTION_SCHEDULE, Rule.DISRUPTION_BLOCK_SCHEDULE):
                 alike.setdefault((verdict.rule, verdict.when), []).append(pod)
         end = self.end if self.leaves_at is None else self.leaves_at
@@ -300,7 +307,7 @@ class _Node:
 
     def _tell(self, at: datetime, type_: Type, message: str, exact: bool) -> None:
         certainty = Certainty.EXACT if exact else Certainty.ASSUMED
-        self.events.append(Event(at, type_, self.look.member.object, message, certainty))
+        self.events.append(Event(at, type_, self.node.member.object, message, certainty))
 
 
 def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:

@@ -3,18 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from dovetail.api.names import Reason
 from dovetail.rules.budgets import BUDGETED
 from dovetail.values.timestamp import format_time
+from dovetail.views.assessment import PoolAssessment
 from dovetail.views.forecast.data import BudgetForecast, BudgetSpan, Herd, NodeForecast, PoolForecast, Type
-from dovetail.views.pools import Pool
 
 # A budget with a window a minute would give ten thousand a week.
 MOST_SPANS = 1000
 TOGETHER = timedelta(minutes=10)
 FEWEST = 3
 FEWEST_PERCENT = 2
+# pool, what happens, when, to which node
+Point: TypeAlias = tuple[str | None, Type, datetime, str]
 _HERDS = {
     Type.EXPIRES: "expire",
     Type.GRACEFULLY_EXPIRES: "expire gracefully",
@@ -24,7 +27,7 @@ _HERDS = {
 }
 
 
-def pool_forecast(pool: Pool, at: datetime, end: datetime) -> PoolForecast:
+def pool_forecast(pool: PoolAssessment, at: datetime, end: datetime) -> PoolForecast:
     """Each reason over time; what is in use stays so."""
     graceful = pool.record.graceful_expire_after_ns is not None
     return PoolForecast(
@@ -39,7 +42,7 @@ def pool_forecast(pool: Pool, at: datetime, end: datetime) -> PoolForecast:
     )
 
 
-def _budget_spans(pool: Pool, reason: Reason, at: datetime, end: datetime) -> Iterator[BudgetSpan]:
+def _budget_spans(pool: PoolAssessment, reason: Reason, at: datetime, end: datetime) -> Iterator[BudgetSpan]:
     in_use = len(pool.counts.consumers)
     for told in range(MOST_SPANS):
         allowed = pool.allowance_at(reason, at)
@@ -51,17 +54,20 @@ def _budget_spans(pool: Pool, reason: Reason, at: datetime, end: datetime) -> It
         at = stop
 
 
-def herds(nodes: Iterable[NodeForecast], sizes: Mapping[str, int]) -> list[Herd]:
+def crowd_points(node: NodeForecast) -> tuple[Point, ...]:
+    """What of the node's events may happen to many at once."""
+    return tuple((node.nodepool, event.type, event.at, node.name) for event in node.events if event.type in _HERDS)
+
+
+def herds(points: Iterable[Point], sizes: Mapping[str, int]) -> list[Herd]:
     """Of each pool, at least three nodes and one in fifty to which the same happens within ten minutes."""
     instants: dict[tuple[str | None, Type], list[tuple[datetime, str]]] = defaultdict(list)
-    for node in nodes:
-        for event in node.events:
-            if event.type in _HERDS:
-                instants[node.nodepool, event.type].append((event.at, node.name))
+    for pool, type_, at, name in points:
+        instants[pool, type_].append((at, name))
     found: list[Herd] = []
-    for (pool, type_), points in instants.items():
+    for (pool, type_), points_of in instants.items():
         fewest = max(FEWEST, -(-sizes.get(pool or "", 0) * FEWEST_PERCENT // 100))
-        found += _crowds(pool, type_, sorted(points), fewest)
+        found += _crowds(pool, type_, sorted(points_of), fewest)
     return sorted(found, key=lambda herd: (herd.start, herd.nodepool or "", herd.type))
 
 

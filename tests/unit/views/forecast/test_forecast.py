@@ -11,6 +11,7 @@ from dovetail.model.intake import take_in
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.rules.states import IN_DISRUPTION
+from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.forecast.assembly import forecast, machines_of
 from dovetail.views.forecast.data import Event, Forecast, Kind, Machine, NodeForecast, Type
@@ -37,7 +38,7 @@ def one(
         pods=pods,
         pools=[pool(consolidate_after="Never")],
     )
-    return forecast(snapshot, NOW, NOW + span).nodes[0]
+    return forecast(assess(snapshot, NOW), NOW + span).nodes[0]
 
 
 def told(node_: NodeForecast, *types: Type) -> list[tuple[str, str, str]]:
@@ -54,7 +55,7 @@ def only(events: tuple[Event, ...], type_: Type) -> Event:
 
 @pytest.mark.parametrize("span", [36 * HOUR, 14 * 24 * HOUR])
 def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelta) -> None:
-    ahead = forecast(cluster, NOW, NOW + span)
+    ahead = forecast(assess(cluster, NOW), NOW + span)
     starts = {span_.start for node_ in ahead.nodes for span_ in node_.spans}
     starts |= {span_.start for node_ in ahead.nodes for reason in node_.reasons for span_ in reason.spans}
     starts |= {span_.start for pool_ in ahead.nodepools for reason in pool_.reasons for span_ in reason.spans}
@@ -62,7 +63,7 @@ def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelt
     assert len(instants) > 5
     for start, end in pairwise(instants):
         for instant in (start, start + (end - start) / 2, end - timedelta(microseconds=1)):
-            _check(ahead, explain(cluster, instant))
+            _check(ahead, explain(assess(cluster, instant)))
 
 
 def _check(ahead: Forecast, then: Explanation) -> None:
@@ -89,7 +90,7 @@ def _check(ahead: Forecast, then: Explanation) -> None:
 
 
 def test_spans_leave_no_gap(cluster: Snapshot) -> None:
-    ahead = forecast(cluster, NOW, NOW + 14 * 24 * HOUR)
+    ahead = forecast(assess(cluster, NOW), NOW + 14 * 24 * HOUR)
     for node_ in ahead.nodes:
         edges = [ahead.at, *(span.end for span in node_.spans)]
         assert [span.start for span in node_.spans] == edges[:-1]
@@ -151,6 +152,32 @@ def test_a_node_expires_is_drained_and_forced() -> None:
     assert all(span.end <= at("2026-03-06T20:00:00Z") for reason in found.reasons for span in reason.spans)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_drain_waits_for_a_pod_until_it_is_deleted_for_the_deadline(begun: bool) -> None:
+    """R13, R17: in a drain that has begun, of which `explain` says the same, and in one to come."""
+    snapshot = take_snapshot(
+        claims=[claim(deleted="2026-03-06T16:00:00Z" if begun else None, expire_after="140h", grace_period="6h")],
+        nodes=[node()],
+        pods=[pod("kept", do_not_disrupt="true", grace=600), pod("guarded", labels={"app": "a"}, grace=60)],
+        pools=[pool(consolidate_after="Never")],
+        pdbs=[pdb(match={"app": "a"}, allowed=0)],
+    )
+    deadline = at("2026-03-06T22:00:00Z") if begun else at("2026-03-07T02:00:00Z")
+    assessment = assess(snapshot, NOW)
+    (found,) = forecast(assessment, NOW + 24 * HOUR).nodes
+    (drained,) = (span for span in found.spans if span.kind is Kind.DRAINING)
+    until = {cause.object.name: cause.until for cause in drained.causes}
+    assert until == {"kept": deadline - timedelta(minutes=10), "guarded": deadline - timedelta(minutes=1)}
+    if begun:
+        said = {
+            verdict.object.name: (verdict.until, verdict.message)
+            for pod_ in explain(assessment).pods
+            for verdict in pod_.verdicts
+            if not verdict.allowed
+        }
+        assert said == {cause.object.name: (cause.until, cause.message) for cause in drained.causes}
+
+
 def test_without_a_limit_a_drain_waits_for_ever() -> None:
     found = one(pod("kept", do_not_disrupt="true"), expire_after="140h")
     assert [span.kind for span in found.spans] == [Kind.BLOCKED, Kind.DRAINING]
@@ -173,7 +200,7 @@ def test_a_drain_that_has_begun_goes_on() -> None:
         pools=[pool()],
         pdbs=[pdb(match={"app": "db"}, max_unavailable=0, allowed=0, expected=1)],
     )
-    ahead = forecast(snapshot, NOW, NOW + 24 * HOUR)
+    ahead = forecast(assess(snapshot, NOW), NOW + 24 * HOUR)
     assert told(ahead.nodes[0], *Type) == [
         ("pod-deleted", "Pod/default/kept", "03-06T19:45"),
         ("pod-deleted", "Pod/default/held", "03-06T20:00"),
@@ -189,19 +216,21 @@ def test_a_drain_that_has_begun_goes_on() -> None:
 def two(policy: str, *, priority: int = 0, nodes: str = "100%") -> Forecast:
     """One node expires at 20:00, the other at 22:00; both have a pod that is protected for longer."""
     return forecast(
-        take_snapshot(
-            claims=[
-                claim(expire_after="140h"),
-                claim("claim-2", provider_id="kwok://node-2", expire_after="142h"),
-            ],
-            nodes=[node(), node("node-2")],
-            pods=[
-                pod("a", do_not_disrupt="240h", priority=priority),
-                pod("b", node="node-2", do_not_disrupt="240h"),
-            ],
-            pools=[pool(policy=policy, budgets=[budget(nodes)])],
+        assess(
+            take_snapshot(
+                claims=[
+                    claim(expire_after="140h"),
+                    claim("claim-2", provider_id="kwok://node-2", expire_after="142h"),
+                ],
+                nodes=[node(), node("node-2")],
+                pods=[
+                    pod("a", do_not_disrupt="240h", priority=priority),
+                    pod("b", node="node-2", do_not_disrupt="240h"),
+                ],
+                pools=[pool(policy=policy, budgets=[budget(nodes)])],
+            ),
+            NOW,
         ),
-        NOW,
         NOW + 24 * HOUR,
     )
 
@@ -221,7 +250,7 @@ def test_a_node_that_may_be_consolidated_may_go_before_it_expires() -> None:
     snapshot = take_snapshot(
         claims=[claim(expire_after="140h")], nodes=[node()], pods=[pod()], pools=[pool(consolidate_after="0s")]
     )
-    ahead = forecast(snapshot, NOW, NOW + 24 * HOUR)
+    ahead = forecast(assess(snapshot, NOW), NOW + 24 * HOUR)
     assert ahead.exact_until == NOW
     assert certainties(ahead) == ["assumed"]
 
@@ -234,22 +263,24 @@ def test_of_a_node_that_is_not_well_or_not_known_nothing_is_exact(missing: str) 
         pods=[pod(do_not_disrupt="true")],
         pools=[] if missing == "pool" else [pool(consolidate_after="Never")],
     )
-    assert certainties(forecast(snapshot, NOW, NOW + 24 * HOUR)) == ["assumed"]
+    assert certainties(forecast(assess(snapshot, NOW), NOW + 24 * HOUR)) == ["assumed"]
 
 
 def drifted(*pods: PodRecord, also: str = "23h") -> Forecast:
     """A drifted node, and one that is protected for so long since 00:00 and drifted too."""
     return forecast(
-        take_snapshot(
-            claims=[
-                claim(true=["Drifted"]),
-                claim("claim-2", provider_id="kwok://node-2", true=["Drifted"]),
-            ],
-            nodes=[node(), node("node-2", created="2026-03-06T00:00:00Z", do_not_disrupt=also)],
-            pods=pods,
-            pools=[pool(consolidate_after="Never", budgets=[budget("100%")])],
+        assess(
+            take_snapshot(
+                claims=[
+                    claim(true=["Drifted"]),
+                    claim("claim-2", provider_id="kwok://node-2", true=["Drifted"]),
+                ],
+                nodes=[node(), node("node-2", created="2026-03-06T00:00:00Z", do_not_disrupt=also)],
+                pods=pods,
+                pools=[pool(consolidate_after="Never", budgets=[budget("100%")])],
+            ),
+            NOW,
         ),
-        NOW,
         NOW + 24 * HOUR,
     )
 
@@ -283,7 +314,7 @@ def test_a_node_may_be_kept_for_the_pods_of_a_drain() -> None:
         pods=[pod(do_not_disrupt="true")],
         pools=[pool(consolidate_after="1h", budgets=[budget("100%")])],
     )
-    empty = forecast(snapshot, NOW, NOW + 24 * HOUR).nodes[1]
+    empty = forecast(assess(snapshot, NOW), NOW + 24 * HOUR).nodes[1]
     event = only(empty.events, Type.DISRUPTS)
     assert (event.at, event.certainty) == (at("2026-03-06T17:00:00Z"), "assumed")
 
@@ -297,7 +328,7 @@ def test_windows_are_told_once_for_pods_that_share_them_in_summer_time_too() -> 
         claims=[claim()], nodes=[node()], pods=pods, pools=[pool(consolidate_after="Never", budgets=[budget("0")])]
     )
     start = at("2026-03-28T00:00:00Z")
-    (found,) = forecast(snapshot, start, start + 72 * HOUR).nodes
+    (found,) = forecast(assess(snapshot, start), start + 72 * HOUR).nodes
     # On the 29th there is no half past two in Berlin: it opens when the clock goes on, at three.
     assert told(found, Type.WINDOW_OPENS, Type.WINDOW_CLOSES) == [
         ("window-opens", "Pod/default/p0", "03-28T01:30"),
@@ -319,7 +350,7 @@ def test_what_changes_all_the_time_is_cut_off() -> None:
 
 
 def test_nothing_gives_an_empty_forecast() -> None:
-    ahead = forecast(take_snapshot(), NOW, NOW + HOUR)
+    ahead = forecast(assess(take_snapshot(), NOW), NOW + HOUR)
     assert (ahead.nodes, ahead.nodepools, ahead.herds, ahead.problems) == ((), (), (), ())
 
 

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from dovetail.model.snapshot import take_snapshot
+from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Forecast
 from tests.builders import claim, node, pod, pool
@@ -28,7 +29,7 @@ def expiring(*minutes: int, others: int = 0) -> Forecast:
         nodes.append(node(name, created="2026-03-06T15:20:00Z"))
         pods.append(pod(f"p{number}", node=name))
     snapshot = take_snapshot(claims=claims, nodes=nodes, pods=pods, pools=[pool(consolidate_after="Never")])
-    return forecast(snapshot, NOW, NOW + DAY)
+    return forecast(assess(snapshot, NOW), NOW + DAY)
 
 
 def told(ahead: Forecast) -> list[tuple[int, str]]:

@@ -1,0 +1,298 @@
+"""What do the rules say of every pod, node and pool of a snapshot at one instant?
+
+`explain`, `forecast`, the dashboard and `plan` read their answers off one Assessment. It holds records, verdicts and
+sets of instants, no text of its own. `assess` takes over from an earlier Assessment what nothing has changed: such a
+node or pool is the same object (`is`), so that whoever derives something from it can tell that it still holds.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from dovetail.api.names import Reason
+from dovetail.model.records import Owner, PodRecord, PoolRecord
+from dovetail.model.refs import Ref
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.rules.budgets import (
+    Allowance,
+    BudgetRule,
+    PoolCounts,
+    Reading,
+    allowance,
+    allowances,
+    pool_counts,
+    read_budgets,
+)
+from dovetail.rules.deadlines import (
+    expires_at,
+    forced_deletion,
+    gracefully_expires_at,
+    node_deadline,
+    until_forced,
+)
+from dovetail.rules.nodes import (
+    OwnVerdicts,
+    PodsStanding,
+    ReasonVerdict,
+    judge_reasons,
+    own_verdicts,
+    pods_standing,
+    when_free,
+)
+from dovetail.rules.pdb import PdbIndex
+from dovetail.rules.protection import may_be_protected, protection
+from dovetail.rules.states import State, state_of
+from dovetail.rules.verdict import Verdict
+from dovetail.values.schedule.instants import ALWAYS, Instants
+
+# Rules look five years ahead (R10). What they do not find there may come into sight later.
+ASKED_AGAIN_AFTER: Final = timedelta(hours=1)
+_ANY_POD: Final = Ref("Pod")
+
+
+class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
+    """A NodePool, its budgets, what uses them up, and what they allow."""
+
+    record: PoolRecord
+    budgets: tuple[BudgetRule, ...]
+    counts: PoolCounts
+    claims: int
+    """NodeClaims that are not being deleted."""
+    semantics: Reading
+    allowances: dict[Reason, Allowance]
+    until: datetime
+    """Time alone changes nothing here before this instant."""
+
+    def allowance_at(self, reason: Reason, at: datetime) -> Allowance:
+        return allowance(self.budgets, reason=reason, now=at, counts=self.counts, reading=self.semantics)
+
+
+class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A node and what the rules say of it, budgets aside."""
+
+    member: ClusterNode
+    record: PoolRecord | None
+    """Its NodePool."""
+    state: State
+    own: OwnVerdicts
+    limiting: tuple[tuple[PodRecord, Verdict], ...]
+    """The verdicts about its pods that block now or at some other time."""
+    pods: PodsStanding
+    free: Instants
+    """When no rule blocks a graceful disruption."""
+    expires_at: datetime | None
+    gracefully_expires_at: datetime | None
+    deadline: datetime | None
+    """Of a drain that has begun."""
+    until: datetime
+    """Time alone changes nothing here before this instant."""
+
+
+class Assessment:
+    """See the module. Each part is assessed when it is asked for, once."""
+
+    def __init__(self, snapshot: Snapshot, at: datetime, semantics: Reading, before: "Assessment | None") -> None:
+        self.snapshot = snapshot
+        self.at = at
+        self.semantics = semantics
+        self.pdbs = PdbIndex(snapshot.pdbs, snapshot.pods)
+        if before is not None and (before.at > at or before.semantics is not semantics):
+            before = None
+        self.pools: dict[str, PoolAssessment] = _assess_pools(
+            snapshot, at, semantics, {} if before is None else before.pools
+        )
+        self._before = {} if before is None else before.nodes_by_identity
+        self._changed_pdbs = _ChangedPdbs(before, self)
+        self._deadlines = _deadlines(snapshot)
+        # By `id`: the snapshot keeps members and pods, and `_nodes` what `_reasons` is about.
+        self._limiting: dict[int, tuple[Verdict, ...]] = {}
+        self._nodes: dict[int, NodeAssessment] = {}
+        self._reasons: dict[int, dict[Reason, ReasonVerdict]] = {}
+        self._unlimited: dict[tuple[object, ...], tuple[Verdict, ...]] = {}
+
+    @property
+    def nodes(self) -> Iterable[NodeAssessment]:
+        """All nodes, in the order of the snapshot."""
+        return map(self.node, self.snapshot.nodes)
+
+    @cached_property
+    def nodes_by_identity(self) -> dict[tuple[str, str], NodeAssessment]:
+        return {identity(node.member): node for node in self.nodes}
+
+    def node(self, member: ClusterNode) -> NodeAssessment:
+        """A node of the snapshot."""
+        known = self._nodes.get(id(member))
+        if known is None:
+            known = self._nodes[id(member)] = self._kept(member) or self._assess_node(member)
+        return known
+
+    def _kept(self, member: ClusterNode) -> NodeAssessment | None:
+        """What the earlier assessment says of the node, if it still holds."""
+        known = self._before.get(identity(member))
+        if (
+            known is None
+            or self.at >= known.until
+            or known.member != member
+            or known.record != self.snapshot.pools.get(member.pool)
+            or self._changed_pdbs.select(member.pods)
+        ):
+            return None
+        return known
+
+    def _assess_node(self, member: ClusterNode) -> NodeAssessment:
+        at, claim, record = self.at, member.claim, self.snapshot.pools.get(member.pool)
+        own = own_verdicts(member, record, at)
+        bound = member.pods if member.node is not None else ()
+        limiting = tuple([(pod, verdict) for pod in bound if (found := self.limiting(pod)) for verdict in found])
+        verdicts = [verdict for _, verdict in limiting]
+        pods = pods_standing(verdicts, len(member.pods))
+        hard, soft, deadline = (
+            (None, None, None)
+            if claim is None
+            else (expires_at(claim), gracefully_expires_at(claim, record), node_deadline(claim))
+        )
+        turns = [hard, soft, *(verdict.until for verdict in (*own.standing, own.quiet, *verdicts))]
+        return NodeAssessment(
+            member=member,
+            record=record,
+            state=state_of(member),
+            own=own,
+            limiting=limiting,
+            pods=pods,
+            free=when_free(member, record, pods, at, own),
+            expires_at=hard,
+            gracefully_expires_at=soft,
+            deadline=deadline,
+            until=first_turn(turns, at),
+        )
+
+    def verdicts(self, pod: PodRecord) -> tuple[Verdict, ...]:
+        """Every verdict about a pod of the snapshot, in the order of R5.
+
+        Replicas that nothing protects share their verdicts, which name no single pod.
+        """
+        alike = None
+        if pod.owner is Owner.NONE and not may_be_protected(pod):  # to hash flags is slow
+            labels, deleting = id(pod.labels), pod.deleted_at is not None
+            alike = (pod.namespace, labels, pod.phase, pod.ready, deleting, pod.tolerates_disrupted)
+            if (shared := self._unlimited.get(alike)) is not None:
+                self._limiting[id(pod)] = ()
+                return shared
+        verdicts: tuple[Verdict, ...] = (*protection(pod, self.at), self.pdbs.verdict(pod))
+        limiting = tuple([verdict for verdict in verdicts if verdict.when is not ALWAYS])
+        if limiting and (deadline := self._deadlines.get(pod.node_name)) is not None:
+            verdicts = tuple(limited_by_deadline(pod, verdict, deadline, self.at) for verdict in verdicts)
+            limiting = tuple(verdict for verdict in verdicts if verdict.when is not ALWAYS)
+        elif alike is not None and not limiting:
+            verdicts = tuple(msgspec.structs.replace(verdict, object=_ANY_POD) for verdict in verdicts)
+            self._unlimited[alike] = verdicts
+        self._limiting[id(pod)] = limiting
+        return verdicts
+
+    def limiting(self, pod: PodRecord) -> tuple[Verdict, ...]:
+        """Those of them that block now or at some other time. Only these are kept: most pods have none."""
+        known = self._limiting.get(id(pod))
+        if known is None:
+            self.verdicts(pod)
+            known = self._limiting[id(pod)]
+        return known
+
+    def pool(self, node: NodeAssessment) -> PoolAssessment | None:
+        return self.pools.get(node.member.pool)
+
+    def judge(self, node: NodeAssessment) -> list[ReasonVerdict]:
+        """Whether the node may be disrupted, for each reason that a budget can name."""
+        pool = self.pool(node)
+        allowed = None if pool is None else pool.allowances
+        return judge_reasons(node.member, node.record, self.at, pods=node.pods, allowances=allowed, own=node.own)
+
+    def reasons(self, node: NodeAssessment) -> dict[Reason, ReasonVerdict]:
+        """The same, kept for those who ask several times."""
+        known = self._reasons.get(id(node))
+        if known is None:
+            known = self._reasons[id(node)] = {one.reason: one for one in self.judge(node)}
+        return known
+
+
+def assess(
+    snapshot: Snapshot, at: datetime, semantics: Reading = Reading.SEED, *, before: Assessment | None = None
+) -> Assessment:
+    """Ask every rule about everything in the snapshot. `before`: an assessment of the same cluster a while ago."""
+    return Assessment(snapshot, at, semantics, before)
+
+
+def limited_by_deadline(pod: PodRecord, verdict: Verdict, deadline: datetime, at: datetime) -> Verdict:
+    """The verdict about a pod of a node that is drained: it counts until the pod is deleted for the deadline (R17)."""
+    forced = forced_deletion(pod, deadline, at)
+    return verdict if forced is None else until_forced(verdict, forced, at)
+
+
+def first_turn(turns: Iterable[datetime | None], at: datetime) -> datetime:
+    """The first instant after `at` at which one of the answers turns, or must be asked for again."""
+    return min((turn for turn in turns if turn is not None and turn > at), default=at + ASKED_AGAIN_AFTER)
+
+
+def identity(member: ClusterNode) -> tuple[str, str]:
+    """The names of the Node and of the NodeClaim; of one that has no Node, the NodeClaim's twice."""
+    return member.name, "" if member.claim is None else member.claim.name
+
+
+def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
+    """When the drain of each draining node ends by force."""
+    return {
+        member.name: deadline
+        for member in snapshot.nodes
+        if member.node is not None and member.claim is not None and (deadline := node_deadline(member.claim))
+    }
+
+
+def _assess_pools(
+    snapshot: Snapshot, at: datetime, semantics: Reading, before: Mapping[str, PoolAssessment]
+) -> dict[str, PoolAssessment]:
+    members: dict[str, list[ClusterNode]] = defaultdict(list)
+    for member in snapshot.nodes:
+        members[member.pool].append(member)
+    pools = {}
+    for name, record in snapshot.pools.items():
+        counts = pool_counts(members[name])
+        claims = sum(member.claim is not None and not member.deleting for member in members[name])
+        known = before.get(name)
+        if known is None or at >= known.until or (known.record, known.counts, known.claims) != (record, counts, claims):
+            budgets = read_budgets(record.budgets)
+            allowed = allowances(budgets, now=at, counts=counts, reading=semantics)
+            until = first_turn((budget.active.until(at) for budget in budgets), at)
+            known = PoolAssessment(record, budgets, counts, claims, semantics, allowed, until)
+        pools[name] = known
+    return pools
+
+
+class _ChangedPdbs:
+    """The PodDisruptionBudgets that answer otherwise than in an earlier assessment."""
+
+    def __init__(self, before: Assessment | None, now: Assessment) -> None:
+        self._indexes: Sequence[PdbIndex] = ()
+        self._changed: set[tuple[str, str]] = set()
+        if before is not None:
+            self._indexes = before.pdbs, now.pdbs
+            old, new = _answers(before), _answers(now)
+            self._changed = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+        self._namespaces = {namespace for namespace, _ in self._changed}
+
+    def select(self, pods: Iterable[PodRecord]) -> bool:
+        """Whether one of them selects one of the pods, or did."""
+        return bool(self._changed) and any(
+            (pdb.namespace, pdb.name) in self._changed
+            for pod in pods
+            if pod.namespace in self._namespaces
+            for index in self._indexes
+            for pdb in index.matching(pod)
+        )
+
+
+def _answers(assessment: Assessment) -> dict[tuple[str, str], object]:
+    index = assessment.pdbs
+    return {(pdb.namespace, pdb.name): (pdb, index.answer(pdb)) for pdb in assessment.snapshot.pdbs}

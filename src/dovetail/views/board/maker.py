@@ -1,0 +1,144 @@
+"""Boards of a cluster as it changes: what nothing has changed is kept from one board to the next."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from math import floor
+
+import msgspec
+
+from dovetail.model.problem import Problem
+from dovetail.rules.states import State
+from dovetail.values.schedule.instants import Instants
+from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, first_turn, identity
+from dovetail.views.board.details import Decided
+from dovetail.views.board.rows import (
+    PROBLEMS_SHOWN,
+    Board,
+    Row,
+    Strip,
+    make_herd,
+    make_problem,
+    make_row,
+    make_strip,
+    seconds_of,
+)
+from dovetail.views.explain.problems import found_problems
+from dovetail.views.forecast.assembly import first_of
+from dovetail.views.forecast.data import ASSUMPTION, Machine, NodeForecast
+from dovetail.views.forecast.drains import Drain
+from dovetail.views.forecast.moves import Moves
+from dovetail.views.forecast.nodes import Future, node_forecast
+from dovetail.views.forecast.pools import Point, crowd_points, herds, pool_forecast
+
+
+class _Made(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """A row and what it was made of."""
+
+    node: NodeAssessment
+    budgets: tuple[Instants, ...]
+    """When the budgets of its pool allow a disruption, for each reason."""
+    machine: Machine | None
+    moves: object
+    end: datetime
+    until: datetime
+    """Time alone changes nothing of it before this instant."""
+    first: datetime | None
+    """When something may first happen to the node."""
+    row: Row
+    crowd: tuple[Point, ...]
+
+
+class BoardMaker:
+    """Makes one board after another. A row is the same object until something about it has changed."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], _Made] = {}
+        self._strips: dict[str, tuple[PoolAssessment, datetime, Strip]] = {}
+
+    def make(
+        self,
+        assessment: Assessment,
+        end: datetime,
+        *,
+        machines: Mapping[str, Machine] | None = None,
+        problems: Iterable[Problem] = (),
+        decisions: Sequence[Decided] = (),
+    ) -> Board:
+        """The board up to the end. Rows can be kept if the assessment was made with the last one as `before`."""
+        at, snapshot = assessment.at, assessment.snapshot
+        rows = self._make_rows(assessment, end, machines or {})
+        points = ((pool, type_, max(instant, at), name) for made in rows for pool, type_, instant, name in made.crowd)
+        crowds = herds(points, Counter(member.pool for member in snapshot.nodes))
+        found = (*problems, *snapshot.problems, *found_problems(assessment, snapshot.pods, assessment.nodes))
+        return Board(
+            at=floor(at.timestamp()),
+            end=seconds_of(end),
+            assumption=ASSUMPTION,
+            rows=tuple(made.row for made in rows),
+            pools=self._make_strips(assessment, end),
+            herds=tuple(map(make_herd, crowds)),
+            problems=tuple(map(make_problem, found[:PROBLEMS_SHOWN])),
+            decisions=tuple(decisions),
+        )
+
+    def _make_rows(self, assessment: Assessment, end: datetime, machines: Mapping[str, Machine]) -> list[_Made]:
+        future = Future(assessment, end)
+        budgets = {
+            name: tuple(allowance.when for allowance in pool.allowances.values())
+            for name, pool in assessment.pools.items()
+        }
+        looked: list[tuple[NodeAssessment, _Made | None, Drain | None, datetime | None]] = []
+        for node in assessment.nodes:
+            made = self._rows.get(identity(node.member))
+            if (
+                made is not None
+                and made.node is node
+                and made.budgets == budgets.get(node.member.pool, ())
+                and assessment.at < made.until
+            ):
+                looked.append((node, made, None, made.first and max(made.first, assessment.at)))
+            else:
+                drained = future.begun(node)
+                looked.append((node, None, drained, first_of(assessment, node, drained)))
+        moves = Moves(assessment, filter(None, (first for *_, first in looked)))
+        rows = []
+        for node, kept, drained, first in looked:
+            machine = machines.get(node.member.name)
+            made = kept
+            if made is None or (made.moves, made.end, made.machine) != (moves.said, end, machine):
+                forecast = node_forecast(node, future, moves, drained, machine)
+                made = _Made(
+                    node=node,
+                    budgets=budgets.get(node.member.pool, ()),
+                    machine=machine,
+                    moves=moves.said,
+                    end=end,
+                    until=_until(assessment, node, forecast),
+                    first=first,
+                    row=make_row(forecast, node, future),
+                    crowd=crowd_points(forecast),
+                )
+            rows.append(made)
+        self._rows = {identity(made.node.member): made for made in rows}
+        return rows
+
+    def _make_strips(self, assessment: Assessment, end: datetime) -> tuple[Strip, ...]:
+        before, self._strips = self._strips, {}
+        for name, pool in assessment.pools.items():
+            known = before.get(name)
+            if known is None or known[0] is not pool or known[1] != end:
+                known = pool, end, make_strip(pool_forecast(pool, assessment.at, end))
+            self._strips[name] = known
+        return tuple(strip for _, _, strip in self._strips.values())
+
+
+def _until(assessment: Assessment, node: NodeAssessment, forecast: NodeForecast) -> datetime:
+    at, pool = assessment.at, assessment.pool(node)
+    if node.state is State.DRAINING or (node.expires_at is not None and node.expires_at <= at):
+        return at  # how long its drain takes is counted from now
+    turns = [node.until, None if pool is None else pool.until]
+    turns += [judged.until for judged in assessment.reasons(node).values()]
+    turns += [span.start for span in forecast.spans]
+    turns += [event.at for event in forecast.events]
+    return first_turn(turns, at)
