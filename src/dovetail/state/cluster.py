@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.model.records import PdbRecord, PodRecord, Recorder, pdb_record
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.records import PdbRecord, PodRecord, Recorder, pdb_record, pool_record
+from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
 from dovetail.scheduling.volumes import Storage
 from dovetail.state.derived import Derived
 from dovetail.state.instance_types import InstanceTypes
@@ -124,6 +124,18 @@ class ClusterState:
     def settle_too(self, derived: Derived[Any, Any], *, cost: int) -> None:
         """Settle these values with the rest. `cost`: of one of them, in those of joining a node."""
         self._derived.append((derived, cost))
+
+    def records(self) -> Callable[[], Snapshot]:
+        """What views read, as of now. To make the snapshot takes a while, and can be done on another thread."""
+        nodes = [node.record for node in self.managed.all().values()]
+        pods, pools, pdbs = self.pods.values(), self.pools.values(), self.pdbs.values()
+        return lambda: take_snapshot(
+            pods=pods,
+            nodes=(node.node for node in nodes if node.node is not None),
+            claims=(node.claim for node in nodes if node.claim is not None),
+            pools=map(pool_record, pools),
+            pdbs=pdbs,
+        )
 
     # -- whose object is it -------------------------------------------------------------------------------------------
 

@@ -79,6 +79,10 @@ class ManagedNodes:
         """Whether nothing about it has changed since it was told."""
         return self.derived.is_current(key, node)
 
+    def all(self) -> Mapping[NodeKey, ManagedNode]:
+        """Every Node and NodeClaim once. It is the same object until something changes."""
+        return self.derived.all()
+
     def ours(self) -> Mapping[NodeKey, ManagedNode]:
         """Those that are ours to act on. It is the same object until something changes."""
         nodes = self.derived.all()

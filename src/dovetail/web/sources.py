@@ -249,22 +249,10 @@ class ControllerSource(Source):
 
     def look(self) -> Seen:
         cluster = self._cluster
-        caches = (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs)
-        pods, nodes, claims, pools, pdbs = (cache.snapshot().items.values() for cache in caches)
-
-        def take() -> Snapshot:
-            return take_snapshot(
-                pods=_values(pods),
-                nodes=map(node_record, _values(nodes)),
-                claims=map(claim_record, _values(claims)),
-                pools=map(pool_record, _values(pools)),
-                pdbs=_values(pdbs),
-            )
-
         return Seen(
             at=cluster.clock.now(),
             version=self._news.version,
-            take=take,
+            take=cluster.records(),
             machines={node.metadata.name: machine_of(node) for node in cluster.nodes.values()},
             decisions=[decided(past) for past in reversed(self._disruption.history)],
             left_alone=self._disruption.left_alone,

@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 
 from dovetail.api.documents import read_documents
-from dovetail.cli.demo.board import snapshot_of
 from dovetail.cli.demo.pace import Pace
 from dovetail.cli.demo.view import View
 from dovetail.sim.scenarios.playing import Play
@@ -41,7 +40,7 @@ def test_the_screen_shows_nodes_budgets_and_what_happened() -> None:
         view, pace = View(play, zone=UTC, address="http://127.0.0.1:1/"), Pace(600)
         play.advance(scenario.start + timedelta(minutes=5))
         text = drawn(view, pace)
-        assert len(snapshot_of(play).nodes) > 20
+        assert len(play.cluster.records()().nodes) > 20
     assert "Monday 02 March 00:05:00" in text
     assert "http://127.0.0.1:1/" in text
     for words in ("S1 steady", "services", "Drifted", "0 of 2", "takes pods", "an hour", "×600"):

@@ -6,8 +6,6 @@ from types import TracebackType
 from typing import Final
 
 from dovetail.cli.common.process import allow_all_handles
-from dovetail.model.records import claim_record, node_record, pool_record
-from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.sim.scenarios.playing import Play
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.web.app import board_served
@@ -16,18 +14,6 @@ from dovetail.web.sources import PushedSource, decided
 _START_SECONDS: Final = 20.0
 _EVERY_FRAMES: Final = 5
 _DECISIONS: Final = 50
-
-
-def snapshot_of(play: Play) -> Snapshot:
-    """The simulated cluster as the controller knows it."""
-    cluster = play.cluster
-    return take_snapshot(
-        pods=cluster.pods.values(),
-        nodes=map(node_record, cluster.nodes.values()),
-        claims=map(claim_record, cluster.claims.values()),
-        pools=map(pool_record, cluster.pools.values()),
-        pdbs=cluster.pdbs.values(),
-    )
 
 
 class Board:
@@ -74,7 +60,7 @@ class Board:
         history = list(play.disruption.history)[-_DECISIONS:]
         self._source.push(
             play.now,
-            snapshot_of(play),
+            play.cluster.records()(),
             decisions=[decided(past) for past in reversed(history)],
             left_alone=dict(play.disruption.left_alone),
             machines={node.metadata.name: machine_of(node) for node in play.cluster.nodes.values()},

@@ -12,7 +12,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.demo.board import snapshot_of
 from dovetail.cli.demo.pace import Pace
 from dovetail.rules.states import MEANING, State
 from dovetail.sim.scenarios.playing import Play
@@ -66,7 +65,7 @@ class View:
     def drawn(self, pace: Pace) -> RenderableType:
         """One frame. What rules say is asked anew every few frames only."""
         if self._judged is None or self._frames % _JUDGED_EVERY_FRAMES == 0:
-            self._judged = explain(assess(snapshot_of(self._play), self._play.now))
+            self._judged = explain(assess(self._play.cluster.records()(), self._play.now))
         self._frames += 1
         layout = Layout()
         layout.split_column(
