@@ -7,17 +7,18 @@ made anew for a scrape.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.cluster import Cluster
+from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Rendered, decimal, labelled
 from dovetail.scheduling.resources import CPU
+from dovetail.state.nodes import ManagedNode
 from dovetail.state.pod_sums import NodeSums, PodSums
-from dovetail.state.store import Contents
 from dovetail.values.quantity import NANO_PER_UNIT, QuantityError, parse_quantity
 
 ALLOCATABLE: Final = "karpenter_nodes_allocatable"
@@ -54,15 +55,9 @@ class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of its pods as long as they do not change, nor its labels."""
 
     labels: str
+    pods: tuple[PodRecord, ...]
     sums: NodeSums
     texts: Mapping[str, tuple[str, ...]]
-
-
-class NotedNodes(NamedTuple):
-    """What was there at one instant."""
-
-    nodes: Contents[objects.Node]
-    sums: Mapping[str, NodeSums]
 
 
 class NodeGauges:
@@ -70,15 +65,15 @@ class NodeGauges:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._sums = PodSums(cluster)
+        self._sums = PodSums()
         self._lines: dict[str, _Lines] = {}
         self._pod_lines: dict[str, _PodLines] = {}
 
-    def noted(self) -> NotedNodes:
-        return NotedNodes(self._cluster.nodes.snapshot(), self._sums.now())
+    def noted(self) -> Iterable[ManagedNode]:
+        return self._cluster.managed.all().values()
 
-    def collect(self, noted: NotedNodes, now: datetime) -> Iterator[Metric]:
-        self._look(noted)
+    def collect(self, nodes: Iterable[ManagedNode], now: datetime) -> Iterator[Metric]:
+        self._look(nodes)
         for name in (ALLOCATABLE, OVERHEAD):
             yield _rendered(name, self._lines.values())
         for name in (POD_REQUESTS, POD_LIMITS, DAEMON_REQUESTS, DAEMON_LIMITS):
@@ -86,31 +81,37 @@ class NodeGauges:
         yield Rendered(LIFETIME, "How old the Node is.", self._ages(now))
         yield self._utilization()
 
-    def _look(self, noted: NotedNodes) -> None:
+    def _look(self, nodes: Iterable[ManagedNode]) -> None:
         lines: dict[str, _Lines] = {}
         pod_lines: dict[str, _PodLines] = {}
-        for kept in noted.nodes.items.values():
-            node, name = kept.value, kept.value.metadata.name
+        for managed in nodes:
+            node = managed.node
+            if node is None:
+                continue
+            name = node.metadata.name
             known = self._lines.get(name)
             if known is None or known.node is not node:
                 known = _lines_of(node)
             lines[name] = known
-            sums = noted.sums.get(name)
-            if sums is not None:
-                pod_lines[name] = self._pod_lines_of(name, known.labels, sums)
+            if (pods := self._pod_lines_of(name, known.labels, managed.pods)) is not None:
+                pod_lines[name] = pods
         self._lines, self._pod_lines = lines, pod_lines
 
-    def _pod_lines_of(self, node: str, labels: str, sums: NodeSums) -> _PodLines:
+    def _pod_lines_of(self, node: str, labels: str, pods: tuple[PodRecord, ...]) -> _PodLines | None:
         known = self._pod_lines.get(node)
-        if known is not None and known.sums is sums and known.labels == labels:
+        if known is not None and known.pods is pods and known.labels == labels:
             return known
+        if (sums := self._sums.of(pods)) is None:
+            return None
         texts = {
             POD_REQUESTS: sums.requests,
             POD_LIMITS: sums.limits,
             DAEMON_REQUESTS: sums.daemon_requests,
             DAEMON_LIMITS: sums.daemon_limits,
         }
-        return _PodLines(labels, sums, {name: _texts(name, labels, _units(found)) for name, found in texts.items()})
+        return _PodLines(
+            labels, pods, sums, {name: _texts(name, labels, _units(found)) for name, found in texts.items()}
+        )
 
     def _ages(self, now: datetime) -> Iterator[str]:
         for known in self._lines.values():
