@@ -1,7 +1,9 @@
 """What do people learn of decisions to disrupt: events, metrics, and one line of the log for each command (04)?"""
 
 import logging
-from typing import Final
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import Cluster
@@ -19,9 +21,28 @@ from dovetail.scheduling.problem import price_text
 
 log = logging.getLogger(__name__)
 
+V = TypeVar("V")
+
 UNCONSOLIDATABLE_SECONDS: Final = 900.0
 BUDGET_SECONDS: Final = 60.0
-_TOLD_AT_MOST: Final = 100  # nodes a pass: the others are told in the next ones
+_TOLD_AT_MOST: Final = 100  # nodes a pass: the others follow in the next ones
+
+
+class Rotation:
+    """Hands out at most so many nodes a time, and all of them in turn."""
+
+    def __init__(self, at_most: int = _TOLD_AT_MOST) -> None:
+        self._at_most = at_most
+        self._last = ""
+
+    def next(self, notes: Iterable[tuple[str, V]]) -> list[tuple[str, V]]:
+        """Those after the last one that was handed out, by name of the node."""
+        ordered = sorted(notes, key=lambda note: note[0])
+        start = bisect_right(ordered, self._last, key=lambda note: note[0])
+        turn = [*ordered[start:], *ordered[:start]][: self._at_most]
+        if turn:
+            self._last = turn[-1][0]
+        return turn
 
 
 class DisruptionTelling:
@@ -30,6 +51,8 @@ class DisruptionTelling:
     def __init__(self, cluster: Cluster, metrics: DisruptionMetrics) -> None:
         self._cluster = cluster
         self._metrics = metrics
+        self._blocked_nodes = Rotation()
+        self._refused_nodes = Rotation()
 
     def passed(self, context: Context, assessment: Assessment, decision: Decision, seconds: float) -> None:
         """A pass is over."""
@@ -43,14 +66,14 @@ class DisruptionTelling:
         self._blocked(context, assessment)
         self._out_of_budget(context, assessment)
         drifted = {each.node for each in assessment.candidates.get(Reason.DRIFTED, ())}
-        for node, why in list(decision.refused.items())[:_TOLD_AT_MOST]:
+        for node, why in self._refused_nodes.next(decision.refused.items()):
             told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
             self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
     def _blocked(self, context: Context, assessment: Assessment) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
-        for left in assessment.left[:_TOLD_AT_MOST]:
-            self._on_node(context, left.node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
+        for node, left in self._blocked_nodes.next((left.node, left) for left in assessment.left):
+            self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
 
     def _out_of_budget(self, context: Context, assessment: Assessment) -> None:
         for name, spent in assessment.spending.items():
