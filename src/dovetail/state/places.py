@@ -36,7 +36,6 @@ class _Frame(NamedTuple):
     claim: objects.NodeClaim | None
     taints: Taints
     resources: NodeResources
-    going: bool
 
 
 class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -238,7 +237,7 @@ class PlacingNodes:
         claim = managed.claim
         if node is None and (claim is None or not self._stands_alone(managed, claim)):
             return None
-        frame = self._frame(node, managed, known)
+        frame = self._frame(node, claim, known)
         speaks = _speaker(node, claim)
         name = "" if node is None else node.metadata.name
         pods = [pod for pod in self._cluster.pods_on[name] if not pod.terminal]
@@ -255,7 +254,7 @@ class PlacingNodes:
             requested_by_daemons=_total(reading.request for reading in daemons),
             pool=speaks.labels.get(names.NODEPOOL_LABEL, ""),
             initialized=_is_initialized(node, claim),
-            open=not (frame.going or (claim is not None and claim.metadata.name in self._marked)),
+            open=not (_is_going(node, managed) or (claim is not None and claim.metadata.name in self._marked)),
             ports=NO_PORTS.union(*(reading.ports for reading in readings)),
             attachments=_NO_ATTACHMENTS.union(*(self.readings.attached(pod) for pod in pods)),
             attach_limits=attach_limits(self._csi_nodes.get(name)),
@@ -263,16 +262,15 @@ class PlacingNodes:
         )
         return Place(seen, frame)
 
-    def _frame(self, node: objects.Node | None, managed: ManagedNode, known: Place | None) -> _Frame:
+    def _frame(self, node: objects.Node | None, claim: objects.NodeClaim | None, known: Place | None) -> _Frame:
         """Most changes are of pods, and leave this as it was. `node`: None if it does not count yet."""
-        claim = managed.claim
         if known is not None and known.node is node and known.claim is claim:
             return known.frame
         resources = node_resources(node, claim)
         if resources.bad and (known is None or known.frame.resources.bad != resources.bad):
             bad = "; ".join(map(str, resources.bad))
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
-        return _Frame(node, claim, node_taints(node, claim), resources, _is_going(node, managed))
+        return _Frame(node, claim, node_taints(node, claim), resources)
 
     def _stands_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
         """Whether the claim is a place by itself. Of several that claim one instance only the first counts."""

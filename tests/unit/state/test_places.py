@@ -1,0 +1,20 @@
+"""What placing pods knows of a node follows every object that the node is made of."""
+
+from dovetail.api import names
+from tests.unit.state.world import (
+    CREATED,
+    World,
+    a_claim,
+    a_node,
+)
+
+OF_POOL = {names.NODEPOOL_LABEL: "a", "example.com/machine": "default"}  # without a type it does not count yet
+
+
+def test_a_node_that_does_not_count_yet_and_is_deleted_takes_no_more_pods() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"), a_node("n", "i", labels=OF_POOL))
+    assert [(node.name, node.open) for node in world.placing.places().nodes] == [("c", True)]
+    world.feed(a_node("n", "i", labels=OF_POOL, deletionTimestamp=CREATED))
+    assert [(node.name, node.open) for node in world.placing.places().nodes] == [("c", False)]
+    world.check_equal()
