@@ -76,6 +76,7 @@ class PlacingNodes:
         self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
         cluster.nodes.subscribe_values(self._node_changed)
         cluster.claims.subscribe_values(self._claim_changed)
+        cluster.claims.subscribe(self._forget_mark)
         cluster.csi_nodes.subscribe_values(lambda node: self._touch_node(node.metadata.name))
         cluster.stored_claims.subscribe_values(self._volume_claim_changed)
         cluster.volumes.subscribe_values(self._volume_changed)
@@ -92,8 +93,11 @@ class PlacingNodes:
     def _claim_changed(self, claim: objects.NodeClaim) -> None:
         self.derived.touch(NodeKey(Kind.CLAIM, claim.metadata.name))
         self._touch_instance(claim.status.provider_id)
-        if self._cluster.claims.get(("", claim.metadata.name)) is None:
-            self._marked.discard(claim.metadata.name)
+
+    def _forget_mark(self, change: Change[objects.NodeClaim]) -> None:
+        """Another claim of the same name may already be in the store."""
+        if isinstance(change, Deleted):
+            self._marked.discard(change.key[1])
 
     def _volume_claim_changed(self, claim: VolumeClaim) -> None:
         for node in self._volume_users.get((claim.metadata.namespace, claim.metadata.name), ()):

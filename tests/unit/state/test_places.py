@@ -18,3 +18,13 @@ def test_a_node_that_does_not_count_yet_and_is_deleted_takes_no_more_pods() -> N
     world.feed(a_node("n", "i", labels=OF_POOL, deletionTimestamp=CREATED))
     assert [(node.name, node.open) for node in world.placing.places().nodes] == [("c", False)]
     world.check_equal()
+
+
+def test_the_mark_of_a_claim_does_not_pass_to_another_of_its_name() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"))
+    world.mark("c", marked=True)
+    plural, manifest = a_claim("c", "i")
+    world.state.apply(plural, *world.put(plural, manifest, anew=True))
+    assert [node.open for node in world.placing.places().nodes] == [True]
+    world.check_equal()
