@@ -36,7 +36,6 @@ class _Frame(NamedTuple):
     claim: objects.NodeClaim | None
     taints: Taints
     resources: NodeResources
-    going: bool
 
 
 class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -77,6 +76,7 @@ class PlacingNodes:
         self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
         cluster.nodes.subscribe_values(self._node_changed)
         cluster.claims.subscribe_values(self._claim_changed)
+        cluster.claims.subscribe(self._forget_mark)
         cluster.csi_nodes.subscribe_values(lambda node: self._touch_node(node.metadata.name))
         cluster.stored_claims.subscribe_values(self._volume_claim_changed)
         cluster.volumes.subscribe_values(self._volume_changed)
@@ -93,8 +93,11 @@ class PlacingNodes:
     def _claim_changed(self, claim: objects.NodeClaim) -> None:
         self.derived.touch(NodeKey(Kind.CLAIM, claim.metadata.name))
         self._touch_instance(claim.status.provider_id)
-        if self._cluster.claims.get(("", claim.metadata.name)) is None:
-            self._marked.discard(claim.metadata.name)
+
+    def _forget_mark(self, change: Change[objects.NodeClaim]) -> None:
+        """Another claim of the same name may already be in the store."""
+        if isinstance(change, Deleted):
+            self._marked.discard(change.key[1])
 
     def _volume_claim_changed(self, claim: VolumeClaim) -> None:
         for node in self._volume_users.get((claim.metadata.namespace, claim.metadata.name), ()):
@@ -238,7 +241,7 @@ class PlacingNodes:
         claim = managed.claim
         if node is None and (claim is None or not self._stands_alone(managed, claim)):
             return None
-        frame = self._frame(node, managed, known)
+        frame = self._frame(node, claim, known)
         speaks = _speaker(node, claim)
         name = "" if node is None else node.metadata.name
         pods = [pod for pod in self._cluster.pods_on[name] if not pod.terminal]
@@ -255,7 +258,7 @@ class PlacingNodes:
             requested_by_daemons=_total(reading.request for reading in daemons),
             pool=speaks.labels.get(names.NODEPOOL_LABEL, ""),
             initialized=_is_initialized(node, claim),
-            open=not (frame.going or (claim is not None and claim.metadata.name in self._marked)),
+            open=not (_is_going(node, managed) or (claim is not None and claim.metadata.name in self._marked)),
             ports=NO_PORTS.union(*(reading.ports for reading in readings)),
             attachments=_NO_ATTACHMENTS.union(*(self.readings.attached(pod) for pod in pods)),
             attach_limits=attach_limits(self._csi_nodes.get(name)),
@@ -263,16 +266,15 @@ class PlacingNodes:
         )
         return Place(seen, frame)
 
-    def _frame(self, node: objects.Node | None, managed: ManagedNode, known: Place | None) -> _Frame:
+    def _frame(self, node: objects.Node | None, claim: objects.NodeClaim | None, known: Place | None) -> _Frame:
         """Most changes are of pods, and leave this as it was. `node`: None if it does not count yet."""
-        claim = managed.claim
         if known is not None and known.node is node and known.claim is claim:
             return known.frame
         resources = node_resources(node, claim)
         if resources.bad and (known is None or known.frame.resources.bad != resources.bad):
             bad = "; ".join(map(str, resources.bad))
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
-        return _Frame(node, claim, node_taints(node, claim), resources, _is_going(node, managed))
+        return _Frame(node, claim, node_taints(node, claim), resources)
 
     def _stands_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
         """Whether the claim is a place by itself. Of several that claim one instance only the first counts."""

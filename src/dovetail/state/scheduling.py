@@ -240,7 +240,8 @@ class PlacingState:
         if managed is None or managed.node is None:
             return None
         place = self._nodes.by_node().get(managed.node.metadata.name)
-        if known is not None and known.pods is managed.pods and known.place is place:
+        # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
+        if known is not None and place is not None and known.pods is managed.pods and known.place is place:
             return known
         return self.read(place, managed.pods, Origin.CANDIDATE)
 

@@ -1,0 +1,42 @@
+"""What placing pods knows of a node follows every object that the node is made of."""
+
+from dovetail.api import names
+from tests.unit.state.world import (
+    CREATED,
+    WITH_VOLUME,
+    World,
+    a_claim,
+    a_node,
+    a_pod,
+    a_volume,
+    a_volume_claim,
+)
+
+OF_POOL = {names.NODEPOOL_LABEL: "a", "example.com/machine": "default"}  # without a type it does not count yet
+
+
+def test_a_node_that_does_not_count_yet_and_is_deleted_takes_no_more_pods() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"), a_node("n", "i", labels=OF_POOL))
+    assert [(node.name, node.open) for node in world.placing.places().nodes] == [("c", True)]
+    world.feed(a_node("n", "i", labels=OF_POOL, deletionTimestamp=CREATED))
+    assert [(node.name, node.open) for node in world.placing.places().nodes] == [("c", False)]
+    world.check_equal()
+
+
+def test_the_mark_of_a_claim_does_not_pass_to_another_of_its_name() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"))
+    world.mark("c", marked=True)
+    plural, manifest = a_claim("c", "i")
+    world.state.apply(plural, *world.put(plural, manifest, anew=True))
+    assert [node.open for node in world.placing.places().nodes] == [True]
+    world.check_equal()
+
+
+def test_pods_of_a_node_that_does_not_count_yet_are_read_again_when_their_volumes_change() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"), a_node("n", "i", labels=OF_POOL), a_pod("p", "n", spec=WITH_VOLUME))
+    world.check_equal()
+    world.feed(a_volume_claim(), a_volume())
+    world.check_equal()
