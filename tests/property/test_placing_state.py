@@ -243,7 +243,7 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
         assert world.state.places() == Places()
         assert world.state.pending() == world.state.leaving(world.clock.now()) == Pods()
         readings = nodes.readings
-        left = [nodes.derived.all(), nodes._names, nodes._by_node, nodes._shown, nodes._volume_users, nodes._marked]
+        left = [nodes.derived.all(), nodes._names, nodes._shown, nodes._volume_users, nodes._marked]
         left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
         left += [world.state._waiting, world.state._unlaunched, world.cluster.instance_types._answers]
         assert not any(left), left

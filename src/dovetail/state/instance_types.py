@@ -39,6 +39,8 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     prices: Mapping[Offered, int] = {}
     """In billionths, of all offers: whether one can be had now does not matter to whoever has bought it."""
     flaw: str = ""
+    failed: bool = False
+    """The provider did not answer, so it is asked again the next time."""
 
 
 _NOTHING: Final = Answer("", 0, 0.0, flaw=_NOT_ASKED)
@@ -65,7 +67,7 @@ class InstanceTypes:
     def is_due(self, pool: objects.NodePool, *, at: float, keep_seconds: float) -> bool:
         meta = pool.metadata
         known = self._answers.get(meta.name)
-        if known is None or known.flaw or meta.name in self._stale:
+        if known is None or known.failed or not known.source or meta.name in self._stale:
             return True
         return (known.uid, known.generation) != (meta.uid, meta.generation) or at - known.at >= keep_seconds
 
@@ -114,7 +116,7 @@ class InstanceTypes:
         """The provider could not say."""
         meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
         prices = {} if known is None else known.prices  # what was bought still has its price
-        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw)
+        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
         if known is None or known.flaw != flaw:
             self.version += 1
 

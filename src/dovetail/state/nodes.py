@@ -146,9 +146,8 @@ class ManagedNodes:
     def _is_ours(self, claim: objects.NodeClaim | None, node: objects.Node | None) -> bool:
         if claim is not None:
             return self._cluster.manages(claim.spec.node_class_ref)
-        if node is None or not self._cluster.manages_node(node):
-            return False
-        return all(self._cluster.manages(each.spec.node_class_ref) for each in self._cluster.claims_of(node))
+        # A Node whose claim is another's, or has a second Node, is counted with that claim.
+        return node is not None and self._cluster.manages_node(node) and self._cluster.claim_of(node) is None
 
     # -- what changed --------------------------------------------------------------------------------------------------
 

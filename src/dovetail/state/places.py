@@ -5,7 +5,7 @@ when somebody looks, and stays the same object if nothing came of it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -66,7 +66,6 @@ class PlacingNodes:
         self._csi_nodes = by_name(cluster.csi_nodes)
         self._marked: set[str] = set()  # names of claims
         self.derived: Derived[NodeKey, Place] = Derived(self._make)
-        self._by_node: dict[str, Place] = {}
         self._shown: dict[str, tuple[int, NodeKey]] = {}  # by name: where it is among the nodes, and whose it is
         self._names: dict[NodeKey, str] = {}
         self._nodes: list[Node] = []
@@ -184,11 +183,6 @@ class PlacingNodes:
             if shown is not None and shown[1] == key:
                 self._nodes[shown[0]] = found.seen
                 self._changed = True
-        if key.kind is Kind.NODE:
-            if found is not None and found.node is not None:
-                self._by_node[key.name] = found
-            else:
-                self._by_node.pop(key.name, None)
         return found
 
     def places(self) -> Iterable[Place]:
@@ -206,11 +200,6 @@ class PlacingNodes:
         place = self.derived.get(key)
         assert place is not None, "what is shown was made"
         return place
-
-    def by_node(self) -> Mapping[str, Place]:
-        """By name of the Node that stands for it; it changes with the places."""
-        self.nodes()
-        return self._by_node
 
     def _arrange(self) -> None:
         self._nodes, self._shown = [], {}

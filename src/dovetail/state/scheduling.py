@@ -237,9 +237,11 @@ class PlacingState:
 
     def _read_node(self, key: NodeKey, known: ReadPods | None) -> ReadPods | None:
         managed = self._cluster.managed.get(key)
-        if managed is None or managed.node is None:
+        if managed is None or managed.node is None or not managed.ours:
             return None
-        place = self._nodes.by_node().get(managed.node.metadata.name)
+        place = self._nodes.derived.get(key)
+        if place is not None and place.node is None:  # its Node does not count yet
+            place = None
         # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
         if known is not None and place is not None and known.pods is managed.pods and known.place is place:
             return known

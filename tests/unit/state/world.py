@@ -120,7 +120,7 @@ class World:
             self.state.apply(plural, *(change for key in list(kept) for change in self.delete(plural, key)))
         self.check_equal()
         nodes, readings, joined = self.placing._nodes, self.placing._nodes.readings, self.state.managed
-        left: list[Any] = [nodes.derived.all(), nodes._names, nodes._by_node, nodes._shown, nodes._nodes, nodes._marked]
+        left: list[Any] = [nodes.derived.all(), nodes._names, nodes._shown, nodes._nodes, nodes._marked]
         left += [nodes._volume_users, readings._specs, readings._placed, joined.derived.all(), joined.ours()]
         left += [self.placing._waiting, self.placing._unbound, self.placing._unlaunched, self.placing._going]
         left += [each._touched for each in (joined.derived, nodes.derived, self.placing._movable)]

@@ -51,6 +51,8 @@ from dovetail.web.sources import ControllerSource
 
 log = logging.getLogger(__name__)
 
+SETTLE_SECONDS: Final = 60.0
+
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 OUTSIDE_NAMESPACE: Final = "kube-system"
 INSTALL: Final = "dovetail manifests | kubectl apply -f -"
@@ -104,7 +106,9 @@ async def _settle(cluster: Cluster) -> None:
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
     spare_collections()
-    await cluster.settled()  # before a scrape looks up all of them in one turn
+    while True:  # before a scrape looks up all of them in one turn; and nobody else does it where this does not lead
+        await cluster.settled()
+        await cluster.clock.sleep(SETTLE_SECONDS)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

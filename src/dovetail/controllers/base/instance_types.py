@@ -10,6 +10,7 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.ports import CloudError, CloudProvider
 from dovetail.runtime.tasks import within
 from dovetail.state.instance_types import Answer
+from dovetail.state.store import Change, Deleted
 
 ASKING_SECONDS: Final = 60.0
 
@@ -23,6 +24,7 @@ class InstanceTypeSource:
         self._provider = provider
         self._keep_seconds = keep_seconds
         self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by pool
+        cluster.pools.subscribe(self._pool_changed)
 
     async def refresh(self, pools: Iterable[objects.NodePool]) -> None:
         """Ask the provider where that is due. Never raises for what the provider says."""
@@ -39,13 +41,22 @@ class InstanceTypeSource:
             raise CloudError(answer.flaw)
         return answer
 
+    def _pool_changed(self, change: Change[objects.NodePool]) -> None:
+        if isinstance(change, Deleted):
+            self._asking.pop(change.key[1], None)
+
     def _is_due(self, pool: objects.NodePool) -> bool:
         return self._types.is_due(pool, at=self._clock.monotonic(), keep_seconds=self._keep_seconds)
 
     async def _ask(self, pool: objects.NodePool) -> None:
-        async with self._asking[pool.metadata.name]:
-            if not self._is_due(pool):
-                return  # somebody else has just asked
+        name, meta = pool.metadata.name, pool.metadata
+        before = self._types.of(name)
+        async with self._asking[name]:
+            answer = self._types.of(name)
+            just_asked = answer is not before and (answer.uid, answer.generation) == (meta.uid, meta.generation)
+            # A failure counts as well: with a provider that hangs, each who waits would wait for one more timeout.
+            if just_asked or not self._is_due(pool):
+                return
             self._types.asking(pool)
             try:
                 source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))

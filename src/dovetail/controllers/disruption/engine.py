@@ -142,13 +142,14 @@ class Disruption(Passes):
             return
         await self._types.refresh(self._state.usable_pools())
         await self._cluster.settled()
+        now = context.clock.now()  # the provider may have taken its time
         if self._state.unsynced(now) is not None:  # the claim that is waited for tells when it is there
             self._batch.close()
             self._wake_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)
             return
         self._batch.close()
-        inputs = self._inputs(context.clock.now())
+        inputs = self._inputs(now)
         if self._waiting and self._waiting[0].due <= now:
             await self._validate(context, inputs, self._waiting.popleft().commands)
             self._batch.add(_CHANGED, now)  # run another pass regardless of the outcome
@@ -201,11 +202,12 @@ class Disruption(Passes):
     async def _pass(self, context: Context, inputs: DisruptionInputs) -> None:
         clock, stopping = context.clock, context.stopping
         self._looked_at = inputs.at
-        began_at = clock.monotonic()
-        ends_at = began_at + self._timings.disruption_pass_seconds
+        began_at: float | None = None  # the assessment does not count
 
         def go_on() -> bool:
-            return clock.monotonic() < ends_at and not stopping.is_set()
+            nonlocal began_at
+            began_at = clock.monotonic() if began_at is None else began_at
+            return clock.monotonic() < began_at + self._timings.disruption_pass_seconds and not stopping.is_set()
 
         waiting = tuple(command for each in self._waiting for command in each.commands)
         outcome = await self._compute.run(self._planner.decide, inputs, self._rules, waiting, go_on)
@@ -214,7 +216,8 @@ class Disruption(Passes):
         if stopping.is_set():
             return
         self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
-        self._telling.passed(context, assessment, decision, clock.monotonic() - began_at)
+        seconds = 0.0 if began_at is None else clock.monotonic() - began_at
+        self._telling.passed(context, assessment, decision, seconds)
         if not decision.commands:
             if not decision.complete:
                 self._look_again(clock.now(), self._timings.disruption_longest_seconds)

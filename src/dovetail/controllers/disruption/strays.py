@@ -111,7 +111,8 @@ class FailedReplacements(Keyed[str]):
         due = self._due(claim, now)
         if due > now:
             return Done(seconds_until(due, now))
-        if not any(pod.reschedulable for pod in self._cluster.member(claim).pods):
+        nodes = self._cluster.node_names(claim)
+        if not any(pod.reschedulable for node in nodes for pod in self._cluster.pods_on[node]):
             await delete_claim(self.api, self._cluster, claim)
             note = "It was to replace a node and was never initialized; it is removed before another one is tried"
             warn(self.recorder, about_claim(claim), EventReason.REPLACEMENT_FAILED, note)

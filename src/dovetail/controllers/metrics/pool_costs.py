@@ -11,7 +11,6 @@ from dovetail.controllers.base.cluster import Cluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.base.keyed import Keyed
 from dovetail.observe.metrics import Metrics
-from dovetail.ports import CloudError
 from dovetail.runtime.work_queue import Done, Outcome, Retry
 from dovetail.state.instance_types import BILLION, bought_as
 from dovetail.state.store import Change, Deleted
@@ -45,11 +44,11 @@ class Prices(Keyed[str]):
         pool = self._cluster.pools.current(key)
         if pool is None or not self._cluster.manages(pool.spec.template.spec.node_class_ref):
             return Done()
-        try:
-            await self._types.of(pool)
-        except CloudError as error:
+        await self._types.refresh([pool])
+        answer = self._cluster.instance_types.of(key)
+        if answer.failed:
             self._metrics.nodepools_cost_errors.labels(key).inc()
-            return Retry(f"the cloud does not say its prices: {error}")
+            return Retry(f"the cloud does not say its prices: {answer.flaw}")
         self._asked.add(key)
         return Done(REFRESH_SECONDS)
 

@@ -165,6 +165,7 @@ class Provisioner(Passes):
             return
         await self._types.refresh(self.state.usable_pools())
         await self._cluster.settled()
+        now = context.clock.now()  # the provider may have taken its time
         places = self.state.places()
         pools = {pool.name: self._cluster.pools.get(("", pool.name)) for pool in places.pools}
         pending, leaving = self.state.pending(), self.state.leaving(now)  # after the nodes (06 §4)

@@ -4,7 +4,7 @@ The documents feed the same state that watches feed in `run`. There is no API se
 is written, and no time passes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -20,8 +20,9 @@ from dovetail.planning.disruption.board import Board
 from dovetail.rules.budgets import Reading
 from dovetail.scheduling.problem import Options, Origin, Pod
 from dovetail.sim.scenarios.reading import Body, Placed, Scenario
-from dovetail.sim.scenarios.restoring import Prepared, prepare
-from dovetail.sim.server.kinds import PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from dovetail.sim.scenarios.restoring import EVERYWHERE, Prepared, prepare
+from dovetail.sim.server.admission import fill_in
+from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.instance_types import bought_as
 from dovetail.state.refusals import Unplaceable
@@ -82,7 +83,7 @@ def _load(cluster: ClusterState, prepared: Prepared, now: datetime) -> None:
             if each.body.get("globalDefault"):
                 default = value if default is None else min(default, value)
     created = format_time(now.replace(microsecond=0))
-    for number, each in enumerate(prepared.objects):
+    for number, each in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
         plural = each.resource.plural
         if plural not in cluster.stores:
             continue
@@ -101,11 +102,24 @@ def _load(cluster: ClusterState, prepared: Prepared, now: datetime) -> None:
     cluster.loaded()
 
 
+def _first_namespaces(objects: Sequence[Placed]) -> Iterator[Placed]:
+    """Those that every cluster has, as far as nobody wrote them down."""
+    have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind}
+    for name in sorted(EVERYWHERE - have) if objects else ():
+        yield Placed(NAMESPACES, {"metadata": {"name": name}}, objects[0].document)
+
+
 def _as_stored(placed: Placed, number: int, created: str) -> Body:
     """What the API server adds to an object that has been written down without it."""
     body: dict[str, Any] = dict(placed.body)
     meta = {key: value for key, value in body["metadata"].items() if value is not None}
     body["metadata"] = {"uid": f"00000000-0000-4000-9000-{number:012x}", "creationTimestamp": created, **meta}
+    status, taints = body.get("status"), (body.get("spec") or {}).get("taints") or []
+    fill_in(placed.resource, body, created)
+    if status is not None:
+        body["status"] = status
+        if placed.resource.kind == "Node":  # only a new Node is tainted until it is Ready
+            body["spec"] = {**body["spec"], "taints": taints}
     schema = crd_schema(placed.resource.kind) if placed.resource.kind in _SPECS else None
     return body if schema is None else defaulted(body, schema)
 

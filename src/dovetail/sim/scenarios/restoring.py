@@ -71,7 +71,7 @@ def put_in(prepared: Prepared, cluster: SimCluster, cloud: SimCloud) -> None:
     """Before anything runs: so that everybody finds it as it was. Raises InputError."""
     registry = cluster.server.registry
     for each in prepared.objects:
-        if each.resource.plural == NAMESPACES.plural and each.key in _EVERYWHERE:
+        if each.resource.plural == NAMESPACES.plural and each.key in EVERYWHERE:
             continue
         try:
             registry.restore(each.resource, each.body, namespace=each.namespace)
@@ -88,7 +88,7 @@ def put_in(prepared: Prepared, cluster: SimCluster, cloud: SimCloud) -> None:
                 cluster.set_node_ready(each.key, ready=False)
 
 
-_EVERYWHERE: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+EVERYWHERE: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
 
 # -- what is filled in -------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def _by_class(placed: Placed) -> Placed:
 
 def _with_namespaces(objects: Sequence[Placed]) -> list[Placed]:
     """Namespaces first, also those that nobody wrote down; then what pods need."""
-    have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind} | _EVERYWHERE
+    have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind} | EVERYWHERE
     missing: dict[str, Placed] = {}
     for each in objects:
         if each.namespace is not None and each.namespace not in have:

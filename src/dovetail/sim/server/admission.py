@@ -41,10 +41,15 @@ def before_create(resource: Resource[Any], kind: Kind, body: Body, now: str) -> 
     body = {**body, "metadata": meta}
     if kind.has_status and not kind.creates_status:
         body.pop("status", None)
+    fill_in(resource, body, now)
+    return body if kind.schema is None else pruned(body, kind.schema)
+
+
+def fill_in(resource: Resource[Any], body: Body, now: str) -> None:
+    """Defaults of the spec, and the status that a new object has. What is nested in the body is not changed."""
     fill = _ON_CREATE.get((resource.group, resource.plural))
     if fill is not None:
         fill(body, now)
-    return body if kind.schema is None else pruned(body, kind.schema)
 
 
 def before_update(resource: Resource[Any], kind: Kind, body: Body, old: Body, subresource: str) -> Body:
