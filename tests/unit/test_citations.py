@@ -19,10 +19,11 @@ UNRESOLVED: Final = {"DESIGN §5"}
 RULE: Final = re.compile(r"\bR\d+[a-z]?\b")
 # A page and a section (02 §7.4), a section of the page cited before (§7.5), and ranges of items (03 §10.60–62).
 SECTION: Final = re.compile(r"(?:\b([0-9A-Za-z]+) )?§(\d+(?:\.\d+)*)(?:[–-](\d+)\b)?")
-RULE_HEADING: Final = re.compile(r"^#+ (R\d+[a-z]?)$", re.MULTILINE)
+RULE_HEADING: Final = re.compile(r"^#+ (R\d+[a-z]?): ", re.MULTILINE)
 SECTION_HEADING: Final = re.compile(r"#+ §(\d+(?:\.\d+)*) ")
 ITEM: Final = re.compile(r"(\d+)\. ")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
+ANCHOR: Final = re.compile(r'^<a id="([^"]+)"></a>$', re.MULTILINE)
 FENCE: Final = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
 
@@ -66,11 +67,11 @@ def sources() -> Iterator[Path]:
             yield path
 
 
-def slugs(page: Path) -> set[str]:
-    """The anchors that GitHub gives to the headings of a page."""
-    titles = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
-    words = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title) for title in titles)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in words}
+def anchors(page: Path) -> set[str]:
+    """Those that the page sets itself, and those that GitHub gives to its headings."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = (re.sub(r"[^\w\- ]", "", title.lower()).strip() for title in HEADING.findall(text))
+    return {*ANCHOR.findall(text), *(title.replace(" ", "-") for title in titles)}
 
 
 @pytest.mark.parametrize(
@@ -127,4 +128,4 @@ def test_the_contents_list_every_rule_once() -> None:
 def test_links_lead_to_a_heading(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         there = (page.parent / target).resolve() if target else page
-        assert anchor in slugs(there), f"{target}#{anchor}"
+        assert anchor in anchors(there), f"{target}#{anchor}"
