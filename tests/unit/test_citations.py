@@ -14,7 +14,7 @@ FOLDERS: Final = ("src", "tests", "bench", "docs", "examples")
 SUFFIXES: Final = {".py", ".md", ".yaml", ".js", ".html", ".toml"}
 
 # Citations that lead nowhere yet. Remove an entry when its section is written. Do not add any.
-UNRESOLVED: Final = {"DESIGN §5"}
+UNRESOLVED: Final[frozenset[str]] = frozenset()
 
 RULE: Final = re.compile(r"\bR\d+[a-z]?\b")
 # A page and a section (02 §7.4), a section of the page cited before (§7.5), and ranges of items (03 §10.60–62).

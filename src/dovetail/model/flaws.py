@@ -23,7 +23,7 @@ class Flaw(msgspec.Struct, frozen=True):
 
 
 def value_flaw(operator: object, values: Sequence[object], min_values: int | None) -> Flaw | None:
-    """What is wrong with a requirement's values under its operator (01 §4, R1 to R3)."""
+    """What is wrong with a requirement's values under its operator (01 §4)."""
     count = len(values)
     if operator == "In" and not values:
         return Flaw("values", "operator In needs at least one value", "add a value")

@@ -1,4 +1,4 @@
-"""How is a NodeClaim created exactly once, even if nobody can tell whether it was (DESIGN §5, R24)?
+"""How is a NodeClaim created exactly once, even if nobody can tell whether it was (R24)?
 
 Its name follows from what it is for. A create whose outcome is not known is simply sent again: of one name there is one
 claim, and finding it there means that the first attempt has taken effect, or will have.
