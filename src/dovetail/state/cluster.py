@@ -117,12 +117,19 @@ class ClusterState:
             store.apply(Synced(""))
 
     def settle(self, at_most: int | None = None) -> bool:
-        """Derive what changed, but no more than so many values. Returns whether some are left."""
-        left = [derived.settle(None if at_most is None else max(1, at_most // cost)) for derived, cost in self._derived]
-        return any(left)
+        """Derive what changed, but do no more than what joining so many nodes costs. Returns whether some is left."""
+        left = at_most
+        for derived, cost in self._derived:
+            if left is not None and left < cost:
+                return True
+            before = len(derived)
+            if derived.settle(None if left is None else left // cost):
+                return True
+            left = None if left is None else left - cost * before
+        return False
 
     def settle_too(self, derived: Derived[Any, Any], *, cost: int) -> None:
-        """Settle these values with the rest. `cost`: of one of them, in those of joining a node."""
+        """Settle these values with the rest. `cost`: how many nodes could be joined instead of making one."""
         self._derived.append((derived, cost))
 
     def records(self) -> Callable[[], Snapshot]:

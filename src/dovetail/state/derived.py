@@ -23,6 +23,10 @@ class Derived(Generic[K, V]):
         self._changed = False  # since it was shown
         self.dependents: list[Derived[K, Any]] = []  # they are touched where this one is
 
+    def __len__(self) -> int:
+        """How many values have to be made anew."""
+        return len(self._touched)
+
     def touch(self, key: K) -> None:
         """What the key is made of has changed."""
         self._touched[key] = None

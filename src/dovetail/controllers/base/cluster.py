@@ -27,7 +27,7 @@ from dovetail.state.cluster import ClusterState, NodeClassKind
 
 log = logging.getLogger(__name__)
 
-SETTLED_AT_ONCE: Final = 500  # nodes joined in one turn of the event loop: some 5 ms
+SETTLED_AT_ONCE: Final = 250  # nodes joined in one turn of the event loop: some 5 ms
 
 
 _FOLLOWED: Final[tuple[Resource[Any], ...]] = (
@@ -66,6 +66,7 @@ class Cluster(ClusterState):
             warn=lambda line: log.warning("%s", line),
         )
         self.clock = clock
+        self._settling = False
 
         def follow(resource: Resource[Any]) -> Reflector[Any, Any]:
             store, reading = self.stores[resource.plural], self.reading(resource.plural)
@@ -76,5 +77,11 @@ class Cluster(ClusterState):
 
     async def settled(self) -> None:
         """Derive what has changed, in short turns of the event loop, so that whoever looks next has little to do."""
-        while self.settle(SETTLED_AT_ONCE):
+        while self._settling:  # one slice a turn, however many ask
             await self.clock.sleep(0)
+        self._settling = True
+        try:
+            while self.settle(SETTLED_AT_ONCE):
+                await self.clock.sleep(0)
+        finally:
+            self._settling = False
