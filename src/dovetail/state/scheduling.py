@@ -240,9 +240,12 @@ class PlacingState:
         if managed is None or managed.node is None:
             return None
         place = self._nodes.by_node().get(managed.node.metadata.name)
-        if known is not None and known.pods is managed.pods and known.place is place:
+        same = known is not None and known.pods is managed.pods and known.place is place
+        if same and place is not None:
             return known
-        return self.read(place, managed.pods, Origin.CANDIDATE)
+        # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
+        found = self.read(place, managed.pods, Origin.CANDIDATE)
+        return known if same and known is not None and known.read == found.read else found
 
     # -- who -----------------------------------------------------------------------------------------------------------
 

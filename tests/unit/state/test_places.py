@@ -3,9 +3,13 @@
 from dovetail.api import names
 from tests.unit.state.world import (
     CREATED,
+    WITH_VOLUME,
     World,
     a_claim,
     a_node,
+    a_pod,
+    a_volume,
+    a_volume_claim,
 )
 
 OF_POOL = {names.NODEPOOL_LABEL: "a", "example.com/machine": "default"}  # without a type it does not count yet
@@ -27,4 +31,12 @@ def test_the_mark_of_a_claim_does_not_pass_to_another_of_its_name() -> None:
     plural, manifest = a_claim("c", "i")
     world.state.apply(plural, *world.put(plural, manifest, anew=True))
     assert [node.open for node in world.placing.places().nodes] == [True]
+    world.check_equal()
+
+
+def test_pods_of_a_node_that_does_not_count_yet_are_read_again_when_their_volumes_change() -> None:
+    world = World()
+    world.feed(a_claim("c", "i"), a_node("n", "i", labels=OF_POOL), a_pod("p", "n", spec=WITH_VOLUME))
+    world.check_equal()
+    world.feed(a_volume_claim(), a_volume())
     world.check_equal()
