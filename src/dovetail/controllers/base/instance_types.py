@@ -1,9 +1,9 @@
 """Asks the provider which machines each NodePool can be made of, once for all who want to know."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from dovetail.api import objects
 from dovetail.controllers.base.cluster import Cluster
@@ -22,7 +22,7 @@ class InstanceTypeSource:
         self._clock = cluster.clock
         self._provider = provider
         self._keep_seconds = keep_seconds
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by pool
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by pool
 
     async def refresh(self, pools: Iterable[objects.NodePool]) -> None:
         """Ask the provider where that is due. Never raises for what the provider says."""
@@ -43,7 +43,7 @@ class InstanceTypeSource:
         return self._types.is_due(pool, at=self._clock.monotonic(), keep_seconds=self._keep_seconds)
 
     async def _ask(self, pool: objects.NodePool) -> None:
-        async with self._asking[pool.metadata.name]:
+        async with self._asking.setdefault(pool.metadata.name, asyncio.Lock()):
             if not self._is_due(pool):
                 return  # somebody else has just asked
             self._types.asking(pool)
