@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.api import objects
+from dovetail.controllers.base.instance_types import ASKING_SECONDS
 from dovetail.model.instance_types import InstanceType
 from dovetail.ports import NODEPOOLS, CloudError
 from dovetail.sim.loop.virtual_loop import VirtualClock
@@ -155,7 +156,7 @@ def the_pool(world: Scene, name: str = "a") -> objects.NodePool:
     return found
 
 
-@pytest.mark.parametrize("error", [None])
+@pytest.mark.parametrize("error", [None, CloudError("throttled")], ids=["answered", "failed"])
 def test_callers_who_come_together_ask_once(error: CloudError | None) -> None:
     async def scene(world: Scene) -> None:
         await world.put(a_pool("a"), a_pool("b"))
@@ -165,6 +166,22 @@ def test_callers_who_come_together_ask_once(error: CloudError | None) -> None:
         await asyncio.gather(*(world.types.refresh(pools) for _ in range(3)), *asked, return_exceptions=True)
         assert sorted(provider.asked) == ["a", "b"]
         assert bool(world.cluster.instance_types.of("a").flaw) is (error is not None)
+
+    play(scene)
+
+
+def test_a_provider_that_does_not_answer_is_waited_for_once_by_all() -> None:
+    async def scene(world: Scene) -> None:
+        await world.put(a_pool("a"))
+        provider = Slow(world, seconds=10**6)
+        began = world.clock.monotonic()
+        await asyncio.gather(*(world.types.refresh([the_pool(world)]) for _ in range(3)))
+        assert world.clock.monotonic() - began == pytest.approx(ASKING_SECONDS)
+        assert provider.asked == ["a"]
+        flaw = "its instance types cannot be looked up: no answer within 60 s"
+        assert world.cluster.instance_types.of("a").flaw == flaw
+        await world.types.refresh([the_pool(world)])  # whoever comes later asks again
+        assert provider.asked == ["a", "a"]
 
     play(scene)
 

@@ -43,9 +43,12 @@ class InstanceTypeSource:
         return self._types.is_due(pool, at=self._clock.monotonic(), keep_seconds=self._keep_seconds)
 
     async def _ask(self, pool: objects.NodePool) -> None:
-        async with self._asking.setdefault(pool.metadata.name, asyncio.Lock()):
-            if not self._is_due(pool):
-                return  # somebody else has just asked
+        name = pool.metadata.name
+        known = self._types.of(name)
+        async with self._asking.setdefault(name, asyncio.Lock()):
+            answer = self._types.of(name)
+            if not self._is_due(pool) or (answer is not known and answer.flaw):
+                return  # somebody else has just asked, perhaps in vain
             self._types.asking(pool)
             try:
                 source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))
