@@ -73,6 +73,11 @@ class InstanceTypes:
         """The provider is being asked. What happens from now on makes the answer stale."""
         self._stale.discard(pool.metadata.name)
 
+    def given_up(self, pool: objects.NodePool) -> None:
+        """The provider was asked, but nothing was heard: what was stale still is."""
+        if self._has(pool):
+            self._stale.add(pool.metadata.name)
+
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         if isinstance(change, Deleted):
             self._answers.pop(change.key[1], None)

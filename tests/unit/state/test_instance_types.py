@@ -11,6 +11,7 @@ from dovetail.controllers.base.instance_types import ASKING_SECONDS
 from dovetail.model.instance_types import InstanceType
 from dovetail.ports import NODEPOOLS, CloudError
 from dovetail.sim.loop.virtual_loop import VirtualClock
+from tests.unit.controllers.manifests import node_class
 from tests.unit.controllers.placing_scene import TYPES, Catalogue, Scene, a_pool, play
 from tests.unit.state.world import World
 
@@ -181,6 +182,21 @@ def test_a_provider_that_does_not_answer_is_waited_for_once_by_all() -> None:
         flaw = "its instance types cannot be looked up: no answer within 60 s"
         assert world.cluster.instance_types.of("a").flaw == flaw
         await world.types.refresh([the_pool(world)])  # whoever comes later asks again
+        assert provider.asked == ["a", "a"]
+
+    play(scene)
+
+
+def test_what_is_stale_is_asked_again_after_an_unexpected_error() -> None:
+    async def scene(world: Scene) -> None:
+        await world.put(node_class(), a_pool("a"))
+        await world.refresh()
+        await world.put(node_class(metadata={"name": "default", "labels": {"changed": "yes"}}))
+        provider = Slow(world, error=RuntimeError("a mistake in the provider"))
+        with pytest.raises(ExceptionGroup):
+            await world.types.refresh([the_pool(world)])
+        provider.error = None
+        await world.types.refresh([the_pool(world)])
         assert provider.asked == ["a", "a"]
 
     play(scene)

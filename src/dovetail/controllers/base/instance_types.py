@@ -58,3 +58,6 @@ class InstanceTypeSource:
             except TimeoutError:
                 why = f"cannot be looked up: no answer within {ASKING_SECONDS:.0f} s"
                 self._types.failed(pool, why, at=self._clock.monotonic())
+            except BaseException:
+                self._types.given_up(pool)
+                raise
