@@ -67,7 +67,7 @@ def edit(kind_and_name: str, path: str, value: Any) -> Callable[[Objects], None]
         *parents, last = path.split(".")
         where = objects[kind_and_name]
         for part in parents:
-            where = where[int(part)] if isinstance(where, list) else where[part]
+            where = where[part]
         where[last] = value
 
     return edited

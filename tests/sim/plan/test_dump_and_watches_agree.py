@@ -141,7 +141,7 @@ def random_cluster(chance: Random) -> list[dict[str, Any]]:
             labels={"app": chance.choice("ab")},
             annotations=chance.choice([{}, {}, {}, {names.DO_NOT_DISRUPT: "true"}]),
             phase=chance.choice(["Running", "Running", "Succeeded"]),
-            **chance.choice([{}, {"priorityClassName": "high"}]),
+            priorityClassName=chance.choice(["", "high"]),
         )
         for number in range(9)
     ]

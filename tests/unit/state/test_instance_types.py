@@ -1,7 +1,7 @@
 """What the provider said of each NodePool: when it is asked again, and what is kept of its answers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -120,10 +120,11 @@ def test_pools_share_what_was_read_of_one_list() -> None:
 def test_nothing_is_kept_of_a_pool_that_was_deleted_while_the_provider_was_asked() -> None:
     world = World()
     types = world.state.instance_types
-    for answer in (
+    answers: list[Callable[[objects.NodePool], None]] = [
         lambda pool: types.answered(pool, TYPES, at=0.0),
         lambda pool: types.failed(pool, "why", at=0.0),
-    ):
+    ]
+    for answer in answers:
         pool = a_pool_of(world)
         types.asking(pool)
         world.state.apply(POOLS, *world.delete(POOLS, ("", "a")))
