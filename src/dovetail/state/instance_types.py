@@ -75,6 +75,11 @@ class InstanceTypes:
         """The provider is being asked. What happens from now on makes the answer stale."""
         self._stale.discard(pool.metadata.name)
 
+    def given_up(self, pool: objects.NodePool) -> None:
+        """The provider was asked, but nothing was heard: what was stale still is."""
+        if self._has(pool):
+            self._stale.add(pool.metadata.name)
+
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         if isinstance(change, Deleted):
             self._answers.pop(change.key[1], None)
@@ -102,6 +107,8 @@ class InstanceTypes:
 
     def answered(self, pool: objects.NodePool, source: Sequence[InstanceType], *, at: float) -> None:
         """The provider has listed what the pool can be made of."""
+        if not self._has(pool):
+            return
         meta, known = pool.metadata, self._answers.get(pool.metadata.name)
         types, prices = self._read(meta.name, source)
         flaw = "" if types else "none of its instance types can be read"
@@ -114,11 +121,17 @@ class InstanceTypes:
 
     def failed(self, pool: objects.NodePool, why: str, *, at: float) -> None:
         """The provider could not say."""
+        if not self._has(pool):
+            return
         meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
         prices = {} if known is None else known.prices  # what was bought still has its price
         self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
         if known is None or known.flaw != flaw:
             self.version += 1
+
+    def _has(self, pool: objects.NodePool) -> bool:
+        """It may have been deleted while the provider was asked."""
+        return self._cluster.pools.get(("", pool.metadata.name)) is not None
 
     def _read(self, pool: str, source: Sequence[InstanceType]) -> tuple[tuple[MachineType, ...], Mapping[Offered, int]]:
         """Once for each list; what has not changed in a new one stays the same object."""

@@ -133,9 +133,7 @@ class ManagedNodes:
         return claims[0] if alone else None
 
     def _node_of(self, claim: objects.NodeClaim) -> objects.Node | None:
-        others = [
-            each for each in self.claims_with(claim.status.provider_id) if each.metadata.uid != claim.metadata.uid
-        ]
+        others = any(not _is_same(each, claim) for each in self.claims_with(claim.status.provider_id))
         return None if others or not self._is_ours(claim, None) else self._cluster.node_of(claim)
 
     def claims_with(self, provider_id: str) -> list[objects.NodeClaim]:
@@ -176,3 +174,8 @@ class ManagedNodes:
 
 def _key_of(node: objects.Node) -> NodeKey:
     return NodeKey(Kind.NODE, node.metadata.name)
+
+
+def _is_same(one: objects.NodeClaim, other: objects.NodeClaim) -> bool:
+    """In any version. Claims of a dump may lack UIDs, or share one."""
+    return (one.metadata.name, one.metadata.uid) == (other.metadata.name, other.metadata.uid)

@@ -242,10 +242,12 @@ class PlacingState:
         place = self._nodes.derived.get(key)
         if place is not None and place.node is None:  # its Node does not count yet
             place = None
-        # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
-        if known is not None and place is not None and known.pods is managed.pods and known.place is place:
+        same = known is not None and known.pods is managed.pods and known.place is place
+        if same and place is not None:
             return known
-        return self.read(place, managed.pods, Origin.CANDIDATE)
+        # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
+        found = self.read(place, managed.pods, Origin.CANDIDATE)
+        return known if same and known is not None and known.read == found.read else found
 
     # -- who -----------------------------------------------------------------------------------------------------------
 

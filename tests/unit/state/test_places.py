@@ -1,7 +1,12 @@
 """What placing pods knows of a node follows every object that the node is made of."""
 
-from dovetail.api import names
+import msgspec
+
+from dovetail.api import names, objects
+from dovetail.state.cluster import ClusterState
+from dovetail.state.scheduling import PlacingState
 from tests.unit.state.world import (
+    CLASS,
     CREATED,
     WITH_VOLUME,
     World,
@@ -40,3 +45,16 @@ def test_pods_of_a_node_that_does_not_count_yet_are_read_again_when_their_volume
     world.check_equal()
     world.feed(a_volume_claim(), a_volume())
     world.check_equal()
+
+
+def test_claims_of_one_instance_stand_by_themselves_even_with_one_uid() -> None:
+    """A dump may have been written by hand."""
+    state = ClusterState(CLASS)
+    placing = PlacingState(state)
+    for name in ("c", "d"):
+        plural, manifest = a_claim(name, "i")
+        state.load(plural, msgspec.convert(manifest, objects.NodeClaim))
+    plural, manifest = a_node("n", "i", labels=OF_POOL)
+    state.load(plural, msgspec.convert(manifest, objects.Node))
+    assert sorted(node.name for node in state.managed.ours().values()) == ["c", "d", "n"]
+    assert [node.name for node in placing.places().nodes] == ["c"]  # the instance counts once

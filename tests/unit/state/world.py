@@ -90,7 +90,7 @@ class World:
 
     # -- looks --------------------------------------------------------------------------------------------------------
 
-    def check_identity(self, change: Callable[["World"], None] = lambda _: None) -> None:
+    def check_identity(self, change: Callable[["World"], object] = lambda _: None) -> None:
         """Through one change, whatever is equal to what it was is the same object."""
         nodes, places, read = self._looked()
         change(self)

@@ -1,16 +1,15 @@
 """Asks the provider which machines each NodePool can be made of, once for all who want to know."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
+from weakref import WeakValueDictionary
 
 from dovetail.api import objects
 from dovetail.controllers.base.cluster import Cluster
 from dovetail.ports import CloudError, CloudProvider
 from dovetail.runtime.tasks import within
 from dovetail.state.instance_types import Answer
-from dovetail.state.store import Change, Deleted
 
 ASKING_SECONDS: Final = 60.0
 
@@ -23,8 +22,7 @@ class InstanceTypeSource:
         self._clock = cluster.clock
         self._provider = provider
         self._keep_seconds = keep_seconds
-        self._asking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by pool
-        cluster.pools.subscribe(self._pool_changed)
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by pool
 
     async def refresh(self, pools: Iterable[objects.NodePool]) -> None:
         """Ask the provider where that is due. Never raises for what the provider says."""
@@ -41,22 +39,16 @@ class InstanceTypeSource:
             raise CloudError(answer.flaw)
         return answer
 
-    def _pool_changed(self, change: Change[objects.NodePool]) -> None:
-        if isinstance(change, Deleted):
-            self._asking.pop(change.key[1], None)
-
     def _is_due(self, pool: objects.NodePool) -> bool:
         return self._types.is_due(pool, at=self._clock.monotonic(), keep_seconds=self._keep_seconds)
 
     async def _ask(self, pool: objects.NodePool) -> None:
-        name, meta = pool.metadata.name, pool.metadata
-        before = self._types.of(name)
-        async with self._asking[name]:
+        name = pool.metadata.name
+        known = self._types.of(name)
+        async with self._asking.setdefault(name, asyncio.Lock()):
             answer = self._types.of(name)
-            just_asked = answer is not before and (answer.uid, answer.generation) == (meta.uid, meta.generation)
-            # A failure counts as well: with a provider that hangs, each who waits would wait for one more timeout.
-            if just_asked or not self._is_due(pool):
-                return
+            if not self._is_due(pool) or (answer is not known and answer.flaw):
+                return  # somebody else has just asked, perhaps in vain: not each who waits waits for a timeout
             self._types.asking(pool)
             try:
                 source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))
@@ -66,3 +58,6 @@ class InstanceTypeSource:
             except TimeoutError:
                 why = f"cannot be looked up: no answer within {ASKING_SECONDS:.0f} s"
                 self._types.failed(pool, why, at=self._clock.monotonic())
+            except BaseException:
+                self._types.given_up(pool)
+                raise
