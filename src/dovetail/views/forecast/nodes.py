@@ -39,7 +39,7 @@ _JUDGES = {
     Rule.DISRUPTION_BLOCK_SCHEDULE: disruption_block_schedule,
 }
 # Those for which the engine takes a node by rules alone; what is underutilized takes scheduling to say.
-_BY_RULES = (Reason.EMPTY, Reason.DRIFTED, Reason.EXPIRED)
+_BY_RULES = tuple(reason for reason in BUDGETED if reason is not Reason.UNDERUTILIZED)
 
 
 class Future:
