@@ -86,6 +86,14 @@ DISRUPTION_SCHEDULE: Final = "karpenter.sh/disruption-schedule"  # when it can b
 DISRUPTION_SCHEDULE_DURATION: Final = "karpenter.sh/disruption-schedule-duration"
 DISRUPTION_BLOCK_SCHEDULE: Final = "karpenter.sh/disruption-block-schedule"  # when it cannot (R7)
 DISRUPTION_BLOCK_DURATION: Final = "karpenter.sh/disruption-block-duration"
+# Everything by which a pod protects itself: records and recordings keep these, lint knows them.
+PROTECTION_ANNOTATIONS: Final = (
+    DO_NOT_DISRUPT,
+    DISRUPTION_SCHEDULE,
+    DISRUPTION_SCHEDULE_DURATION,
+    DISRUPTION_BLOCK_SCHEDULE,
+    DISRUPTION_BLOCK_DURATION,
+)
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 STATIC_POD_MIRROR: Final = "kubernetes.io/config.mirror"
 

@@ -34,16 +34,7 @@ DEFAULT_GRACE_SECONDS = 30
 # R30. The API refuses more.
 MAX_BUDGETS = 50
 
-_POD_ANNOTATIONS = frozenset(
-    (
-        names.DO_NOT_DISRUPT,
-        names.DISRUPTION_SCHEDULE,
-        names.DISRUPTION_SCHEDULE_DURATION,
-        names.DISRUPTION_BLOCK_SCHEDULE,
-        names.DISRUPTION_BLOCK_DURATION,
-        names.POD_DELETION_COST,
-    )
-)
+_POD_ANNOTATIONS = frozenset((*names.PROTECTION_ANNOTATIONS, names.POD_DELETION_COST))
 _NUMBER = re.compile(r"[+-]?(?:(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]{1,9})?|(?i:inf(?:inity)?))")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _TERMINAL = frozenset(("Succeeded", "Failed"))

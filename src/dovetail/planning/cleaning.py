@@ -12,11 +12,16 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import Condition, Effect
+from dovetail.rules.reasons import DISRUPTION_REASONS
 
 Raw = dict[str, Any]
 
 ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes are made with their NodeClaim's
-CONDITIONS: Final = (Condition.DISRUPTION_STATE, Condition.EXPIRED, Condition.NODE_LOST)
+CONDITIONS: Final = (
+    Condition.DISRUPTION_STATE,
+    *(row.condition for row in DISRUPTION_REASONS.values() if not row.upstream),
+    Condition.NODE_LOST,
+)
 _CANDIDATE: Final = (names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
 _DISRUPTED: Final = (names.DISRUPTED_TAINT, Effect.NO_SCHEDULE)
 

@@ -12,6 +12,7 @@ from dovetail.api.names import Condition, EventReason, Reason
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
 from dovetail.rules.states import IN_DISRUPTION, State, state_of
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
 from dovetail.values.schedule.cron import CronError, parse_cron
@@ -20,7 +21,7 @@ from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
 
 # The reasons a budget can name (R28); the others are forceful and ask no budget.
-BUDGETED = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
+BUDGETED = tuple(DISRUPTION_REASONS)
 UNLIMITED = 2**31 - 1
 # Pools grow, and what makes no difference with one node will make one then.
 GROWN = (10, 100, 1000)
@@ -28,15 +29,7 @@ _NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
 _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
 # What seed 004 and older documents call the reasons. A budget that uses such a name is refused by the API, but it is
 # plain which reason it must not let through.
-FORMER_NAMES = {
-    "drift": Reason.DRIFTED,
-    "expiration": Reason.EXPIRED,
-    "expire": Reason.EXPIRED,
-    "emptiness": Reason.EMPTY,
-    "consolidation": Reason.UNDERUTILIZED,
-    "consolidatable": Reason.UNDERUTILIZED,
-    "underutilised": Reason.UNDERUTILIZED,
-}
+FORMER_NAMES = {name: reason for reason, row in DISRUPTION_REASONS.items() for name in row.former_names}
 
 
 class Reading(StrEnum):
@@ -296,7 +289,7 @@ def budget_problems(
         for budget in budgets
         if Reason.EXPIRED in budget.reasons and not graceful_expiry
     ]
-    reasons = [reason for reason in BUDGETED if graceful_expiry or reason is not Reason.EXPIRED]
+    reasons = [reason for reason in BUDGETED if is_budgeted(reason, graceful_expiry=graceful_expiry)]
     differing = _first_difference(budgets, reasons, now, node_counts)
     if differing is not None:
         reason, nodes, at = differing

@@ -1,24 +1,25 @@
 """May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
 
 from dovetail.api.names import Condition, ConsolidationPolicy, Reason
-from dovetail.model.records import PodRecord, PoolRecord
+from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED, Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
+from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
 from dovetail.values.timestamp import format_time
 
-CONSOLIDATION = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
+CONSOLIDATION = frozenset(reason for reason, row in DISRUPTION_REASONS.items() if row.consolidates)
 # What a disruption takes: a command of consolidation is validated for so long, and a replacement boots.
 VALIDATION_SECONDS = 15.0
 USUAL_BOOT = timedelta(minutes=1)
@@ -169,16 +170,51 @@ def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now:
         return False
     if reason is Reason.EMPTY and is_empty(member):
         return is_initialized(member)
-    if reason is Reason.DRIFTED:
-        return claim.is_true(Condition.DRIFTED)
-    if reason is Reason.EXPIRED:
-        expirations = (expires_at(claim), gracefully_expires_at(claim, pool))
-        return claim.is_true(Condition.EXPIRED) or any(at is not None and now >= at for at in expirations)
-    if reason in CONSOLIDATION and is_tainted_candidate(member):
+    if reason in CONSOLIDATION:
         # The candidate taint says that some graceful reason stands (R22); the others show themselves.
-        others = any(is_wanted(member, pool, other, now) for other in (Reason.DRIFTED, Reason.EXPIRED))
-        return not (others or is_empty(member)) and consolidation_reason(member) is reason
-    return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
+        if not is_tainted_candidate(member) or is_empty(member):
+            return False
+        others = any(is_wanted(member, pool, other, now) for other in MARKED)
+        return not others and consolidation_reason(member) is reason
+    if reason not in MARKED:
+        return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
+    if reason is Reason.EXPIRED and any(at is not None and now >= at for at in _expirations(claim, pool)):
+        return True
+    return claim.is_true(MARKED[reason])
+
+
+def when_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:
+    """When the node has the reason, if nothing but time changes.
+
+    Whether pods have a place elsewhere takes more than rules: for consolidation it is assumed that they always have.
+    """
+    claim = member.claim
+    if claim is None or member.node is None:
+        return NEVER
+    if reason in CONSOLIDATION:
+        return ALWAYS if consolidation_reason(member) is reason else NEVER
+    if claim.is_true(MARKED[reason]):
+        return ALWAYS
+    if reason is Reason.EXPIRED:
+        return any_of([since(at) for at in _expirations(claim, pool) if at is not None])
+    return NEVER
+
+
+def marked_reasons(member: ClusterNode, pool: PoolRecord | None) -> Iterator[Reason]:
+    """The reasons that the engine acts on: conditions and pods give them. Rules say whether it may act on each."""
+    claim = member.claim
+    if claim is None:
+        return
+    for reason, condition in MARKED.items():
+        # The pool says when its nodes expire (R20).
+        if claim.is_true(condition) and (pool is not None or reason is not Reason.EXPIRED):
+            yield reason
+    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
+        yield consolidation_reason(member)
+
+
+def _expirations(claim: ClaimRecord, pool: PoolRecord | None) -> tuple[datetime | None, datetime | None]:
+    return expires_at(claim), gracefully_expires_at(claim, pool)
 
 
 def still_allowed(

@@ -1,10 +1,10 @@
 """May this pod be disrupted, by its own annotations: do-not-disrupt (R2–R6) and its schedules (R7–R14)?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
 
 from dovetail.api import names
 from dovetail.model.problem import Problem, Severity
@@ -273,25 +273,91 @@ def _run_length(window: Window, opens_at: datetime) -> str:
     return f" for {short_duration(microseconds * MICROSECOND)}"
 
 
-# -- all three --------------------------------------------------------------------------------------------------------
+# -- all rules --------------------------------------------------------------------------------------------------------
 
 
-def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, Verdict, Verdict]:
-    """Every verdict of the pod's own annotations, in the order of R5."""
-    return do_not_disrupt(pod, now), disruption_schedule(pod, now), disruption_block_schedule(pod, now)
+class PodRule(NamedTuple):
+    """A rule by which a pod protects itself, and what those need who obey, show or count it."""
+
+    rule: Rule
+    judge: Callable[[PodRecord, datetime], Verdict]
+    applies: Callable[[PodRecord], bool]
+    """Whether the pod has this protection, also if it protects nothing now."""
+    label: str
+    """What metrics call the protection."""
+    faults: Callable[[Mapping[str, str]], Sequence[Fault]] = lambda _: ()
+    """What is wrong with the annotations that the rule reads."""
+    other_input: Callable[[PodRecord], Hashable] | None = None
+    """What the verdict on an active pod depends on besides its annotations."""
+    without_annotation: bool = False
+    """Whether it applies to pods that have none of `names.PROTECTION_ANNOTATIONS`."""
+
+
+def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[Fault]:
+    value = annotations.get(names.DO_NOT_DISRUPT)
+    fault = None if value is None else read_do_not_disrupt(value).fault
+    return [] if fault is None else [fault]
+
+
+def _counted_from(pod: PodRecord) -> datetime | None:
+    """The creation of a pod that is protected for a span."""
+    value = pod.annotations.get(names.DO_NOT_DISRUPT)
+    return None if value is None or read_do_not_disrupt(value).span_ns is None else pod.created_at
+
+
+def _has_schedule(kind: Kind, pod: PodRecord) -> bool:
+    schedule = read_schedule(kind, pod.annotations)
+    return schedule.window is not None or bool(schedule.faults)
+
+
+# In the order of R5.
+POD_RULES: Final = (
+    PodRule(
+        Rule.DO_NOT_DISRUPT,
+        do_not_disrupt,
+        lambda pod: names.DO_NOT_DISRUPT in pod.annotations,
+        "do-not-disrupt",
+        faults=_do_not_disrupt_faults,
+        other_input=_counted_from,
+    ),
+    PodRule(
+        Rule.DISRUPTION_SCHEDULE,
+        disruption_schedule,
+        partial(_has_schedule, Kind.ALLOW),
+        "schedule",
+        faults=lambda annotations: read_schedule(Kind.ALLOW, annotations).faults,
+    ),
+    PodRule(
+        Rule.DISRUPTION_BLOCK_SCHEDULE,
+        disruption_block_schedule,
+        partial(_has_schedule, Kind.BLOCK),
+        "block-schedule",
+        faults=lambda annotations: read_schedule(Kind.BLOCK, annotations).faults,
+    ),
+)
+_JUDGES: Final = tuple(each.judge for each in POD_RULES)
+_OTHER_INPUTS: Final = tuple(each.other_input for each in POD_RULES if each.other_input is not None)
+_WITHOUT_ANNOTATION: Final = tuple(each.applies for each in POD_RULES if each.without_annotation)
+
+
+def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, ...]:
+    """The verdict of every rule of the table, in its order."""
+    return tuple([judge(pod, now) for judge in _JUDGES])
 
 
 def may_be_protected(pod: PodRecord) -> bool:
     """Whether `protection` may say anything but that the pod can always be disrupted. Most pods need not be asked."""
-    return bool(pod.annotations)
+    return bool(pod.annotations) or (bool(_WITHOUT_ANNOTATION) and any(applies(pod) for applies in _WITHOUT_ANNOTATION))
+
+
+def other_inputs(pod: PodRecord) -> Hashable:
+    """What the rules read of an active pod besides its annotations. Pods that agree in both get the same verdicts."""
+    return tuple([read(pod) for read in _OTHER_INPUTS])
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> list[Fault]:
     """What is wrong with a pod's (or pod template's) annotations."""
-    value = annotations.get(names.DO_NOT_DISRUPT)
-    fault = read_do_not_disrupt(value).fault if value is not None else None
-    schedules = (read_schedule(kind, annotations) for kind in Kind)
-    return [*([fault] if fault else []), *(found for schedule in schedules for found in schedule.faults)]
+    return [fault for each in POD_RULES for fault in each.faults(annotations)]
 
 
 def pod_problems(pod: PodRecord) -> list[Problem]:

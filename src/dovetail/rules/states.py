@@ -7,6 +7,7 @@ from dovetail.api import objects
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Condition, Effect
 from dovetail.model.records import NodeRecord
 from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.reasons import MARKED
 
 DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
 
@@ -49,7 +50,7 @@ def state_of(member: ClusterNode) -> State:
         return State.STEADY  # new or never registered: nothing to give up yet (R21)
     if claim.is_true(Condition.DISRUPTION_REASON) and has_disrupted_taint(node):
         return State.DISRUPTING
-    if claim.is_true(Condition.DRIFTED) or claim.is_true(Condition.EXPIRED) or is_tainted_candidate(member):
+    if any(map(claim.is_true, MARKED.values())) or is_tainted_candidate(member):
         return State.CANDIDATE
     return State.STEADY
 

@@ -14,11 +14,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from dovetail.api import names
 from dovetail.model.records import Owner, PdbRecord, PodRecord
 from dovetail.rules.nodes import PodsStanding
 from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
-from dovetail.rules.protection import Kind, may_be_protected, protection, read_do_not_disrupt, read_schedule
+from dovetail.rules.protection import POD_RULES, may_be_protected, other_inputs, protection
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.state.cluster import ClusterState
 from dovetail.state.store import Added, Change, Contents, Deleted, Updated
@@ -79,22 +78,19 @@ class _Kind(ABC):
 
 class _Annotated(_Kind):
     def key_of(self, pod: PodRecord) -> Hashable | None:
-        """Records share equal annotations, so their identity will do; only a span from creation tells pods apart."""
+        """Records share equal annotations, so their identity will do."""
         if not may_be_protected(pod):
             return None
-        value = pod.annotations.get(names.DO_NOT_DISRUPT)
-        timed = value is not None and read_do_not_disrupt(value).span_ns is not None
-        return id(pod.annotations), pod.created_at if timed else None
+        return id(pod.annotations), other_inputs(pod)
 
     def judge(self, pod: PodRecord, now: datetime) -> Judgement:
         verdicts = protection(pod, now)
-        faulty = _faulty(pod.annotations)
         blocking = tuple(verdict for verdict in verdicts if not verdict.allowed)
         return Judgement(
             effects=tuple(
-                (verdict.rule, _effect(verdict, faulty=faulty[verdict.rule]))
-                for verdict in verdicts
-                if verdict.rule in faulty
+                (verdict.rule, _effect(verdict, faulty=bool(each.faults(pod.annotations))))
+                for each, verdict in zip(POD_RULES, verdicts, strict=True)
+                if each.applies(pod)
             ),
             blockers=blocking,
             keeps=bool(blocking),
@@ -226,18 +222,6 @@ def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: 
 def blockers(groups: Iterable[Alike], now: datetime) -> list[Verdict]:
     """What blocks pods of these groups now."""
     return [verdict for group in groups for verdict in group.judged(now).blockers]
-
-
-def _faulty(annotations: Mapping[str, str]) -> dict[Rule, bool]:
-    """The protections that the annotations ask for, and whether something is wrong with each."""
-    found = {}
-    if (value := annotations.get(names.DO_NOT_DISRUPT)) is not None:
-        found[Rule.DO_NOT_DISRUPT] = read_do_not_disrupt(value).fault is not None
-    for kind, rule in ((Kind.ALLOW, Rule.DISRUPTION_SCHEDULE), (Kind.BLOCK, Rule.DISRUPTION_BLOCK_SCHEDULE)):
-        schedule = read_schedule(kind, annotations)
-        if schedule.window is not None or schedule.faults:
-            found[rule] = bool(schedule.faults)
-    return found
 
 
 def _effect(verdict: Verdict, *, faulty: bool) -> Effect:

@@ -13,6 +13,7 @@ import yaml
 from dovetail.api import names, objects
 from dovetail.api.crds import crd_text, load_crds
 from dovetail.api.schema import defaulted, violations
+from dovetail.rules.reasons import DISRUPTION_REASONS
 from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 Schema = dict[str, Any]
@@ -350,7 +351,7 @@ def test_a_kwoknodeclass_starts_out_ready() -> None:
 
 def test_choices_are_those_of_names() -> None:
     assert set(at("NodePool", "spec.disruption.consolidationPolicy")["enum"]) == set(names.ConsolidationPolicy)
-    reasons = {names.Reason.EMPTY, names.Reason.DRIFTED, names.Reason.UNDERUTILIZED, names.Reason.EXPIRED}  # R28
+    reasons = set(DISRUPTION_REASONS)  # R28
     allowed = set(at("NodePool", "spec.disruption.budgets[].reasons[]")["enum"])
     assert allowed == reasons | {reason.lower() for reason in reasons}
     for field in ("taints", "startupTaints"):

@@ -22,6 +22,7 @@ from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.state.scheduling import ClusterSnapshot
 from tests import manifests
 from tests.metrics_text import exposition
+from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
 
 NODES_THERE = 60
@@ -103,6 +104,23 @@ def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
         assert made_again(first.movable, second.movable) == ["n-7"]
         known, again = taken(whole), taken(world.assessment())
         assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
+
+    play(scenario)
+
+
+def test_a_candidate_has_its_reason_since_the_condition_of_that_reason() -> None:
+    days = {"Drifted": "2026-02-03", "Expired": "2026-02-04", "Consolidatable": "2026-02-05"}
+
+    async def scenario(world: Boards) -> None:
+        await world.begin(0)
+        claim = quiet(a_claim("n", of="n", true=("Registered", "Initialized")))
+        claim["status"]["conditions"] += [
+            condition(type_, lastTransitionTime=f"{day}T00:00:00Z") for type_, day in days.items()
+        ]
+        await world.put(a_node("n"), claim)
+        since = {reason: each.since for reason, (each,) in world.assessment().candidates.items()}
+        dates = {reason: str(at.date()) for reason, at in since.items() if at is not None}
+        assert dates == {"Drifted": days["Drifted"], "Expired": days["Expired"], "Empty": days["Consolidatable"]}
 
     play(scenario)
 

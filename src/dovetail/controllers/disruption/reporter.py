@@ -15,6 +15,7 @@ from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.validation import Rejected
 from dovetail.rules.budgets import BUDGETED
+from dovetail.rules.reasons import MARKED
 from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
 from dovetail.scheduling.problem import price_text
@@ -65,9 +66,9 @@ class DisruptionTelling:
             self._metrics.timeouts.labels(consolidation_type(method)).inc()
         self._blocked(context, assessment)
         self._out_of_budget(context, assessment)
-        drifted = {each.node for each in assessment.candidates.get(Reason.DRIFTED, ())}
+        marked = {each.node for reason in MARKED for each in assessment.candidates.get(reason, ())}
         for node, why in self._refused_nodes.next(decision.refused.items()):
-            told = EventReason.DISRUPTION_BLOCKED if node in drifted else EventReason.UNCONSOLIDATABLE
+            told = EventReason.DISRUPTION_BLOCKED if node in marked else EventReason.UNCONSOLIDATABLE
             self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
     def _blocked(self, context: Context, assessment: Assessment) -> None:

@@ -26,18 +26,14 @@ from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spe
 from dovetail.planning.disruption.standing import Standing, StandingNodes
 from dovetail.ports import Clock
 from dovetail.rules.budgets import UNLIMITED, Reading
+from dovetail.rules.protection import POD_RULES
 from dovetail.rules.states import State
 from dovetail.rules.verdict import Rule
 from dovetail.state.nodes import ManagedNode, NodeKey
 from dovetail.state.protections import AlikePods, Counted, Effect, PodCounts
 from dovetail.state.store import Contents
 
-PROTECTIONS: Final = {
-    Rule.DO_NOT_DISRUPT: "do-not-disrupt",
-    Rule.DISRUPTION_SCHEDULE: "schedule",
-    Rule.DISRUPTION_BLOCK_SCHEDULE: "block-schedule",
-    Rule.POD_DISRUPTION_BUDGET: "pdb",
-}
+PROTECTIONS: Final = {each.rule: each.label for each in POD_RULES} | {Rule.POD_DISRUPTION_BUDGET: "pdb"}
 
 L = TypeVar("L", bound=tuple[str, ...])
 Blocked: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker

@@ -4,14 +4,14 @@ Inputs are copied on the event loop; the evaluation runs on a thread: inputs, as
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConsolidationPolicy, Reason
+from dovetail.api.names import ConsolidationPolicy, Reason
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
@@ -30,10 +30,11 @@ from dovetail.rules.budgets import Allowance, Reading
 from dovetail.rules.nodes import (
     CONSOLIDATION,
     ReasonVerdict,
-    consolidation_reason,
     judge_reason,
+    marked_reasons,
     own_verdicts,
 )
+from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import LastingWorld
@@ -275,7 +276,6 @@ class DisruptionPlanner:
         type_, zone, capacity_type = offer = bought_as(node.metadata.labels)
         price = prices.get(offer)
         assert member.claim is not None
-        condition = Condition.EXPIRED if reason is Reason.EXPIRED else Condition.DRIFTED
         return Candidate(
             node=member.name,
             claim=claim.metadata.name,
@@ -288,7 +288,7 @@ class DisruptionPlanner:
             cost=known.cost,
             pods=known.moving.found.pods,
             unmovable=self._why_not(known, reason, offer, price) if reason in CONSOLIDATION else (),
-            since=member.claim.true_since(condition),
+            since=member.claim.true_since(DISRUPTION_REASONS[reason].condition),
         )
 
     @staticmethod
@@ -350,8 +350,9 @@ class DisruptionPlanner:
         candidates = assessment.candidates
         if assessment.undone:
             spared = {
-                reason: tuple(left_alone(each, assessment.undone) for each in candidates.get(reason, ()))
-                for reason in (Reason.EMPTY, Reason.UNDERUTILIZED)
+                reason: tuple(left_alone(each, assessment.undone) for each in found)
+                for reason, found in candidates.items()
+                if reason in CONSOLIDATION
             }
             candidates = {**candidates, **spared}
         allowances = {
@@ -381,7 +382,7 @@ def _verdicts(
     member = known.standing.member
     if member.claim is None or known.standing.state in IN_DISRUPTION:
         return []
-    reasons = list(_reasons(known, pool))
+    reasons = list(marked_reasons(member, pool))
     if not reasons:
         return []
     pods = standing_of(known.moving.judged, known.blockers, len(member.pods))
@@ -392,18 +393,6 @@ def _verdicts(
         verdict = judge_reason(member, pool, reason, now, pods=pods, allowance=allowed, own=own)
         found.append(verdict if flaw is None else _without_types(verdict, member, flaw))
     return found
-
-
-def _reasons(known: NodeFacts, pool: PoolRecord | None) -> Iterator[Reason]:
-    """Those that stand, as conditions and pods tell; whether they may be acted on is for the rules to say."""
-    claim = known.standing.member.claim
-    assert claim is not None
-    if claim.is_true(Condition.DRIFTED):
-        yield Reason.DRIFTED
-    if claim.is_true(Condition.EXPIRED) and pool is not None:  # it is the pool that says when (R20)
-        yield Reason.EXPIRED
-    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
-        yield consolidation_reason(known.standing.member)
 
 
 def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> ReasonVerdict:

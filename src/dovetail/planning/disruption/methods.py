@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
@@ -58,7 +57,7 @@ def decide_pass(
     for method, decide in _METHODS:
         if skip(method):
             continue
-        found = decide(this)
+        found = decide(this, method)
         standing |= found.standing
         refused |= found.refused
         complete &= found.complete
@@ -95,15 +94,15 @@ class _Pass:
         return single(self.board, self.rules, self.go_on)
 
 
-def _emptiness(this: _Pass) -> Decision:
+def _emptiness(this: _Pass, method: Method) -> Decision:
     """All empty nodes that the budgets allow, in one command (02 §7.2), and a command for each that is left by pods
     that cost nothing to move (R51)."""
-    found = without_replacement(this.board, in_order(this.board.of(Reason.EMPTY)), this.go_on)
+    found = without_replacement(this.board, in_order(this.board.of(REASONS[method])), this.go_on)
     bare = [each for each in found.taken if each.bare]
     groups = [*([bare] if bare else []), *([each] for each in found.taken if not each.bare)]
     return Decision(
         commands=tuple(
-            make_command(this.board, Method.EMPTINESS, group, solution=found.landing, savings=saved_by_deleting(group))
+            make_command(this.board, method, group, solution=found.landing, savings=saved_by_deleting(group))
             for group in groups
         ),
         validated_first=True,
@@ -112,15 +111,6 @@ def _emptiness(this: _Pass) -> Decision:
         complete=found.complete,
         board=found.board,
     )
-
-
-def _static_drift(this: _Pass) -> Decision:
-    return _like_for_like(this, Method.STATIC_DRIFT)
-
-
-def _static_expired(this: _Pass) -> Decision:
-    """As drift (R20)."""
-    return _like_for_like(this, Method.STATIC_EXPIRATION)
 
 
 def _like_for_like(this: _Pass, method: Method) -> Decision:
@@ -143,21 +133,11 @@ def _like_for_like(this: _Pass, method: Method) -> Decision:
     return Decision(commands=tuple(commands), standing=waiting)
 
 
-def _drift(this: _Pass) -> Decision:
-    drifted = (each for each in this.board.of(Reason.DRIFTED) if not _is_static(this.board, each))
-    return _replaced(this, Method.DRIFT, drifted)
-
-
-def _expired(this: _Pass) -> Decision:
-    """As drift (R20)."""
-    expired = (each for each in this.board.of(Reason.EXPIRED) if not _is_static(this.board, each))
-    return _replaced(this, Method.EXPIRATION, expired)
-
-
-def _replaced(this: _Pass, method: Method, candidates: Iterable[Candidate]) -> Decision:
+def _replaced(this: _Pass, method: Method) -> Decision:
     """All that need no place for their pods, or else all whose pods have one; a command for each (02 §7.4)."""
-    board, order = this.board, _longest_first(candidates)
-    budgets = Budgets(board, REASONS[method])
+    board, reason = this.board, REASONS[method]
+    order = _longest_first(each for each in board.of(reason) if not _is_static(board, each))
+    budgets = Budgets(board, reason)
     nodes = frozenset(each.node for each in order)
     bare = [each for each in order if each.bare and budgets.take(each)]
     if bare:
@@ -221,7 +201,7 @@ def _is_static(board: Board, candidate: Candidate) -> bool:
     return board.pools[candidate.pool].replicas is not None
 
 
-def _several(this: _Pass) -> Decision:
+def _several(this: _Pass, method: Method) -> Decision:
     """Sets, and then single nodes, that can go side by side; that there is none is only sure if time was enough."""
     board, alone = this.board, this.alone
     commands: list[Command] = []
@@ -229,7 +209,7 @@ def _several(this: _Pass) -> Decision:
         move = multi(board, this.rules, this.go_on, alone, again=bool(commands))
         if move is None:
             break
-        commands.append(_consolidating(board, Method.MULTI_NODE, move))
+        commands.append(_consolidating(board, method, move))
         board = board.after(move.candidates, move.solution)
         alone = alone.besides(board)
     if not commands:
@@ -237,7 +217,7 @@ def _several(this: _Pass) -> Decision:
     return _consolidated(this, commands, board, alone)
 
 
-def _one(this: _Pass) -> Decision:
+def _one(this: _Pass, _: Method) -> Decision:
     return _consolidated(this, [], this.board, this.alone)
 
 
@@ -275,12 +255,13 @@ def _consolidating(board: Board, method: Method, move: Move) -> Command:
     )
 
 
+# In the order in which they decide. Graceful expiry works as drift does (R20).
 _METHODS = (
     (Method.EMPTINESS, _emptiness),
-    (Method.STATIC_DRIFT, _static_drift),
-    (Method.DRIFT, _drift),
-    (Method.STATIC_EXPIRATION, _static_expired),
-    (Method.EXPIRATION, _expired),
+    (Method.STATIC_DRIFT, _like_for_like),
+    (Method.DRIFT, _replaced),
+    (Method.STATIC_EXPIRATION, _like_for_like),
+    (Method.EXPIRATION, _replaced),
     (Method.MULTI_NODE, _several),
     (Method.SINGLE_NODE, _one),
 )

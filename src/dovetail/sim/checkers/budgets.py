@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect
+from dovetail.api.names import Condition, Effect, Reason
 from dovetail.sim.actors.wire import Raw, condition_status, deleting
 from dovetail.sim.checkers.records import Record, record_on
 from dovetail.sim.checkers.scene import Member, Scene, own_parts
@@ -19,7 +19,7 @@ from dovetail.values.schedule.window import Window
 RULE: Final = "budgets"
 BY_REASON, UPSTREAM = "by-reason", "upstream"  # the two readings of R25
 _NODES: Final = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
-_REASONS: Final = {"empty", "drifted", "underutilized", "expired"}
+_REASONS: Final = {reason.lower() for reason in Reason} - {Reason.UNHEALTHY.lower(), Reason.INTERRUPTED.lower()}  # R28
 _REMEMBERED: Final = 100
 
 

@@ -8,7 +8,7 @@ from dovetail.api.names import Condition, Reason
 from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BUDGETED, Reading
 from dovetail.rules.nodes import consolidation_reason
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
@@ -21,7 +21,6 @@ from dovetail.views.explain.verdicts import ReasonView, VerdictView, explain
 
 RULE: Final = "explained"
 _DRAINING: Final = ("S4", "S5")
-_PRINTED: Final = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
 
 
 class Explained:
@@ -125,7 +124,7 @@ class Explained:
             return
         told = condition_of(claim, Condition.DISRUPTION_REASON)
         reason = "" if told is None or told.get("status") != "True" else str(told["reason"])
-        if reason not in _PRINTED:
+        if reason not in BUDGETED:
             return
         member = self._scene.member_of_claim(claim)
         if reason != Reason.EXPIRED:

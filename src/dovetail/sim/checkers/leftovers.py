@@ -6,7 +6,7 @@ A leftover is a replacement whose command is over: its Node is registered, and w
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect
+from dovetail.api.names import Condition, Effect, Reason
 from dovetail.ports import NODECLAIMS
 from dovetail.sim.actors.wire import Raw, annotations_of, condition_status, deleting
 from dovetail.sim.checkers.budgets import is_tainted
@@ -65,7 +65,7 @@ class Leftovers:
         """Whether a command replaces it, or some graceful reason for that stands."""
         if record_on(claim) is not None:
             return True
-        if any(condition_status(claim, each) == "True" for each in (Condition.DRIFTED, Condition.EXPIRED)):
+        if any(condition_status(claim, each) == "True" for each in Reason):  # a condition is named as its reason
             return True
         node = self._scene.member_of_claim(claim).node
         return node is not None and is_tainted(node, names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)

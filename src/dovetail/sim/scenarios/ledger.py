@@ -16,6 +16,7 @@ from dovetail.controllers.disruption.reporter import one_line
 from dovetail.model.problem import Problem
 from dovetail.planning.disruption.records import read_record
 from dovetail.ports import NODECLAIMS, PODS, Delete, EventType, Evict, Resource, Write
+from dovetail.rules.reasons import MARKED
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import active, condition_of, controller_of, key_of, node_of, phase_of
 from dovetail.sim.cloud.machines import SimCloud
@@ -118,10 +119,10 @@ class Ledger:
             return
         life.claim = claim
         self._came_up(life, name, old)
-        for condition, type_ in ((Condition.DRIFTED, "drifted"), (Condition.EXPIRED, "expired")):
+        for reason, condition in MARKED.items():
             if _is_true(claim, condition) and not _is_true(old, condition):
                 told = condition_of(claim, condition) or {}
-                self.note(type_, name, str(told.get("message") or told.get("reason") or ""))
+                self.note(reason.lower(), name, str(told.get("message") or told.get("reason") or ""))
         if _is_true(claim, Condition.DISRUPTION_REASON) and not _is_true(old, Condition.DISRUPTION_REASON):
             self._chosen(life, name)
         elif life.disrupted_at is not None and not _is_true(claim, Condition.DISRUPTION_REASON):

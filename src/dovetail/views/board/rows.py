@@ -12,10 +12,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from dovetail.api.names import Condition, Reason
+from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
 from dovetail.model.refs import MaySee, Ref
 from dovetail.model.snapshot import ClusterNode
+from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.assessment import NodeAssessment
 from dovetail.views.board.blockers import Cause, Held, blockers_during
@@ -29,12 +30,6 @@ _TOLD_BY_SPANS: Final = frozenset(
     {ahead.Type.FREE, ahead.Type.BLOCKED, ahead.Type.WINDOW_OPENS, ahead.Type.WINDOW_CLOSES}
 )
 _KINDS: Final = {kind: number for number, kind in enumerate(ahead.Kind)}
-_SINCE: Final = {
-    Reason.DRIFTED: Condition.DRIFTED,
-    Reason.EXPIRED: Condition.EXPIRED,
-    Reason.EMPTY: Condition.CONSOLIDATABLE,
-    Reason.UNDERUTILIZED: Condition.CONSOLIDATABLE,
-}
 PROBLEMS_SHOWN: Final = 200
 
 # start, kind, and indexes into the row's causes
@@ -193,7 +188,7 @@ def _stuck(
     if not wanted or any(wanted.values()):
         return None
     since = {
-        reason: None if claim is None or reason not in _SINCE else claim.true_since(_SINCE[Reason(reason)])
+        reason: None if claim is None else claim.true_since(DISRUPTION_REASONS[Reason(reason)].condition)
         for reason in wanted
     }
     longest = min(wanted, key=lambda reason: (since[reason] is None, _maybe(since[reason]) or 0))

@@ -6,12 +6,12 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
+from dovetail.rules.reasons import is_budgeted
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule.instants import ALWAYS
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
@@ -260,6 +260,7 @@ def _pool_view(pool: PoolAssessment) -> PoolView:
         ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
         for consumer in pool.counts.consumers
     )
+    graceful = pool.record.graceful_expire_after_ns is not None
     return PoolView(
         name=pool.record.name,
         nodes=pool.counts.nodes,
@@ -272,7 +273,7 @@ def _pool_view(pool: PoolAssessment) -> PoolView:
                 allowed=allowed.allowed,
                 until=allowed.until,
                 binding=allowed.binding,
-                forceful=reason is Reason.EXPIRED and pool.record.graceful_expire_after_ns is None,
+                forceful=not is_budgeted(reason, graceful_expiry=graceful),
                 consumers=consumers,
             )
             for reason, allowed in pool.allowances.items()

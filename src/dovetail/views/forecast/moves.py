@@ -7,13 +7,13 @@ and only what hangs on a node's own clock is sure.
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from dovetail.api.names import Condition, Reason
+from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
-from dovetail.rules.nodes import CONSOLIDATION, consolidation_reason, costs_to_move, drain_limit, standing_rules
+from dovetail.rules.nodes import CONSOLIDATION, costs_to_move, drain_limit, standing_rules, when_wanted
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, together
-from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement, since
+from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, complement
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 
 # Whoever may go so soon after another is not alone: the other's pods are on their way.
@@ -70,7 +70,7 @@ class Moves:
 
     def _could_go(self, node: NodeAssessment, pool: PoolAssessment, reason: Reason) -> Instants:
         """When the node could be taken even if pods came and went: what only it and its firm pods say."""
-        wanted = _wanted(self._assessment, node, reason)
+        wanted = when_wanted(node.member, node.record, reason)
         if reason in CONSOLIDATION:
             stays_busy = any(costs_to_move(pod) and self._is_firm(pod) for pod in node.member.pods)
             wanted = NEVER if reason is Reason.EMPTY and stays_busy else ALWAYS
@@ -106,21 +106,8 @@ def first_move(assessment: Assessment, node: NodeAssessment) -> datetime | None:
 
 def may_go(assessment: Assessment, node: NodeAssessment, reason: Reason) -> Instants:
     """When the node may be taken for the reason: it has it, and all rules allow, budgets as they are in use now."""
-    wanted = _wanted(assessment, node, reason)
+    wanted = when_wanted(node.member, node.record, reason)
     return NEVER if wanted is NEVER else all_of([wanted, assessment.reasons(node)[reason].when])
-
-
-def _wanted(assessment: Assessment, node: NodeAssessment, reason: Reason) -> Instants:
-    """When the node has the reason. Whether its pods have a place elsewhere takes more than rules: at any time."""
-    claim = node.member.claim
-    if claim is None or node.member.node is None:
-        return NEVER
-    if reason in CONSOLIDATION:
-        return ALWAYS if consolidation_reason(node.member) is reason else NEVER
-    if reason is Reason.EXPIRED:
-        ends = [at for at in (node.expires_at, node.gracefully_expires_at) if at is not None]
-        return ALWAYS if claim.is_true(Condition.EXPIRED) else any_of(map(since, ends))
-    return ALWAYS if assessment.reasons(node)[reason].wanted else NEVER
 
 
 def _is_steady(node: NodeAssessment) -> bool:

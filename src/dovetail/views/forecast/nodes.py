@@ -9,7 +9,7 @@ from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
-from dovetail.rules.protection import disruption_block_schedule, disruption_schedule, do_not_disrupt
+from dovetail.rules.protection import POD_RULES
 from dovetail.rules.states import IN_DISRUPTION, State
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
@@ -33,13 +33,9 @@ from dovetail.views.forecast.moves import Moves, may_go
 from dovetail.views.turns import MAX_TURNS, turns
 
 MOST_CAUSES = 10
-_JUDGES = {
-    Rule.DO_NOT_DISRUPT: do_not_disrupt,
-    Rule.DISRUPTION_SCHEDULE: disruption_schedule,
-    Rule.DISRUPTION_BLOCK_SCHEDULE: disruption_block_schedule,
-}
+_JUDGES = {each.rule: each.judge for each in POD_RULES}
 # Those for which the engine takes a node by rules alone; what is underutilized takes scheduling to say.
-_BY_RULES = (Reason.EMPTY, Reason.DRIFTED, Reason.EXPIRED)
+_BY_RULES = tuple(reason for reason in BUDGETED if reason is not Reason.UNDERUTILIZED)
 
 
 class Future:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from dovetail.api.names import Reason
 from dovetail.rules.budgets import BUDGETED
+from dovetail.rules.reasons import is_budgeted
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import PoolAssessment
 from dovetail.views.forecast.data import BudgetForecast, BudgetSpan, Herd, NodeForecast, PoolForecast, Type
@@ -35,7 +36,9 @@ def pool_forecast(pool: PoolAssessment, at: datetime, end: datetime) -> PoolFore
         pool.counts.nodes,
         tuple(
             BudgetForecast(
-                reason, reason is Reason.EXPIRED and not graceful, tuple(_budget_spans(pool, reason, at, end))
+                reason,
+                not is_budgeted(reason, graceful_expiry=graceful),
+                tuple(_budget_spans(pool, reason, at, end)),
             )
             for reason in BUDGETED
         ),

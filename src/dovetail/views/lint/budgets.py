@@ -17,6 +17,7 @@ from dovetail.rules.budgets import (
     limit_below,
     read_budgets,
 )
+from dovetail.rules.reasons import is_budgeted
 from dovetail.values.duration import MINUTE, DurationError, parse_budget_duration, short_duration, shown
 from dovetail.values.schedule.cron import Cron, CronError, parse_cron
 from dovetail.values.schedule.instants import ALWAYS, all_of, complement
@@ -60,7 +61,7 @@ def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, g
         for problem in problems
     ]
     sound = [budget for budget in budgets if budget.fault is None]
-    reasons = [reason for reason in BUDGETED if graceful or reason is not Reason.EXPIRED]
+    reasons = [reason for reason in BUDGETED if is_budgeted(reason, graceful_expiry=graceful)]
     found += [problem for budget in sound for problem in _schedule(subject, budget, at)]
     windows, told, dealt = _false_windows(subject, sound, reasons, at)
     found += windows

@@ -27,14 +27,7 @@ from dovetail.values.schedule.instants import all_of, complement, with_time_left
 from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
 
-POD_ANNOTATIONS = (
-    names.DO_NOT_DISRUPT,
-    names.DISRUPTION_SCHEDULE,
-    names.DISRUPTION_SCHEDULE_DURATION,
-    names.DISRUPTION_BLOCK_SCHEDULE,
-    names.DISRUPTION_BLOCK_DURATION,
-)
-_SHORT = {key.partition("/")[2]: key for key in POD_ANNOTATIONS}
+_SHORT = {key.partition("/")[2]: key for key in names.PROTECTION_ANNOTATIONS}
 # Names from earlier days, from proposals that came to nothing, and by false analogy; likeness would not lead there.
 _FORMER = {
     "do-not-evict": names.DO_NOT_DISRUPT,
@@ -66,7 +59,7 @@ def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: d
     """Everything about the annotations of one pod or pod template."""
     annotations = template.annotations
     found = _misnamed(subject, template)
-    if not any(key in annotations for key in POD_ANNOTATIONS):
+    if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
         return found
     value = annotations.get(names.DO_NOT_DISRUPT)
     meaning = read_do_not_disrupt(value) if value is not None else None
@@ -110,7 +103,9 @@ def _fault_remedy(fault: Fault, annotations: Mapping[str, str]) -> str:
         parts = [part.strip() for part in text.split(SEPARATOR)]
         if fault.annotation in {kind.value[0] for kind in Kind}:
             near = next((nearest_cron(part) for part in parts if not _is_cron(part)), None)
-        elif len(parts) == 1 and nearest_duration(text) != text:
+        elif (
+            fault.annotation in {kind.value[1] for kind in Kind} and len(parts) == 1 and nearest_duration(text) != text
+        ):
             near = nearest_duration(text)
     return f'write "{near}"; in general, {fault.remedy}' if near else fault.remedy
 
@@ -355,7 +350,7 @@ def _misnamed(subject: Subject, template: Template) -> list[Problem]:
     found = []
     for key in template.annotations:
         domain, slash, name = key.rpartition("/")
-        if key in POD_ANNOTATIONS or not (domain == names.GROUP or name in _SHORT):
+        if key in names.PROTECTION_ANNOTATIONS or not (domain == names.GROUP or name in _SHORT):
             continue
         meant = _SHORT.get(name) or _FORMER.get(name) or _SHORT.get(closest(name, _SHORT, 0.8) or "")
         if meant is None:
@@ -378,7 +373,7 @@ def _misnamed(subject: Subject, template: Template) -> list[Problem]:
             f"{key} is read as an annotation; as a label it has no effect",
             f"move it to {join(template.path, 'annotations')}",
         )
-        for key in POD_ANNOTATIONS
+        for key in names.PROTECTION_ANNOTATIONS
         if key in template.labels and key not in template.annotations
     ]
     return found
@@ -395,6 +390,6 @@ def misplaced_findings(
             f"{key} is read on pods; on the {subject.kind} itself it has no effect",
             f"move it to {join(template.path, 'annotations')}",
         )
-        for key in POD_ANNOTATIONS
+        for key in names.PROTECTION_ANNOTATIONS
         if key in annotations and key not in template.annotations
     ]

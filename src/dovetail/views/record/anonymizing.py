@@ -119,11 +119,7 @@ _KINDS: Final = frozenset(
     {*(kind for _, kind in RECORDED), "CronJob", "ReplicationController", "EC2NodeClass", "AKSNodeClass"}
 )
 _ANNOTATIONS: Final = ANNOTATIONS | {
-    names.DO_NOT_DISRUPT,
-    names.DISRUPTION_SCHEDULE,
-    names.DISRUPTION_SCHEDULE_DURATION,
-    names.DISRUPTION_BLOCK_SCHEDULE,
-    names.DISRUPTION_BLOCK_DURATION,
+    *names.PROTECTION_ANNOTATIONS,
     names.TERMINATION_TIMESTAMP,
     names.MIN_VALUES_RELAXED,
     names.KWOK_INTERRUPTED,

@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
+from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
+from dovetail.rules.reasons import MARKED
 
 HOUR: Final = timedelta(hours=1)
 
@@ -114,8 +116,8 @@ WEIGHTS: Final = {
     "rolled-back": 4,
     "preempted": 4,
     "terminated": 3,
-    "expired": 3,
-    "drifted": 2,
+    **{reason.lower(): 2 for reason in MARKED},  # a node gets the reason
+    Reason.EXPIRED.lower(): 3,
     "launched": 2,
     "unschedulable": 2,
     "ready": 1,
