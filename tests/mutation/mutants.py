@@ -62,7 +62,7 @@ MUTANTS = (
     _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
     _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
     _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
-    _attack("labels that no pod has any more are kept", RECORDS, "_Shared] = WeakValueDictionary()", "_Shared] = {}"),
+    _attack("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}"),
     Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
     Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
@@ -78,7 +78,7 @@ MUTANTS = (
     _rule('"false" protects', PROTECTION, "return DoNotDisrupt(protects=False, span_ns=None)", "return DoNotDisrupt(protects=True, span_ns=None)"),
     _rule("a zero span counts as a span", PROTECTION, "if span_ns > 0:", "if span_ns >= 0:"),
     _rule("an unreadable value on a Node blocks", PROTECTION, "if meaning.fault is not None or not meaning.protects:", "if not meaning.protects:"),
-    _rule("finished and terminating pods protect", RECORDS, "return self.deleted_at is None and not self.terminal", "return True"),
+    _rule("finished and terminating pods protect", RECORDS, "return self.deleted_at is None and self.phase not in _TERMINAL", "return True"),
     # -- schedules
     _rule("a block schedule allows", PROTECTION, "complement(schedule.window.instants)", "schedule.window.instants"),
     _rule("a bad expression spoils the good ones", PROTECTION, "    if not expressions:\n", "    if len(expressions) < len(texts):\n"),
@@ -108,8 +108,8 @@ MUTANTS = (
     _rule("budgets never say until when", BUDGETS, "until=unchanged.until(now)", "until=None"),
     # -- nodes
     _rule("only the first blocker is told", NODES, "for verdict in verdicts if not verdict.allowed)\n    return", "for verdict in verdicts[:1] if not verdict.allowed)\n    return"),
-    _rule("consolidation overrides protected pods", NODES, "if reason not in CONSOLIDATION and grace_ns is not None:", "if grace_ns is not None:"),
-    _rule("drift overrides protected pods without a limit", NODES, "if reason not in CONSOLIDATION and grace_ns is not None:", "if reason not in CONSOLIDATION:\n        grace_ns = grace_ns or 0"),
+    _rule("consolidation overrides protected pods", NODES, "return None if reason in CONSOLIDATION or member.claim is None else", "return None if member.claim is None else"),
+    _rule("drift overrides protected pods without a limit", NODES, "member.claim is None else member.claim.grace_period_ns\n", "member.claim is None else member.claim.grace_period_ns or 0\n"),
     _rule("expiration asks the budgets", NODES, "    if forced.contains(now):", "    if False:"),
     _rule("consolidateAfter is ignored", NODES, "if reason in CONSOLIDATION else []", "if False else []"),
     _rule("DaemonSet pods make a node non-empty", RECORDS, "if self.owner & (Owner.DAEMONSET | Owner.NODE):", "if self.owner & Owner.NODE:"),
