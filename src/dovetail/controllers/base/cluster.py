@@ -77,11 +77,15 @@ class Cluster(ClusterState):
 
     async def settled(self) -> None:
         """Derive what has changed, in short turns of the event loop, so that whoever looks next has little to do."""
+        waited = False
         while self._settling:  # one slice a turn, however many ask
+            waited = True
             await self.clock.sleep(0)
         self._settling = True
         try:
             while self.settle(SETTLED_AT_ONCE):
+                await self.clock.sleep(0)
+            if waited:  # those who waited together do not go on in one turn
                 await self.clock.sleep(0)
         finally:
             self._settling = False
