@@ -242,10 +242,10 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
         nodes, daemons = world.state._nodes, world.state._daemons
         assert world.state.places() == Places()
         assert world.state.pending() == world.state.leaving(world.clock.now()) == Pods()
-        readings = nodes.readings
+        readings, types = nodes.readings, world.cluster.instance_types
         left = [nodes.derived.all(), nodes._names, nodes._shown, nodes._volume_users, nodes._marked]
         left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
-        left += [world.state._waiting, world.state._unlaunched, world.cluster.instance_types._answers]
+        left += [world.state._waiting, world.state._unlaunched, types._answers, types._read_last]
         assert not any(left), left
 
     play(scene)

@@ -41,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     flaw: str = ""
     failed: bool = False
     """The provider did not answer, so it is asked again the next time."""
+    is_read: bool = False
+    """Whether the types, the prices and the flaw are those of the source."""
 
 
 _NOTHING: Final = Answer("", 0, 0.0, flaw=_NOT_ASKED)
@@ -53,14 +55,22 @@ class InstanceTypes:
         self._cluster = cluster
         self.version = 0
         self._answers: dict[str, Answer] = {}
+        self._read_last: dict[str, Answer] = {}
         self._stale: set[str] = set()
         cluster.pools.subscribe(self._pool_changed)
         cluster.node_classes.subscribe(self._class_changed)
         cluster.claims.subscribe(self._claim_changed)
 
-    def of(self, pool: str) -> Answer:
-        """What was said last; if nothing was, a flaw says so."""
+    def said(self, pool: str) -> Answer:
+        """What was said last, as the provider said it; if nothing was, a flaw says so."""
         return self._answers.get(pool, _NOTHING)
+
+    def of(self, pool: str) -> Answer:
+        """The same, as scheduling reads it. It is read at the first look, because that takes some milliseconds."""
+        answer = self.said(pool)
+        if answer.source and not answer.is_read:
+            answer = self._answers[pool] = self._read_last[pool] = self._read(pool, answer)
+        return answer
 
     # -- when the provider is to be asked ------------------------------------------------------------------------------
 
@@ -83,6 +93,7 @@ class InstanceTypes:
     def _pool_changed(self, change: Change[objects.NodePool]) -> None:
         if isinstance(change, Deleted):
             self._answers.pop(change.key[1], None)
+            self._read_last.pop(change.key[1], None)
             self._stale.discard(change.key[1])
             self.version += 1
 
@@ -110,13 +121,13 @@ class InstanceTypes:
         if not self._has(pool):
             return
         meta, known = pool.metadata, self._answers.get(pool.metadata.name)
-        types, prices = self._read(meta.name, source)
-        flaw = "" if types else "none of its instance types can be read"
-        if not source:
-            flaw = "the provider has no instance types for it"
+        if source and known is not None and (known.source is source or tuple(known.source) == tuple(source)):
+            self._answers[meta.name] = msgspec.structs.replace(known, uid=meta.uid, generation=meta.generation, at=at)
+            return
+        flaw = "" if source else "the provider has no instance types for it"
         by_name = {each.name: each for each in source}
-        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, source, by_name, types, prices, flaw)
-        if known is None or known.types is not types or known.flaw != flaw:
+        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, source, by_name, flaw=flaw)
+        if source or known is None or known.flaw != flaw:
             self.version += 1
 
     def failed(self, pool: objects.NodePool, why: str, *, at: float) -> None:
@@ -124,7 +135,7 @@ class InstanceTypes:
         if not self._has(pool):
             return
         meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
-        prices = {} if known is None else known.prices  # what was bought still has its price
+        prices = self._read_last.get(meta.name, _NOTHING).prices  # what was bought still has its price
         self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
         if known is None or known.flaw != flaw:
             self.version += 1
@@ -133,23 +144,29 @@ class InstanceTypes:
         """It may have been deleted while the provider was asked."""
         return self._cluster.pools.get(("", pool.metadata.name)) is not None
 
-    def _read(self, pool: str, source: Sequence[InstanceType]) -> tuple[tuple[MachineType, ...], Mapping[Offered, int]]:
+    def _read(self, pool: str, answer: Answer) -> Answer:
         """Once for each list; what has not changed in a new one stays the same object."""
-        for answer in self._answers.values():
-            if answer.source is source and answer.types:
-                return answer.types, answer.prices
-        known = self.of(pool)
+        for other in self._read_last.values():
+            if other.source is answer.source:
+                return _with_types(answer, other.types, other.prices)
+        known = self._read_last.get(pool, _NOTHING)
         before = {each.name: each for each in known.types}
         types = tuple(
             type_
-            for each in source
+            for each in answer.source
             if (
                 type_ := before[each.name]
                 if each.name in before and known.by_name[each.name] == each
                 else machine_type(each, self._cluster.warn)
             )
         )
-        return (known.types, known.prices) if types and types == known.types else (types, prices_of(types))
+        same = types and types == known.types
+        return _with_types(answer, *((known.types, known.prices) if same else (types, prices_of(types))))
+
+
+def _with_types(answer: Answer, types: tuple[MachineType, ...], prices: Mapping[Offered, int]) -> Answer:
+    flaw = "" if types else "none of its instance types can be read"
+    return msgspec.structs.replace(answer, types=types, prices=prices, flaw=flaw, is_read=True)
 
 
 def machine_type(type_: InstanceType, warn: Callable[[str], object]) -> MachineType | None:

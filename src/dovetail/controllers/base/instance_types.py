@@ -34,7 +34,7 @@ class InstanceTypeSource:
         """What the provider says now, or said recently. Raises CloudError."""
         if self._is_due(pool):
             await self._ask(pool)
-        answer = self._types.of(pool.metadata.name)
+        answer = self._types.said(pool.metadata.name)
         if not answer.source:
             raise CloudError(answer.flaw)
         return answer
@@ -44,10 +44,10 @@ class InstanceTypeSource:
 
     async def _ask(self, pool: objects.NodePool) -> None:
         name = pool.metadata.name
-        known = self._types.of(name)
+        known = self._types.said(name)
         async with self._asking.setdefault(name, asyncio.Lock()):
-            answer = self._types.of(name)
-            if not self._is_due(pool) or (answer is not known and answer.flaw):
+            answer = self._types.said(name)
+            if not self._is_due(pool) or (answer.at != known.at and answer.flaw):
                 return  # somebody else has just asked, perhaps in vain: not each who waits waits for a timeout
             self._types.asking(pool)
             try:

@@ -45,7 +45,7 @@ class Prices(Keyed[str]):
         if pool is None or not self._cluster.manages(pool.spec.template.spec.node_class_ref):
             return Done()
         await self._types.refresh([pool])
-        answer = self._cluster.instance_types.of(key)
+        answer = self._cluster.instance_types.said(key)
         if answer.failed:
             self._metrics.nodepools_cost_errors.labels(key).inc()
             return Retry(f"the cloud does not say its prices: {answer.flaw}")
