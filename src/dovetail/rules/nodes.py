@@ -287,6 +287,8 @@ def _nodepool(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> V
         return refuse(
             rule, member.object, f"NodePool {pool.name} has a fixed number of replicas and never consolidates"
         )
+    if pool.replicas is not None and pool.deleted_at is not None:  # 02 §7.3: its template makes the replacement
+        return refuse(rule, member.object, f"NodePool {pool.name} is being deleted and creates no replacements")
     if reason is Reason.UNDERUTILIZED and pool.consolidation_policy == ConsolidationPolicy.WHEN_EMPTY:
         return refuse(rule, member.object, f"NodePool {pool.name} consolidates only when empty")
     return allow(rule, member.object, f"NodePool {pool.name}")

@@ -278,6 +278,24 @@ def test_7_so_does_drift_of_static_pools() -> None:
     play(limited)
 
 
+def test_a_static_pool_that_is_being_deleted_replaces_nothing() -> None:
+    """It creates no claims, so each command would fail and the next one would follow (02 §7.3)."""
+
+    async def scenario(setting: Setting) -> None:
+        await setting.begin(pool_of_four(replicas=1, disruption={"budgets": [{"nodes": "100%"}]}))
+        await setting.sim.wait_until(lambda: len(_initialized(setting)) == 1)
+        (name,) = _initialized(setting)
+        finalizers = {"metadata": {"finalizers": HELD}}
+        await setting.sim.api.write(Patch(NODEPOOLS, "default", finalizers))
+        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
+        await drift(setting, name)
+        before = len(setting.sent)
+        await setting.sim.run_for("2h")
+        assert [each for each in setting.sent[before:] if each.request.name == name] == []
+
+    play(scenario)
+
+
 def _initialized(setting: Setting) -> list[str]:
     return [name for name in others(setting) if is_true(setting, name, Condition.INITIALIZED)]
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Reason
@@ -221,6 +222,10 @@ def test_a_node_annotation_with_a_duration_is_an_until() -> None:
 # -- pools ------------------------------------------------------------------------------------------------------------
 
 
+def deleted(pool_: PoolRecord) -> PoolRecord:
+    return msgspec.structs.replace(pool_, deleted_at=NOW)
+
+
 @pytest.mark.parametrize(
     ("pool_", "allowed"),
     [
@@ -229,6 +234,8 @@ def test_a_node_annotation_with_a_duration_is_an_until() -> None:
         pytest.param(pool(policy="Balanced"), {"Empty", "Drifted", "Underutilized", "Expired"}, id="Balanced"),
         pytest.param(pool(replicas=3), {"Drifted", "Expired"}, id="static"),
         pytest.param(pool(replicas=0), {"Drifted", "Expired"}, id="static with none"),
+        pytest.param(deleted(pool(replicas=3)), {"Expired"}, id="static and being deleted"),
+        pytest.param(deleted(pool()), {"Empty", "Drifted", "Underutilized", "Expired"}, id="being deleted"),
         pytest.param(pool(consolidate_after="Never"), {"Drifted", "Expired"}, id="consolidateAfter Never"),
     ],
 )
@@ -243,6 +250,8 @@ def test_pool_messages() -> None:
     assert fixed.message == "NodePool default has a fixed number of replicas and never consolidates"
     empty = of(ask(subject, UNDERUTILIZED, pool_=pool(policy="WhenEmpty")), Rule.NODEPOOL)
     assert empty.message == "NodePool default consolidates only when empty"
+    going = of(ask(subject, DRIFTED, pool_=deleted(pool(replicas=3))), Rule.NODEPOOL)
+    assert going.message == "NodePool default is being deleted and creates no replacements"
 
 
 # -- consolidateAfter -------------------------------------------------------------------------------------------------
