@@ -134,7 +134,7 @@ def main() -> None:
     bad.write_text(json.dumps(manifests.pod("bad", annotations={TOY_ANNOTATION: "soon"})))
     linted = json.loads(CliRunner().invoke(program, ["lint", str(bad), "-o", "json"]).stdout)
     told["lint"] = [each["rule"] for each in linted["problems"] if each["severity"] == "error"]
-    snapshot, _ = take_in(read_documents(path.read_bytes(), str(path)))
+    snapshot, *_ = take_in(read_documents(path.read_bytes(), str(path)))
     board = BoardMaker().make(assess(snapshot, scene.at), scene.at + timedelta(days=1))
     told["board"] = msgspec.to_builtins(board, enc_hook=str)
     print(json.dumps(told))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.schema import Violation, crd_schema, violations
+from dovetail.api.yaml_events import shorten
 from dovetail.model.problem import Problem, Severity
 from dovetail.model.records import Record, Recorder, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
@@ -45,23 +46,35 @@ def _shelves() -> dict[str, _Shelf]:
     }
 
 
-def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
-    """The cluster that the documents describe, and what was odd about them. Raises InputError on the unreadable."""
+class Intake(NamedTuple):
+    """The cluster that documents describe, what is odd about them, and those that cannot be read and do not count."""
+
+    snapshot: Snapshot
+    problems: list[Problem]
+    unreadable: list[Document]
+
+
+def take_in(documents: Iterable[Document]) -> Intake:
+    """Read the documents. One that cannot be read is a problem of its own; the others count."""
     shelves = _shelves()
     ignored: Counter[str] = Counter()
     problems: list[Problem] = []
+    unreadable: list[Document] = []
     for document in documents:
         kind, version = document.kind, document.api_version
         shelf = shelves.get(kind)
         if shelf is None or (version != shelf.api_version and _group(version) != _group(shelf.api_version)):
             ignored[f"{version} {kind}"] += 1
             continue
-        wire = decode(document, shelf.type_)
+        try:
+            wire = decode(document, shelf.type_)
+            if not wire.metadata.name:
+                raise InputError(document.file, "is required", field="metadata.name")
+        except InputError as error:
+            problems.append(_unreadable(document, error))
+            unreadable.append(document)
+            continue
         meta = wire.metadata
-        if not meta.name:
-            raise InputError(
-                document.file, "is required", document=document.number, line=document.line, field=_field(document)
-            )
         key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
         if version != shelf.api_version:
             problems.append(_old_version(_name(kind, key), document, shelf.api_version))
@@ -74,24 +87,18 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
         shelf.records[key] = shelf.record_of(wire)
     problems += [_ignored(kind, count) for kind, count in sorted(ignored.items())]
     found = {kind: shelf.records.values() for kind, shelf in shelves.items()}
-    return (
-        take_snapshot(
-            pods=found["Pod"],
-            nodes=found["Node"],
-            claims=found[names.NODECLAIM_KIND],
-            pools=found[names.NODEPOOL_KIND],
-            pdbs=found["PodDisruptionBudget"],
-        ),
-        problems,
+    snapshot = take_snapshot(
+        pods=found["Pod"],
+        nodes=found["Node"],
+        claims=found[names.NODECLAIM_KIND],
+        pools=found[names.NODEPOOL_KIND],
+        pdbs=found["PodDisruptionBudget"],
     )
+    return Intake(snapshot, problems, unreadable)
 
 
 def _name(kind: str, key: tuple[str, str]) -> Ref:
     return Ref(kind, *key)
-
-
-def _field(document: Document) -> str:
-    return f"{document.path}.metadata.name" if document.path else "metadata.name"
 
 
 def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Problem]:
@@ -125,6 +132,29 @@ def _violations(kind: str, spec: object) -> tuple[Violation, ...]:
 
 def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
+
+
+def _unreadable(document: Document, error: InputError) -> Problem:
+    field = shorten((error.field or "").removeprefix(document.path).removeprefix("."), 300)
+    return Problem(
+        severity=Severity.ERROR,
+        rule="InvalidObject",
+        object=_ref(document),
+        field=field,
+        message=f"{shorten(error.message, 300)}; the object is left out",
+        remedy=f"correct {field}; `dovetail lint` says how" if field else "correct the object",
+        file=document.where,
+    )
+
+
+def _ref(document: Document) -> Ref:
+    """The name of an object that cannot be read, as far as it has one."""
+    try:
+        meta = plain_value(document).get("metadata")
+    except InputError:
+        meta = None
+    name, namespace = (meta.get(key) if isinstance(meta, dict) else None for key in ("name", "namespace"))
+    return Ref(document.kind, shorten(str(namespace or ""), 300), shorten(str(name or "?"), 300))
 
 
 def _old_version(name: Ref, document: Document, version: str) -> Problem:

@@ -58,56 +58,9 @@ REFUSED = {
     "no apiVersion": (b"kind: Pod\nmetadata: {name: a}\n", ["apiVersion"]),
     "a list of numbers": (b"[1, 2]", ["document 1"]),
     "a word": (b"hello", ["document 1"]),
-    "no name": (b"apiVersion: v1\nkind: Pod\n", ["document 1", "metadata.name"]),
-    "metadata is a list": (b"apiVersion: v1\nkind: Pod\nmetadata: []\n", ["document 1", "metadata"]),
-    "labels are a list": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}\n", ["metadata.labels"]),
-    "name is a number": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", ["metadata.name"]),
-    "time is a number": (
-        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: 7}\n",
-        ["metadata.creationTimestamp"],
-    ),
-    "time is nonsense": (
-        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: yesterday}\n",
-        ["metadata.creationTimestamp"],
-    ),
-    "second document": (
-        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: []}\n",
-        ["document 2", "metadata.name"],
-    ),
-    "item of a list": (
-        b'{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": 1}}]}',
-        ["items[0].metadata.name"],
-    ),
-    "a number that no float can hold": (
-        b'{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}},'
-        b'{"metadata": {"name": "a"}, "spec": {"priority": 1e400}}]}',
-        ["input.yaml: document 1: items[1].spec.priority: number is out of range\n"],
-    ),
-    "an integer of 5000 digits, in the second document": (
-        b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}\n{"apiVersion": "v1", "kind": "Pod", '
-        b'"metadata": {"name": "a"}, "spec": {"terminationGracePeriodSeconds": ' + b"9" * 5000 + b"}}",
-        ["input.yaml: document 2: spec.terminationGracePeriodSeconds: number is out of range\n"],
-    ),
-    "the same in YAML": (
-        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  terminationGracePeriodSeconds: " + b"9" * 5000,
-        ["document 1, line 1: spec.terminationGracePeriodSeconds: expected an integer, got a string\n"],
-    ),
-    "a float for an integer": (
-        b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"replicas": 1.5}}',
-        ["document 1: spec.replicas: expected an integer, got a number\n"],
-    ),
     "a number where any number may stand": (
         b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"x": [{}, 1e999]}}',
         ["document 1: spec.x[1]: number is out of range\n"],
-    ),
-    "a selector's label is a number": (
-        b"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n"
-        b"spec: {selector: {matchLabels: {app: a, app.kubernetes.io/version: 7}}}\n",
-        ["line 1: spec.selector.matchLabels[app.kubernetes.io/version]: expected a string, got an integer\n"],
-    ),
-    "budgets are a string": (
-        b"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: none}}\n",
-        ["spec.disruption.budgets"],
     ),
 }  # fmt: skip
 
@@ -116,6 +69,74 @@ REFUSED = {
 def test_explain_refuses_with_one_line(dovetail: Program, name: str) -> None:
     text, parts = REFUSED[name]
     assert_one_line(dovetail("explain", "-f", dovetail.file(text)), "input.yaml", *parts)
+
+
+# -- an object that cannot be read is left out, with a problem --------------------------------------------------------
+
+GOOD_POD = b"apiVersion: v1\nkind: Pod\nmetadata: {name: good}\n---\n"
+RANGE = "number is out of range"
+LEFT_OUT = {
+    "no name": (b"apiVersion: v1\nkind: Pod\n", "Pod/?", "metadata.name", "is required"),
+    "metadata is a list": (b"apiVersion: v1\nkind: Pod\nmetadata: []\n", "Pod/?", "metadata", "expected"),
+    "labels are a list": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: [b]}\n", "Pod/a", "metadata.labels", "expected"
+    ),
+    "name is a number": (b"apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", "Pod/7", "metadata.name", "expected"),
+    "time is a number": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: 7}\n",
+        "Pod/a", "metadata.creationTimestamp", "expected",
+    ),
+    "time is nonsense": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: yesterday}\n",
+        "Pod/a", "metadata.creationTimestamp", "",
+    ),
+    "item of a list": (
+        b'{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": 1}}]}',
+        "Node/1", "metadata.name", "expected a string, got an integer",
+    ),
+    "a number that no float can hold": (
+        b'{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "b"}},'
+        b'{"metadata": {"name": "a"}, "spec": {"priority": 1e400}}]}',
+        "Pod/?", "spec.priority", RANGE,
+    ),
+    "an integer of 5000 digits": (
+        b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"terminationGracePeriodSeconds": '
+        + b"9" * 5000 + b"}}",
+        "Pod/?", "spec.terminationGracePeriodSeconds", RANGE,
+    ),
+    "the same in YAML": (
+        b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  terminationGracePeriodSeconds: " + b"9" * 5000,
+        "Pod/a", "spec.terminationGracePeriodSeconds", "expected an integer, got a string",
+    ),
+    "a float for an integer": (
+        b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}, "spec": {"replicas": 1.5}}',
+        "NodePool/a", "spec.replicas", "expected an integer, got a number",
+    ),
+    "a selector's label is a number": (
+        b"apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n"
+        b"spec: {selector: {matchLabels: {app: a, app.kubernetes.io/version: 7}}}\n",
+        "PodDisruptionBudget/a", "spec.selector.matchLabels[app.kubernetes.io/version]",
+        "expected a string, got an integer",
+    ),
+    "budgets are a string": (
+        b"apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: none}}\n",
+        "NodePool/a", "spec.disruption.budgets", "expected",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_explain_leaves_out_an_object_that_cannot_be_read(dovetail: Program, name: str) -> None:
+    text, object_, field, message = LEFT_OUT[name]
+    good, bad = dovetail.file(GOOD_POD, name="good.yaml"), dovetail.file(text)
+    outcome = dovetail("explain", "-f", good, "-f", bad, "-o", "json", "pod/default/good")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [pod["name"] for pod in json.loads(outcome.out)["pods"]] == ["good"]
+    problems = json.loads(dovetail("explain", "-f", good, "-f", bad, "-o", "json").out)["problems"]
+    (problem,) = (each for each in problems if each["rule"] == "InvalidObject")
+    assert (problem["object"], problem["field"]) == (object_, field)
+    assert message in problem["message"]
+    assert "input.yaml: " in problem["file"]
 
 
 def test_lint_names_the_exact_field_of_a_number_out_of_range(dovetail: Program) -> None:

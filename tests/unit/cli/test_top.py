@@ -56,7 +56,7 @@ def some_board(nodes: int = 60, seed: int = 1) -> tuple[Snapshot, Board]:
 @cache
 def example(hours: int = 0) -> Board:
     """Of the example, so many hours later."""
-    snapshot, _ = take_in(documents_of([str(ROOT / CLUSTER)]))
+    snapshot, *_ = take_in(documents_of([str(ROOT / CLUSTER)]))
     return board_of(snapshot, NOW + timedelta(hours=hours))
 
 

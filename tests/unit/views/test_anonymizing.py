@@ -34,7 +34,7 @@ def thing(kind: str, name: str, **fields: Any) -> dict[str, Any]:
 
 def shape(documents_: list[Document]) -> list[Any]:
     """All that is said of pods, nodes and pools, but for names and texts that hold them."""
-    snapshot, _ = take_in(documents_)
+    snapshot, *_ = take_in(documents_)
     told = explain(assess(snapshot, AT), end=AT + timedelta(days=7))
 
     def verdicts(them: Any) -> Any:

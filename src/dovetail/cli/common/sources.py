@@ -28,7 +28,7 @@ class Read(NamedTuple):
     problems: list[Problem]
     """What was odd, and what is missing."""
     documents: list[Document]
-    """All objects, for those who need more than the snapshot."""
+    """All objects that can be read, for those who need more than the snapshot."""
 
     @property
     def problems_beside_scenario(self) -> list[Problem]:
@@ -47,8 +47,10 @@ def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
 
 
 def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
-    """The cluster that these documents are; `problems` are those of reading them. Raises InputError."""
-    snapshot, odd = take_in(document for document in documents if _is_for_rules(document))
+    """The cluster that these documents describe; `problems` are those of reading them."""
+    snapshot, odd, unreadable = take_in(document for document in documents if _is_for_rules(document))
+    if unreadable:
+        documents = [document for document in documents if document not in unreadable]
     return Read(snapshot, [*problems, *odd, *_missing_parts(snapshot)], documents)
 
 
