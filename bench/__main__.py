@@ -2,6 +2,7 @@
 
 `python -m bench draining` prints the tables of drains as well, which take minutes on a real API server.
 `python -m bench shrinking 200` prints nothing but how a cluster of that size shrinks there, which takes ten.
+`python -m bench plans` prints nothing but how plans of random clusters come out; see bench/plans.py.
 """
 
 import math
@@ -21,6 +22,7 @@ from bench.disruption import print_disruption
 from bench.draining import print_draining
 from bench.holdups import print_holdups
 from bench.ingest import print_ingest
+from bench.plans import print_plans
 from bench.real_ingest import print_real_ingest
 from bench.real_shrinking import print_real_shrinking
 from bench.scheduling import print_scheduling
@@ -46,6 +48,9 @@ class Figure(NamedTuple):
 def main() -> None:
     """Print every table."""
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
+    if sys.argv[1:2] == ["plans"]:
+        print_plans(*map(float, sys.argv[2:4]))
+        return
     if sys.argv[1:2] == ["shrinking"]:
         print_real_shrinking(*map(int, sys.argv[2:]))
         return
