@@ -25,20 +25,20 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 import aiohttp
 
 from bench.many_nodes import KINDS, PODS_PER_NODE, types
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.kube import connect
 from dovetail.planning.disruption.assessment import DisruptionInputs, DisruptionPlanner
-from dovetail.planning.disruption.board import Board
+from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.consolidation import single
 from dovetail.planning.disruption.methods import Decision, decide_pass
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.scheduling.problem import Options
-from dovetail.state.scheduling import PlacingState
+from dovetail.scheduling.placement import SchedulingOptions
+from dovetail.state.scheduling import SchedulingState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,16 +86,16 @@ class TimedThread(ThreadCompute):
 class Stand:
     """What the controller has, on this server."""
 
-    def __init__(self, url: str, cluster: Cluster, provider: KwokProvider) -> None:
+    def __init__(self, url: str, cluster: WatchedCluster, provider: KwokProvider) -> None:
         self._url = url
         self._cluster = cluster
-        self._state = PlacingState(cluster)
+        self._state = SchedulingState(cluster)
         self._types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
-        self._planner = DisruptionPlanner(options=Options())
-        self._rules = Rules()
+        self._planner = DisruptionPlanner(options=SchedulingOptions())
+        self._rules = ConsolidationOptions()
         self._thread = TimedThread()
 
-    async def passed(self) -> tuple[Pass, Decision, Board]:
+    async def passed(self) -> tuple[Pass, Decision, DisruptionBoard]:
         """As the controller makes it; validation would follow."""
         started = time.thread_time()
         board = await self.board()
@@ -103,14 +103,14 @@ class Stand:
         decision = await self._thread.run(decide_pass, board, self._rules)
         return Pass(time.thread_time() - started, world, self._thread.taken()), decision, board
 
-    async def board(self) -> Board:
+    async def board(self) -> DisruptionBoard:
         await self._types.refresh(self._state.usable_pools())
         await self._cluster.settled()
         inputs = DisruptionInputs(snapshot=self._state.snapshot(self._cluster.clock.now()))
         assessment = await self._thread.run(self._planner.assess, inputs)
         return await self._thread.run(self._planner.board, assessment)
 
-    def single_seconds(self, board: Board) -> float:
+    def single_seconds(self, board: DisruptionBoard) -> float:
         """Of each node by itself alone, which is a part of the decision."""
         started = time.thread_time()
         single(board, self._rules, lambda: True)
@@ -130,7 +130,7 @@ async def standing(url: str) -> AsyncIterator[Stand]:
     with _kubeconfig(url) as file:
         async with connect(kubeconfig=str(file)) as api, asyncio.TaskGroup() as group:
             provider = KwokProvider(api, types=types())
-            cluster = Cluster(api, SystemClock(), provider.node_classes)
+            cluster = WatchedCluster(api, SystemClock(), provider.node_classes)
             stand = Stand(url, cluster, provider)
             following = [group.create_task(each.run()) for each in cluster.reflectors]
             for each in cluster.reflectors:
@@ -246,7 +246,7 @@ async def profile(url: str, most: int = 25) -> None:
         await stand.passed()
         await stand.end_pod(0)
         board, profiler = await stand.board(), cProfile.Profile()
-        profiler.runcall(decide_pass, board, Rules())
+        profiler.runcall(decide_pass, board, ConsolidationOptions())
         pstats.Stats(profiler).sort_stats("tottime").print_stats(most)
 
 

@@ -15,8 +15,8 @@ from prometheus_client import CollectorRegistry
 
 from bench.real_ingest import _create
 from dovetail.api import names
-from dovetail.controllers.assembly import Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.assembly import FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.kube import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -62,8 +62,8 @@ class Program:
         counting: Any = CountingApi(api, self.counts)
         clock = SystemClock()
         provider = KwokProvider(counting)
-        self.cluster = Cluster(counting, clock, provider.node_classes)
-        controllers = all_controllers(self.cluster, provider, Metrics(CollectorRegistry()), Timings(), Gates())
+        self.cluster = WatchedCluster(counting, clock, provider.node_classes)
+        controllers = all_controllers(self.cluster, provider, Metrics(CollectorRegistry()), Timings(), FeatureGates())
         self._manager = Manager(
             counting,
             clock,

@@ -20,13 +20,13 @@ from prometheus_client import CollectorRegistry
 
 from bench.cluster import objects as cluster_objects
 from dovetail.api import names
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.controllers.metrics.pool_costs import Prices
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.metrics.pool_costs import PoolCosts
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.observe.metrics import Metrics, rendered
 from dovetail.planning.disruption.assessment import DisruptionInputs, DisruptionPlanner
 from dovetail.planning.timings import Timings
@@ -49,8 +49,8 @@ from dovetail.runtime.compute import ThreadCompute, space_collections, spare_col
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
-from dovetail.scheduling.problem import Options
-from dovetail.state.scheduling import PlacingState
+from dovetail.scheduling.placement import SchedulingOptions
+from dovetail.state.scheduling import SchedulingState
 from dovetail.web.probes import metrics_route, probe_routes, serving
 
 T = TypeVar("T")
@@ -154,10 +154,10 @@ async def stretches(nodes: int) -> dict[str, float]:
     """Milliseconds of processor time of what is done in one turn: at first, and after a pod has ended."""
     api, clock = MemoryApi(raw_objects(nodes)), SystemClock()
     provider = KwokProvider(api)
-    cluster = Cluster(api, clock, provider.node_classes)
-    state = PlacingState(cluster)
+    cluster = WatchedCluster(api, clock, provider.node_classes)
+    state = SchedulingState(cluster)
     types = InstanceTypeSource(cluster, provider, keep_seconds=Timings().instance_types_seconds)
-    planner = DisruptionPlanner(options=Options())
+    planner = DisruptionPlanner(options=SchedulingOptions())
 
     def inputs() -> DisruptionInputs:
         return DisruptionInputs(snapshot=state.snapshot(clock.now()))
@@ -189,7 +189,7 @@ async def stretches(nodes: int) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def _running(cluster: Cluster) -> AsyncIterator[None]:
+async def _running(cluster: WatchedCluster) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(cache.run()) for cache in cluster.reflectors]
         for cache in cluster.reflectors:
@@ -209,20 +209,20 @@ class Program:
         self.api, clock = api, SystemClock()
         self.metrics = Metrics(CollectorRegistry())
         provider = KwokProvider(api)
-        self.cluster = Cluster(api, clock, provider.node_classes)
+        self.cluster = WatchedCluster(api, clock, provider.node_classes)
         types = InstanceTypeSource(self.cluster, provider, keep_seconds=Timings().instance_types_seconds)
-        prices = Prices(self.cluster, types, self.metrics)
+        prices = PoolCosts(self.cluster, types, self.metrics)
         controllers = all_controllers(
             self.cluster,
             provider,
             self.metrics,
             Timings(disruption_idle_seconds=0.2),
-            Gates(),
-            provisioning=Provisioning(compute=ThreadCompute()),
-            disrupting=Disrupting(),
+            FeatureGates(),
+            provisioning=ProvisioningOptions(compute=ThreadCompute()),
+            disrupting=DisruptionOptions(),
             types=types,
         )
-        (self.disruption,) = (each for each in controllers if isinstance(each, Disruption))
+        (self.disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
         self.manager = Manager(
             api,
             clock,

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bench.cluster import objects
 from dovetail.kube import connect
-from dovetail.model.records import Recorder
+from dovetail.model.records import PodInterner
 from dovetail.ports import PODS
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector
@@ -90,7 +90,7 @@ async def measure(url: str) -> dict[str, float]:
         file = Path(folder, "kubeconfig")
         file.write_text(json.dumps(config))
         async with connect(kubeconfig=str(file)) as api:
-            reflector = Reflector(api, SystemClock(), PODS, Recorder().pod)
+            reflector = Reflector(api, SystemClock(), PODS, PodInterner().pod)
             before, started, cpu = _resident_mb(), time.perf_counter(), time.process_time()
             reading = asyncio.create_task(reflector.run())
             await reflector.wait_synced()

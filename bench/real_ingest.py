@@ -21,7 +21,7 @@ from bench.cluster import PODS_PER_NODE, objects
 from bench.ingest import _resident_mb
 from dovetail.kube import connect
 from dovetail.kube.reading import read_page
-from dovetail.model.records import Recorder
+from dovetail.model.records import PodInterner
 from dovetail.ports import NODES, PODS, Create, KubeApi, Resource
 from dovetail.runtime.clock import SystemClock
 from dovetail.runtime.reflector import Reflector
@@ -122,7 +122,7 @@ def _pod(one: _Object) -> _Object:
 async def measure(kubeconfig: str) -> dict[str, float]:
     """List everything through a reflector that keeps records; then once more, to time the steps alone."""
     async with connect(kubeconfig=kubeconfig) as api:
-        reflector = Reflector(api, SystemClock(), PODS, Recorder().pod)
+        reflector = Reflector(api, SystemClock(), PODS, PodInterner().pod)
         before, started, cpu = _resident_mb(), time.perf_counter(), time.process_time()
         reading = asyncio.create_task(reflector.run())
         await reflector.wait_synced()
@@ -137,7 +137,7 @@ async def measure(kubeconfig: str) -> dict[str, float]:
 
 async def _steps(api: KubeApi) -> dict[str, float]:
     size, decoding, records = 0, 0.0, 0.0
-    keep = Recorder().pod
+    keep = PodInterner().pod
     async for data in _pages(api):
         size += len(data)
         started = time.perf_counter()

@@ -19,20 +19,20 @@ from typing import Any, Final
 
 from dovetail.api import names
 from dovetail.scheduling import fast, reference
-from dovetail.scheduling.node_affinity import ANYWHERE, NodeAffinity
-from dovetail.scheduling.problem import (
+from dovetail.scheduling.node_affinity import ANYWHERE, ParsedNodeAffinity
+from dovetail.scheduling.placement import (
     BoundPod,
-    Kind,
     MachineType,
-    Node,
     NodeFilter,
+    NodeInfo,
     Offer,
-    Options,
-    Pod,
+    PlacementRequest,
+    PodInfo,
     Pool,
-    Problem,
-    Rule,
+    SchedulingOptions,
     Solution,
+    TopologyRule,
+    TopologyRuleKind,
 )
 from dovetail.scheduling.requirements import Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources, total
@@ -55,11 +55,11 @@ _SOFT: Final = frozenset((SOFT_TAINTS_TOLERATED,))
 
 # -- the engines -------------------------------------------------------------------------------------------------------
 
-SOLVE: Final[dict[str, Callable[[Problem], Solution]]] = {"fast": fast.solve, "reference": reference.solve}
-WhatIf = Callable[[Node, list[Pod]], Solution]
+SOLVE: Final[dict[str, Callable[[PlacementRequest], Solution]]] = {"fast": fast.solve, "reference": reference.solve}
+WhatIf = Callable[[NodeInfo, list[PodInfo]], Solution]
 
 
-def what_if_of(problem: Problem) -> WhatIf:
+def what_if_of(problem: PlacementRequest) -> WhatIf:
     """The question of where pods of a node go without it, to an engine that knows the cluster already."""
     world = fast.World(problem.nodes, problem.pools, problem.types, problem.daemons, problem.options)
     return lambda node, pods: world.what_if(pods, without=(node.name,))
@@ -97,16 +97,16 @@ def _type(size: int) -> MachineType:
     )
 
 
-def _spread(key: str, selected: str) -> Rule:
+def _spread(key: str, selected: str) -> TopologyRule:
     selector = make_selector({"spread": selected})
-    return Rule(Kind.SPREAD, key, frozenset(("default",)), selector, max_skew=1, nodes=NodeFilter())
+    return TopologyRule(TopologyRuleKind.SPREAD, key, frozenset(("default",)), selector, max_skew=1, nodes=NodeFilter())
 
 
-def _term(kind: Kind, key: str, label: str, value: str) -> Rule:
-    return Rule(kind, key, frozenset(("default",)), make_selector({label: value}), tolerations=_SOFT)
+def _term(kind: TopologyRuleKind, key: str, label: str, value: str) -> TopologyRule:
+    return TopologyRule(kind, key, frozenset(("default",)), make_selector({label: value}), tolerations=_SOFT)
 
 
-def mixed_pods(count: int) -> Iterator[Pod]:
+def mixed_pods(count: int) -> Iterator[PodInfo]:
     """Plain, spread over zones, over hosts, together in a zone, and apart on hosts: a fifth each (08 §2).
 
     Labels and selectors have seven values. Those that spread draw both; the others select their own kind.
@@ -115,26 +115,26 @@ def mixed_pods(count: int) -> Iterator[Pod]:
     for number in range(count):
         drawn, selected = dice.choice(_LABELS), dice.choice(_LABELS)
         labels: dict[str, str] = {}
-        rules: tuple[Rule, ...] = ()
+        rules: tuple[TopologyRule, ...] = ()
         match number % 5:
             case 1:
                 labels, rules = {"spread": drawn}, (_spread(names.ZONE_LABEL, selected),)
             case 2:
                 labels, rules = {"spread": drawn}, (_spread(names.HOSTNAME_LABEL, selected),)
             case 3:
-                labels, rules = {"near": drawn}, (_term(Kind.TOGETHER, names.ZONE_LABEL, "near", drawn),)
+                labels, rules = {"near": drawn}, (_term(TopologyRuleKind.TOGETHER, names.ZONE_LABEL, "near", drawn),)
             case 4:
-                labels, rules = {"apart": drawn}, (_term(Kind.APART, names.HOSTNAME_LABEL, "apart", drawn),)
-        yield Pod(uid=f"pod-{number:05}", labels=labels, request=_request(dice), rules=rules)
+                labels, rules = {"apart": drawn}, (_term(TopologyRuleKind.APART, names.HOSTNAME_LABEL, "apart", drawn),)
+        yield PodInfo(uid=f"pod-{number:05}", labels=labels, request=_request(dice), rules=rules)
 
 
-def plain_pods(count: int) -> Iterator[Pod]:
+def plain_pods(count: int) -> Iterator[PodInfo]:
     """With a size and nothing else."""
     dice = random.Random(count)
-    return (Pod(uid=f"pod-{number:05}", request=_request(dice)) for number in range(count))
+    return (PodInfo(uid=f"pod-{number:05}", request=_request(dice)) for number in range(count))
 
 
-def wishing_pods(count: int) -> Iterator[Pod]:
+def wishing_pods(count: int) -> Iterator[PodInfo]:
     """Each prefers a zone and one of spot or on-demand, to be near its kind, or apart from it, or spread."""
     dice = random.Random(count)
     for number in range(count):
@@ -142,13 +142,13 @@ def wishing_pods(count: int) -> Iterator[Pod]:
         zone = of_labels({names.ZONE_LABEL: dice.choice(_ZONES)})
         how = of_labels({names.CAPACITY_TYPE_LABEL: dice.choice(("spot", "on-demand"))})
         apart, together, spread = number % 3 == 0, number % 3 == 1, number % 3 == 2
-        yield Pod(
+        yield PodInfo(
             uid=f"pod-{number:05}",
             labels={"app": label, "spread": label},
             request=_request(dice),
-            affinity=NodeAffinity(preferences=(zone & how, how)),
-            preferred_apart=(_term(Kind.APART, names.HOSTNAME_LABEL, "app", label),) if apart else (),
-            preferred_together=(_term(Kind.TOGETHER, names.ZONE_LABEL, "app", label),) if together else (),
+            affinity=ParsedNodeAffinity(preferences=(zone & how, how)),
+            preferred_apart=(_term(TopologyRuleKind.APART, names.HOSTNAME_LABEL, "app", label),) if apart else (),
+            preferred_together=(_term(TopologyRuleKind.TOGETHER, names.ZONE_LABEL, "app", label),) if together else (),
             preferred_spread=(_spread(names.ZONE_LABEL, label),) if spread else (),
         )
 
@@ -157,7 +157,7 @@ def _request(dice: random.Random) -> Resources:
     return Resources({"cpu": dice.choice(_CPU), "memory": dice.choice(_MEMORY) * _MIB, "pods": 1})
 
 
-_PODS: Final[dict[str, Callable[[int], Iterator[Pod]]]] = {
+_PODS: Final[dict[str, Callable[[int], Iterator[PodInfo]]]] = {
     "mixed": mixed_pods,
     "plain": plain_pods,
     "respect": wishing_pods,
@@ -165,13 +165,13 @@ _PODS: Final[dict[str, Callable[[int], Iterator[Pod]]]] = {
 }
 
 
-def empty_cluster(kind: str, count: int) -> Problem:
+def empty_cluster(kind: str, count: int) -> PlacementRequest:
     own = of_labels({names.NODEPOOL_LABEL: "default"})
-    return Problem(
+    return PlacementRequest(
         pods=tuple(_PODS[kind](count)),
         pools=(Pool(name="default", requirements=own),),
         types={"default": synthetic_types()},
-        options=Options(respect_preferences=kind != "ignore"),
+        options=SchedulingOptions(respect_preferences=kind != "ignore"),
     )
 
 
@@ -193,11 +193,11 @@ def measure_solve(kind: str, count: int, engine: str) -> dict[str, float]:
 # -- a cluster that is in use ------------------------------------------------------------------------------------------
 
 
-def used_cluster(nodes: int) -> tuple[Problem, dict[str, list[Pod]]]:
+def used_cluster(nodes: int) -> tuple[PlacementRequest, dict[str, list[PodInfo]]]:
     """Nodes with 20 pods each, of 300 shapes, and the pods by node."""
     dice = random.Random(nodes)
     shapes = [_shape(dice, number) for number in range(_SHAPES)]
-    found, pods = [], dict[str, list[Pod]]()
+    found, pods = [], dict[str, list[PodInfo]]()
     for number in range(nodes):
         name = f"node-{number:05}"
         there = [dice.choice(shapes) for _ in range(_PODS_PER_NODE)]
@@ -205,17 +205,17 @@ def used_cluster(nodes: int) -> tuple[Problem, dict[str, list[Pod]]]:
         found.append(_used_node(dice, name, pods[name]))
     own = of_labels({names.NODEPOOL_LABEL: "default"})
     pool = Pool(name="default", requirements=own)
-    return Problem(pods=(), nodes=tuple(found), pools=(pool,), types={"default": synthetic_types(100)}), pods
+    return PlacementRequest(pods=(), nodes=tuple(found), pools=(pool,), types={"default": synthetic_types(100)}), pods
 
 
-def _shape(dice: random.Random, number: int) -> Pod:
+def _shape(dice: random.Random, number: int) -> PodInfo:
     """A workload of its own; one in ten spreads over zones, one over hosts, one asks for a zone."""
     labels = {"app": f"app-{number:03}"}
     selector = make_selector(labels)
-    spread = Rule(Kind.SPREAD, names.ZONE_LABEL, frozenset(("default",)), selector, max_skew=5)
-    hosts = Rule(Kind.SPREAD, names.HOSTNAME_LABEL, frozenset(("default",)), selector, max_skew=3)
-    zone = NodeAffinity(of_labels({names.ZONE_LABEL: dice.choice(_ZONES)}))
-    return Pod(
+    spread = TopologyRule(TopologyRuleKind.SPREAD, names.ZONE_LABEL, frozenset(("default",)), selector, max_skew=5)
+    hosts = TopologyRule(TopologyRuleKind.SPREAD, names.HOSTNAME_LABEL, frozenset(("default",)), selector, max_skew=3)
+    zone = ParsedNodeAffinity(of_labels({names.ZONE_LABEL: dice.choice(_ZONES)}))
+    return PodInfo(
         uid="",
         labels=labels,
         request=_request(dice),
@@ -224,11 +224,11 @@ def _shape(dice: random.Random, number: int) -> Pod:
     )
 
 
-def _named(shape: Pod, uid: str) -> Pod:
-    return Pod(uid=uid, labels=shape.labels, request=shape.request, rules=shape.rules, affinity=shape.affinity)
+def _named(shape: PodInfo, uid: str) -> PodInfo:
+    return PodInfo(uid=uid, labels=shape.labels, request=shape.request, rules=shape.rules, affinity=shape.affinity)
 
 
-def _used_node(dice: random.Random, name: str, pods: list[Pod]) -> Node:
+def _used_node(dice: random.Random, name: str, pods: list[PodInfo]) -> NodeInfo:
     """With a little room: pods of small clusters do not all find a place, those of large ones do."""
     requested = total(pod.request for pod in pods)
     room = requested + Resources({"cpu": dice.choice((0, 0, 0, 0, 500, 1000)), "memory": 4096 * _MIB, "pods": 10})
@@ -238,7 +238,7 @@ def _used_node(dice: random.Random, name: str, pods: list[Pod]) -> Node:
         names.NODEPOOL_LABEL: "default",
         names.CAPACITY_TYPE_LABEL: "on-demand",
     }
-    return Node(
+    return NodeInfo(
         name=name,
         labels=labels,
         allocatable=room,

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail.api.documents import Document
-from dovetail.sim.scenarios.playing import Play
+from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.values.timestamp import format_time
-from dovetail.views.simulation.report import Report
+from dovetail.views.simulation.report import SimulationReport
 
 _START = datetime(2026, 3, 2, tzinfo=UTC)
 _REPLICAS = 50
@@ -167,7 +167,7 @@ def _changed_pool() -> dict[str, Any]:
     return {**pool, **changed}
 
 
-def play(*, days: float = 7, daily: bool = False, upgrade: bool = False) -> Report:
+def play(*, days: float = 7, daily: bool = False, upgrade: bool = False) -> SimulationReport:
     """The week, or the first days of it."""
     scenario = read_scenario(documents(daily=daily, upgrade=upgrade), now=_START, span=timedelta(days=days))
     with Play(scenario) as playing:

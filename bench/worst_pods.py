@@ -21,15 +21,15 @@ from bench.scheduling import used_cluster
 from dovetail.api import names, objects
 from dovetail.api.pod_specs import SchedulingPod, WatchedPod
 from dovetail.model import spec_limits
-from dovetail.model.records import PodRecord, Recorder, pdb_record
+from dovetail.model.records import PodInterner, PodRecord, pdb_record
 from dovetail.planning.node.drain import drain_plan
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import annotation_faults
 from dovetail.scheduling import fast
-from dovetail.scheduling.problem import Pod, read_pod
+from dovetail.scheduling.placement import PodInfo, read_pod
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ResourceError
-from dovetail.state.refusals import spec_flaw
+from dovetail.state.unplaceable import spec_flaw
 
 _ANNOTATIONS: Final = 256 * 1024
 _OBJECT: Final = 1536 * 1024
@@ -257,10 +257,10 @@ def measure(field: str) -> dict[str, float]:
     text = json.dumps(_pod() if field in _PDBS else _PODS[field]()).encode()
     problem, _ = used_cluster(_NODES)
     world = fast.World(problem.nodes, problem.pools, problem.types, problem.daemons, problem.options)
-    ordinary = Recorder().watched_pod(msgspec.json.decode(json.dumps(_pod()), type=WatchedPod))
+    ordinary = PodInterner().watched_pod(msgspec.json.decode(json.dumps(_pod()), type=WatchedPod))
     _ask(ordinary, PdbIndex((), ()), world, _read(ordinary), _AT)  # what is done once a process
     started = time.process_time()
-    pod = Recorder().watched_pod(msgspec.json.decode(text, type=WatchedPod))
+    pod = PodInterner().watched_pod(msgspec.json.decode(text, type=WatchedPod))
     pdbs = PdbIndex([pdb_record(msgspec.json.decode(guard, type=objects.PodDisruptionBudget))], [pod])
     to_place = _read(pod)
     _ask(pod, pdbs, world, to_place, _AT)
@@ -271,7 +271,7 @@ def measure(field: str) -> dict[str, float]:
     return {"bytes": len(guard) if field in _PDBS else len(text), "first": first * 1e3, "again": again * 1e3}
 
 
-def _read(pod: PodRecord) -> Pod | None:
+def _read(pod: PodRecord) -> PodInfo | None:
     """As placing does; None if it says what is wrong with the pod."""
     assert pod.scheduling is not None
     meta = objects.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid, labels=dict(pod.labels))
@@ -282,7 +282,7 @@ def _read(pod: PodRecord) -> Pod | None:
         return None
 
 
-def _ask(pod: PodRecord, pdbs: PdbIndex, world: fast.World, to_place: Pod | None, now: datetime) -> None:
+def _ask(pod: PodRecord, pdbs: PdbIndex, world: fast.World, to_place: PodInfo | None, now: datetime) -> None:
     drain_plan([pod], deadline=None, now=now)  # asks for its own protections
     annotation_faults(pod.annotations)
     pdbs.verdict(pod)

@@ -8,9 +8,9 @@ from dovetail.model.records import (
     ClaimRecord,
     NodeRecord,
     PdbRecord,
+    PodInterner,
     PodRecord,
     PoolRecord,
-    Recorder,
     claim_record,
     node_record,
     pdb_record,
@@ -27,7 +27,7 @@ OWNERS = {
     "Job": "batch/v1",
     "Node": "v1",
 }
-_RECORDER = Recorder()
+_RECORDER = PodInterner()
 
 
 def at(text: str) -> datetime:
@@ -75,7 +75,7 @@ def pod(
     priority_class: str = "",
     tolerations: Sequence[objects.Toleration] = (),
     volumes: Sequence[objects.Volume] = (),
-    recorder: Recorder = _RECORDER,
+    recorder: PodInterner = _RECORDER,
 ) -> PodRecord:
     """A running, ready pod of a ReplicaSet on node-1."""
     texts = {
@@ -266,7 +266,7 @@ def pdb(
     wanted = objects.LabelSelector(
         match_labels=dict(match or {}),
         match_expressions=[
-            objects.SelectorRequirement(key=key, operator=operator, values=list(values))
+            objects.LabelSelectorRequirement(key=key, operator=operator, values=list(values))
             for key, operator, values in expressions
         ],
     )

@@ -13,7 +13,7 @@ import msgspec
 from dovetail.api import names, objects, pod_specs, storage
 from dovetail.model.instance_types import InstanceType
 from dovetail.planning.node.health import RepairPolicy
-from dovetail.state.store import Unread
+from dovetail.state.store import UndecodableObject
 from dovetail.values.foreign_text import plain
 
 T = TypeVar("T")
@@ -59,9 +59,9 @@ KWOK_NODECLASSES = Resource(
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", objects.Lease, namespaced=True)
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", objects.VolumeAttachment)
 VOLUME_CLAIMS = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", storage.VolumeClaim, namespaced=True
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", storage.PersistentVolumeClaim, namespaced=True
 )
-VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", storage.Volume)
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", storage.PersistentVolume)
 STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", storage.StorageClass)
 CSI_NODES = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", storage.CSINode)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", objects.Namespace)
@@ -181,7 +181,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     continue_: str = ""
     undecodable: int = 0
-    unread: Sequence[Unread] = ()  # the undecodable ones that could be named
+    unread: Sequence[UndecodableObject] = ()  # the undecodable ones that could be named
 
 
 class EventType(StrEnum):
@@ -203,7 +203,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     resource_version: str
     object: T | None
     problem: str = ""
-    unread: Unread | None = None  # the undecodable object, if it could be named
+    unread: UndecodableObject | None = None  # the undecodable object, if it could be named
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

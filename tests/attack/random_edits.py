@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.ports import (
     CSI_NODES,
     DAEMONSETS,
@@ -156,7 +156,7 @@ class RandomEdits:
         for claim in self._sim.objects(NODECLAIMS):
             there = (claim.get("status") or {}).get("conditions") or ()
             kept = [
-                each for each in there if (each["type"], each["reason"]) != (Condition.INSTANCE_TERMINATING, EDITED)
+                each for each in there if (each["type"], each["reason"]) != (ConditionType.INSTANCE_TERMINATING, EDITED)
             ]
             if len(kept) < len(there):
                 await self._status(NODECLAIMS, claim, {"conditions": kept})
@@ -247,7 +247,7 @@ class RandomEdits:
 
     async def _condition(self, kind: Resource[Any], body: Raw) -> None:
         there = list((body.get("status") or {}).get("conditions") or ())
-        types = [*Condition, *(each["type"] for each in there)]
+        types = [*ConditionType, *(each["type"] for each in there)]
         if kind is NODES:
             types = ["Ready", "Ready", "DiskPressure", "MemoryPressure"]
         elif kind is PODS:

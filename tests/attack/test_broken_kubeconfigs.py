@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.kube import KubeConfigError
 from dovetail.kube.access import load
-from dovetail.kube.kubeconfig import Cluster, Plugin, User
+from dovetail.kube.kubeconfig import Cluster, ExecConfig, User
 
 API = "client.authentication.k8s.io/v1"
 
@@ -36,7 +36,7 @@ CLUSTERS = fields(Cluster, {"server": "https://a", "insecure-skip-tls-verify": T
 # No random commands, for they would be run.
 PLUGINS = st.builds(
     lambda plugin, command: {**plugin, "command": command},
-    fields(Plugin, {"apiVersion": API, "provideClusterInfo": True}),
+    fields(ExecConfig, {"apiVersion": API, "provideClusterInfo": True}),
     st.sampled_from(["echo", "./none", "", None, 5]),
 )
 USERS = st.builds(

@@ -8,7 +8,7 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Delete, Patch
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.cloud.machines import Launch
 from tests import manifests
@@ -25,7 +25,7 @@ async def begin(setting: Setting, **pods: Any) -> str:
     (old,) = await stand(setting, pool(), replicas=1, **pods)
     setting.cloud.next_launches(Launch(seconds=300))
     await drift(setting, old)
-    await setting.sim.wait_until(lambda: state(setting, old) is State.DISRUPTING)
+    await setting.sim.wait_until(lambda: state(setting, old) is NodeState.DISRUPTING)
     return old
 
 
@@ -68,7 +68,7 @@ def test_what_blocks_meanwhile_rolls_the_command_back(protect: Any, restart: boo
         if restart:
             await setting.program.restart()
         await setting.sim.run_for("10m")
-        assert state(setting, old) in (State.STEADY, State.CANDIDATE)
+        assert state(setting, old) in (NodeState.STEADY, NodeState.CANDIDATE)
         assert (names.DISRUPTED_TAINT, "NoSchedule") not in setting.taints(node_of(setting, old))
         assert setting.notes(ROLLED_BACK, old)
         assert len(setting.sim.pods(app="web", ready=True)) == 1
@@ -80,7 +80,7 @@ def test_a_disruption_budget_that_is_used_up_for_a_moment_is_waited_for() -> Non
     async def scenario(setting: Setting) -> None:
         old = await begin(setting)
         await setting.sim.apply(manifests.pdb("web", minAvailable=1))
-        await setting.sim.wait_until(lambda: state(setting, old) is State.DRAINING, timeout="10m")
+        await setting.sim.wait_until(lambda: state(setting, old) is NodeState.DRAINING, timeout="10m")
         await setting.sim.api.write(Delete(PDBS, "web", namespace="default"))
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="5m")
 
@@ -93,9 +93,9 @@ def test_a_window_that_closes_while_the_replacement_boots_keeps_the_node() -> No
         await setting.run_until(TWO + timedelta(minutes=57))
         setting.cloud.next_launches(Launch(seconds=300))
         await drift(setting, old)
-        await setting.sim.wait_until(lambda: state(setting, old) is State.DISRUPTING)
+        await setting.sim.wait_until(lambda: state(setting, old) is NodeState.DISRUPTING)
         await setting.sim.run_for("10m")
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
         assert "outside its disruption window" in setting.notes(ROLLED_BACK, old)[-1]
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old), timeout="24h")
         assert TWO + timedelta(days=1) < setting.now() < TWO + timedelta(days=1, minutes=10)

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 
 from dovetail.cli.run.assembly import Program, asks_for_tokens, program, serving_all
-from dovetail.controllers.disruption.engine import Past
+from dovetail.controllers.disruption.engine import PastDecision
 from dovetail.model.refs import Ref
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import BudgetUse, Command
-from dovetail.planning.disruption.validation import Cause, Rejected
+from dovetail.planning.disruption.validation import Rejection, RejectionCause
 from dovetail.scheduling.fast.witness import Shortage
-from dovetail.scheduling.problem import NewClaim
+from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
 from tests.attack.api_server import ApiServer
@@ -50,7 +50,7 @@ COMMAND: Final = Command(
     landing={"pod-uid": "replacement 1"},
     budgets={"general": BudgetUse(limit=2, allowed=1, takes=1)},
 )
-REJECTED: Final = Rejected(cause=Cause.SCHEDULING, message=WITNESS_PARTS, nodes=("n1",))
+REJECTED: Final = Rejection(cause=RejectionCause.SCHEDULING, message=WITNESS_PARTS, nodes=("n1",))
 
 Answer = tuple[int, str]
 
@@ -112,7 +112,9 @@ async def controller(folder: Path, *, dashboard: bool) -> AsyncIterator[Controll
         )
         made = await stack.enter_async_context(program(options))
         await stack.enter_async_context(serving_all(options, made))
-        made.disruption.history.extend([Past(command=COMMAND), Past(command=COMMAND, rejected=REJECTED)])
+        made.disruption.history.extend(
+            [PastDecision(command=COMMAND), PastDecision(command=COMMAND, rejected=REJECTED)]
+        )
         made.disruption.left_alone = {"n2": WITNESS_PARTS}
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield Controller(made, ports, session)
@@ -181,7 +183,7 @@ def test_whoever_may_list_all_pods_is_told_everything(tmp_path: Path) -> None:
         found = await running.decisions(token="admin")
         assert found["leftAlone"] == {"n2": WITNESS}
         rejected, started = found["commands"]
-        assert rejected["rejected"] == {"cause": Cause.SCHEDULING, "message": WITNESS}
+        assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": WITNESS}
         assert started["landing"] == {"pod-uid": "replacement 1"}
         assert "restricted" not in found
 
@@ -200,7 +202,7 @@ def test_whoever_may_not_list_all_pods_reads_sentences_without_pods(tmp_path: Pa
         assert found["restricted"] is True
         assert found["leftAlone"] == {"n2": REDACTED}
         rejected, started = found["commands"]
-        assert rejected["rejected"] == {"cause": Cause.SCHEDULING, "message": REDACTED}
+        assert rejected["rejected"] == {"cause": RejectionCause.SCHEDULING, "message": REDACTED}
         assert started["command"].startswith("Underutilized/abc: replace: nodepools=[general]: [n1]")
         assert started["reason"] == "Underutilized"
         assert started["disrupted-nodes"][0]["Node"] == "n1"

@@ -18,7 +18,7 @@ import yaml
 from dovetail.kube import NO_PATIENCE, RealApi, connect
 from dovetail.observe.logs import JsonLines, TextLines
 from dovetail.ports import NODES, ApiError
-from dovetail.runtime.events import Event, Regarding, event_body
+from dovetail.runtime.events import Event, ObjectReference, event_body
 from tests.unit.cli.running import Outcome, Program
 from tests.unit.cli.terminals import terminal
 from tests.unit.kube.test_transport import Server, event, kubeconfig, run, stream
@@ -218,7 +218,7 @@ def test_a_text_line_is_one_line_unless_it_has_a_trace() -> None:
 
 
 def test_notes_of_events() -> None:
-    about = Regarding("v1", "Node", "n", "u")
+    about = ObjectReference("v1", "Node", "n", "u")
     event = Event(regarding=about, reason="Failed", note=f"launch failed: {EVIL} Bearer {JWT} http://u:hunter2@h")
     note = event_body(event, at=datetime(2026, 1, 1, tzinfo=UTC), instance="i")["note"]
     assert is_harmless(note)

@@ -15,21 +15,21 @@ import pytest
 from prometheus_client import generate_latest
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.disruption.engine import Disruption, Past
+from dovetail.api.names import ConditionType
+from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.model.records import PodRecord
-from dovetail.model.refs import About, Ref, Sentence
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
-from dovetail.planning.disruption.board import Board, Candidate
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.validation import validated
 from dovetail.ports import NODECLAIMS, Delete
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import BoundPod, Node, Pod, Rule
+from dovetail.scheduling.placement import BoundPod, NodeInfo, PodInfo, TopologyRule
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.web.debug import decisions
-from dovetail.web.sources import ControllerSource, PushedSource, Source, decided
-from dovetail.web.stream import EVERYTHING, Sight, Stream
+from dovetail.web.sources import BoardSource, ControllerSource, PushedSource, decided
+from dovetail.web.stream import EVERYTHING, Stream, Visibility
 from tests import builders, manifests
 from tests.sim.disruption.setting import drift, hold, play, pool
 from tests.sim.provisioning.setting import Setting
@@ -40,23 +40,23 @@ from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
 SPACES: Final = {"shop": "xq-shop", "bank": "xq-bank", "lab": "xq-lab"}
 
 
-def someone(dice: random.Random) -> Sight:
+def someone(dice: random.Random) -> Visibility:
     """A reader with rights for some of the namespaces."""
-    return Sight(frozenset(dice.sample(sorted(SPACES.values()), dice.choice((0, 1, 2)))))
+    return Visibility(frozenset(dice.sample(sorted(SPACES.values()), dice.choice((0, 1, 2)))))
 
 
 class Told:
     """Everything that a reader can get."""
 
-    def __init__(self, source: Source, history: Iterable[Past], left_alone: dict[str, Sentence]) -> None:
+    def __init__(self, source: BoardSource, history: Iterable[PastDecision], left_alone: dict[str, Sentence]) -> None:
         self._stream = Stream(source, InlineCompute())
         self._history = tuple(history)
         self._left_alone = left_alone
 
-    async def to(self, sight: Sight) -> str:
+    async def to(self, sight: Visibility) -> str:
         return "\n".join([each async for each in self._answers(sight)])
 
-    async def _answers(self, sight: Sight) -> AsyncIterator[str]:
+    async def _answers(self, sight: Visibility) -> AsyncIterator[str]:
         body, _, _ = await self._stream.whole(sight)
         yield body.decode()
         for member in self._stream.assessment.snapshot.nodes:
@@ -67,7 +67,7 @@ class Told:
         yield msgspec.json.encode(decisions(self._history, self._left_alone, sight)).decode()
 
 
-def leaks(text: str, sight: Sight, pods: Iterable[tuple[str, str]]) -> list[str]:
+def leaks(text: str, sight: Visibility, pods: Iterable[tuple[str, str]]) -> list[str]:
     """Names and namespaces in the text that the reader may not see."""
     hidden = [(namespace, name) for namespace, name in pods if not sight.may_see(namespace)]
     return sorted({word for pod in hidden for word in pod if word in text})
@@ -94,7 +94,7 @@ def _candidate(candidate: Candidate) -> Candidate:
     return msgspec.structs.replace(candidate, pods=tuple(map(_pod, candidate.pods)))
 
 
-def _pod(pod: Pod) -> Pod:
+def _pod(pod: PodInfo) -> PodInfo:
     rules = {
         field: tuple(map(_rule, getattr(pod, field)))
         for field in ("rules", "preferred_together", "preferred_apart", "preferred_spread")
@@ -106,15 +106,15 @@ def _bound(pod: BoundPod) -> BoundPod:
     return msgspec.structs.replace(pod, namespace=SPACES[pod.namespace], apart=tuple(map(_rule, pod.apart)))
 
 
-def _rule(rule: Rule) -> Rule:
+def _rule(rule: TopologyRule) -> TopologyRule:
     spaces = None if rule.namespaces is None else frozenset(SPACES.get(each, each) for each in rule.namespaces)
     return msgspec.structs.replace(rule, namespaces=spaces)
 
 
-def snapshot_of(board: Board) -> Snapshot:
+def snapshot_of(board: DisruptionBoard) -> Snapshot:
     """Nodes that have the names of the board's, with the pods that would have to move."""
     candidates = {each.node: each for some in board.candidates.values() for each in some}
-    reasons = (Condition.DRIFTED, Condition.CONSOLIDATABLE)
+    reasons = (ConditionType.DRIFTED, ConditionType.CONSOLIDATABLE)
     # A drain that has no deadline says for which pods it waits.
     ending = {node: None if number % 3 else builders.CREATED for number, node in enumerate(candidates)}
     pods: list[PodRecord] = []
@@ -133,10 +133,10 @@ def snapshot_of(board: Board) -> Snapshot:
     )
 
 
-def full(cluster: Cluster) -> Board:
+def full(cluster: Cluster) -> DisruptionBoard:
     """The same board, if all other nodes had filled up meanwhile and no machine could be bought."""
     problem = cluster.problem
-    nodes: list[Node] = [msgspec.structs.replace(each, requested=each.allocatable) for each in problem.nodes]
+    nodes: list[NodeInfo] = [msgspec.structs.replace(each, requested=each.allocatable) for each in problem.nodes]
     world = World(nodes, problem.pools, {}, problem.daemons, problem.options)
     return msgspec.structs.replace(cluster.board, world=world)
 
@@ -144,8 +144,8 @@ def full(cluster: Cluster) -> Board:
 class Pass(NamedTuple):
     """What a pass has said of a random board, and what the validation of its commands has."""
 
-    board: Board
-    history: list[Past]
+    board: DisruptionBoard
+    history: list[PastDecision]
     left_alone: dict[str, Sentence]
 
 
@@ -154,7 +154,7 @@ def decided_on(seed: int) -> Pass:
     decision = decide_pass(cluster.board, cluster.rules)
     later = full(cluster)
     history = [
-        Past(command=command, rejected=validated(command, later, cluster.rules).rejected)
+        PastDecision(command=command, rejected=validated(command, later, cluster.rules).rejected)
         for command in decision.commands
     ]
     return Pass(cluster.board, history, dict(decision.refused))
@@ -246,7 +246,7 @@ def test_no_path_of_a_running_controller_names_a_hidden_pod(seed: int) -> None:
             await setting.bind(node, *pods)
             await sim.apply(*guards(dice, pods))
         await drift(setting, *dice.sample(claims[:-1], 2))
-        (disruption,) = (each for each in setting.program.controllers if isinstance(each, Disruption))
+        (disruption,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
         source = ControllerSource(setting.program.cluster, disruption, title="t")
         pods_seen: set[tuple[str, str]] = set()
         for step in range(6):
@@ -257,7 +257,7 @@ def test_no_path_of_a_running_controller_names_a_hidden_pod(seed: int) -> None:
             sight = someone(dice)
             assert leaks(await told.to(sight), sight, pods_seen) == []
             metrics = generate_latest(setting.metrics.registry).decode()
-            assert leaks(metrics, Sight(frozenset()), pods_seen) == []
+            assert leaks(metrics, Visibility(frozenset()), pods_seen) == []
             if step == 2 and setting.claim("c5") is not None:  # a drain without a deadline names whom it waits for
                 await sim.api.write(Delete(NODECLAIMS, "c5"))
 
@@ -270,7 +270,7 @@ def test_no_path_of_a_running_controller_names_a_hidden_pod(seed: int) -> None:
 def test_a_hidden_part_is_replaced_and_the_rest_is_kept() -> None:
     secret, node = Ref("Pod", "payroll", "ledger-0"), Ref("Node", "", "n1")
     whole = Sentence(
-        "Drifted: ", Sentence(About(secret, "pod payroll/ledger-0 needs"), " 1 cpu on ", node), ", until 12"
+        "Drifted: ", Sentence(Redactable(secret, "pod payroll/ledger-0 needs"), " 1 cpu on ", node), ", until 12"
     )
     assert str(whole) == "Drifted: pod payroll/ledger-0 needs 1 cpu on Node/n1, until 12"
     assert whole.redacted(lambda _: True) == whole

@@ -29,11 +29,11 @@ from prometheus_client.registry import Collector
 from dovetail.cli.run.assembly import program, serving_all
 from dovetail.kube import connect
 from dovetail.model.snapshot import Snapshot
-from dovetail.observe.metrics import Aside
+from dovetail.observe.metrics import DeferredMetrics
 from dovetail.runtime.clock import SystemClock
-from dovetail.web.access import REVIEWS_AT_ONCE, TOKENS_KEPT, Refused, ReviewedAccess
+from dovetail.web.access import REVIEWS_AT_ONCE, TOKENS_KEPT, AccessDenied, ReviewAuthorizer
 from dovetail.web.app import board_served
-from dovetail.web.listening import ListenerLimits
+from dovetail.web.listener import ListenerLimits
 from dovetail.web.probes import SCRAPES_AT_ONCE, always_well, metrics_route, probe_routes, serving
 from dovetail.web.sources import PushedSource
 from tests.attack.api_server import ApiServer
@@ -272,7 +272,7 @@ def test_scrapes_do_not_pile_up() -> None:
 
         class Slow(Collector):
             def collect(self) -> list[Metric]:
-                return [Aside(families)]
+                return [DeferredMetrics(families)]
 
         registry = CollectorRegistry()
         registry.register(Slow())
@@ -335,7 +335,7 @@ def test_slow_token_reviews_do_not_hold_up_the_lease(tmp_path: Path, monkeypatch
     run(main())
 
 
-Asked = Callable[[ReviewedAccess, ApiServer], Coroutine[Any, Any, None]]
+Asked = Callable[[ReviewAuthorizer, ApiServer], Coroutine[Any, Any, None]]
 
 
 def asked_about(folder: Path, questions: Asked) -> None:
@@ -346,7 +346,7 @@ def asked_about(folder: Path, questions: Asked) -> None:
         server.answering.set()
         server.known_tokens.add("known")
         async with server.serving(), connect(kubeconfig=str(server.kubeconfig(folder)), qps=None) as api:
-            await questions(ReviewedAccess(api, SystemClock()), server)
+            await questions(ReviewAuthorizer(api, SystemClock()), server)
 
     run(main())
 
@@ -355,14 +355,14 @@ async def no_namespaces() -> frozenset[str]:
     return frozenset()
 
 
-async def refusal(access: ReviewedAccess, token: str) -> Refused:
-    with pytest.raises(Refused) as refused:
+async def refusal(access: ReviewAuthorizer, token: str) -> AccessDenied:
+    with pytest.raises(AccessDenied) as refused:
         await access.sight(token, no_namespaces)
     return refused.value
 
 
 def test_unknown_tokens_do_not_push_out_those_that_are_known(tmp_path: Path) -> None:
-    async def questions(access: ReviewedAccess, server: ApiServer) -> None:
+    async def questions(access: ReviewAuthorizer, server: ApiServer) -> None:
         await access.sight("known", no_namespaces)
         for number in range(TOKENS_KEPT + 1):
             assert (await refusal(access, f"unknown-{number}")).code == 401
@@ -374,7 +374,7 @@ def test_unknown_tokens_do_not_push_out_those_that_are_known(tmp_path: Path) -> 
 
 
 def test_one_token_from_many_connections_is_asked_about_a_few_times(tmp_path: Path) -> None:
-    async def questions(access: ReviewedAccess, server: ApiServer) -> None:
+    async def questions(access: ReviewAuthorizer, server: ApiServer) -> None:
         found = await asyncio.gather(*(refusal(access, "unknown") for _ in range(60)))
         assert [each.code for each in found] == [401] * 60
         assert server.reviews <= REVIEWS_AT_ONCE
@@ -383,7 +383,7 @@ def test_one_token_from_many_connections_is_asked_about_a_few_times(tmp_path: Pa
 
 
 def test_refusals_do_not_keep_what_led_to_them(tmp_path: Path) -> None:
-    async def questions(access: ReviewedAccess, _: ApiServer) -> None:
+    async def questions(access: ReviewAuthorizer, _: ApiServer) -> None:
         depths = [len(traceback.extract_tb((await refusal(access, "unknown")).__traceback__)) for _ in range(20)]
         assert depths[-1] == depths[1]
 

@@ -11,7 +11,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.api.pod_specs import SchedulingPod, SchedulingPodSpec, WatchedPod
 from dovetail.model import spec_limits
-from dovetail.model.records import Recorder, Scheduling
+from dovetail.model.records import PodInterner, PodScheduling
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.scheduling.resources import Resources, pod_request
 from tests import manifests
@@ -22,9 +22,9 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 Body = dict[str, Any]
 
 
-def read(**spec: Any) -> Scheduling:
+def read(**spec: Any) -> PodScheduling:
     body = {"metadata": {"name": "p"}, "spec": {"containers": [container()], **spec}}
-    found = Recorder().watched_pod(msgspec.convert(body, WatchedPod)).scheduling
+    found = PodInterner().watched_pod(msgspec.convert(body, WatchedPod)).scheduling
     assert found is not None
     return found
 
@@ -110,7 +110,7 @@ def test_containers_that_list_too_much_count_as_if_they_asked_for_nothing(spec: 
 
 
 def test_pods_that_are_too_large_share_what_is_left() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     body: Body = {"metadata": {"name": "p"}, "spec": TOO_MANY_TERMS["spread"](10_000)}
     pods = [recorder.watched_pod(msgspec.convert(body, WatchedPod)) for _ in range(2)]
     assert pods[0].scheduling is pods[1].scheduling

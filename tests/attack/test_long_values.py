@@ -19,7 +19,7 @@ from dovetail.rules.budgets import limit_at, read_budgets
 from dovetail.rules.deadlines import expires_at, node_deadline
 from dovetail.rules.protection import annotation_faults, node_do_not_disrupt, protection
 from dovetail.scheduling.resources import Resources, offered_amounts
-from dovetail.state.protections import AlikePods
+from dovetail.state.protections import PodProtections
 from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_budget_duration, parse_duration, parse_nillable, parse_simple
 from dovetail.values.quantity import QuantityError, parse_quantity
@@ -61,7 +61,7 @@ def read(subject: PodRecord) -> None:
     later = NOW + timedelta(minutes=1)
     annotation_faults(subject.annotations)
     drain_plan([subject], deadline=None, now=later)
-    AlikePods().leaves(subject, later)
+    PodProtections().leaves(subject, later)
     _ = subject.eviction_cost
 
 

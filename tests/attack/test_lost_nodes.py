@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, Delete, Patch
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.faults import Fault
 from tests.sim.disruption.setting import allowed, drift, found, is_true, node_of, others, play, pool, stand, state
@@ -56,8 +56,8 @@ def test_the_claim_is_ended_after_a_while_and_an_event_says_why() -> None:
         lost_at = setting.now()
         await lose(setting, claim)
         await setting.run_until(lost_at + KEPT - timedelta(seconds=1))
-        assert state(setting, claim) is State.STEADY
-        assert is_true(setting, claim, Condition.NODE_LOST)
+        assert state(setting, claim) is NodeState.STEADY
+        assert is_true(setting, claim, ConditionType.NODE_LOST)
         await setting.sim.run_for("3s")
         assert found(setting, claim)["metadata"]["deletionTimestamp"]
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, claim))
@@ -94,8 +94,8 @@ def test_a_node_that_comes_back_keeps_its_claim(after: str, is_new: bool) -> Non
         labels = {"kubernetes.io/hostname": node["metadata"]["name"]} if is_new else node["metadata"]["labels"]
         await create_again(setting, node, labels=labels, taints=[unregistered] if is_new else [])
         await setting.sim.run_for("1m")
-        assert not setting.condition(Condition.NODE_LOST, claim)
-        assert is_true(setting, claim, Condition.INITIALIZED)
+        assert not setting.condition(ConditionType.NODE_LOST, claim)
+        assert is_true(setting, claim, ConditionType.INITIALIZED)
         back = setting.node(node["metadata"]["name"])
         assert back is not None
         assert back["metadata"]["labels"].items() >= found(setting, claim)["metadata"]["labels"].items()
@@ -117,7 +117,7 @@ def test_claims_that_are_listed_before_their_nodes_are_not_lost() -> None:
         setting.sim.server.faults.add(slow, verb="list", resource=NODES, client=names.COMPONENT, times=1)
         await setting.program.start()
         await setting.sim.run_for("5m")
-        assert not any(setting.condition(Condition.NODE_LOST, claim) for claim in claims)
+        assert not any(setting.condition(ConditionType.NODE_LOST, claim) for claim in claims)
         assert not setting.events(EventReason.NODE_LOST)
         assert others(setting) == claims
 
@@ -141,12 +141,12 @@ def test_a_static_pool_has_all_its_nodes_again() -> None:
     async def scenario(setting: Setting) -> None:
         await setting.begin(pool_of_four("static", replicas=3))
         await setting.sim.wait_until(
-            lambda: [is_true(setting, each, Condition.INITIALIZED) for each in others(setting)] == [True] * 3
+            lambda: [is_true(setting, each, ConditionType.INITIALIZED) for each in others(setting)] == [True] * 3
         )
         lost = others(setting)[0]
         await lose(setting, lost)
         await setting.sim.run_for("20m")
         assert lost not in others(setting)
-        assert [is_true(setting, each, Condition.INITIALIZED) for each in others(setting)] == [True] * 3
+        assert [is_true(setting, each, ConditionType.INITIALIZED) for each in others(setting)] == [True] * 3
 
     play(scenario)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, Resource
 from dovetail.sim.server.store import Change
 from tests.sim.disruption.setting import edit_template, is_true, others, play, pool, stand
@@ -14,7 +14,7 @@ REPLICAS = 5
 
 
 def initialized(setting: Setting) -> list[str]:
-    return [name for name in others(setting, pool="static") if is_true(setting, name, Condition.INITIALIZED)]
+    return [name for name in others(setting, pool="static") if is_true(setting, name, ConditionType.INITIALIZED)]
 
 
 class Most:

@@ -8,8 +8,8 @@ import pytest
 
 from dovetail.api.documents import InputError, read_documents
 from dovetail.planning.disruption.methods import decide_pass
-from dovetail.planning.disruption.replacing import Rules
-from dovetail.sim.scenarios.one_shot import Still, look
+from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from tests import manifests
 from tests.builders import at
@@ -53,10 +53,10 @@ def ordinary() -> Objects:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in items}
 
 
-def planned(objects: Objects) -> Still:
+def planned(objects: Objects) -> OneShotResult:
     dump = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": list(objects.values())})
     still = look(read_scenario(read_documents(dump, "dump.json"), now=NOW, start=NOW), drained=["n", "other"])
-    decide_pass(still.board, Rules())
+    decide_pass(still.board, ConsolidationOptions())
     return still
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.assembly import Disrupting
+from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import EVENTS, LEASES, NODES
 from dovetail.sim.checkers.checkers import RULES
 from tests import manifests
@@ -90,7 +90,7 @@ def test_the_controllers_survive_random_edits_and_come_to_rest(seed: int) -> Non
 
     try:
         provisioning.play(
-            scenario, disrupting=Disrupting(), kwok=bool(seed % 2), seed=seed, shuffle=True, except_for=RULES
+            scenario, disrupting=DisruptionOptions(), kwok=bool(seed % 2), seed=seed, shuffle=True, except_for=RULES
         )
     except BaseException as error:
         error.add_note("\n".join([f"seed {seed}", *(told[:TOLD_AT_MOST] for each in edits for told in each.told)]))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
-from dovetail.controllers.assembly import Gates
+from dovetail.api.names import ConditionType, EventReason
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.ports import NODEPOOLS, NODES, Patch
 from dovetail.sim.cloud.machines import Launch
 from tests.sim.disruption.setting import edit_template, found, is_true, node_of, others, play
@@ -23,7 +23,7 @@ def static(replicas: int = REPLICAS, *, budget: str = "100%", **fields: Any) -> 
 
 
 def initialized(setting: Setting) -> list[str]:
-    return [name for name in others(setting, pool="static") if is_true(setting, name, Condition.INITIALIZED)]
+    return [name for name in others(setting, pool="static") if is_true(setting, name, ConditionType.INITIALIZED)]
 
 
 async def stand(setting: Setting, pool: Manifest) -> None:
@@ -62,7 +62,7 @@ def test_machines_that_never_become_ready_cost_no_healthy_node() -> None:
         await setting.sim.run_for("2h")
         assert initialized(setting) == healthy
 
-    play(scenario, gates=Gates(node_repair=False))
+    play(scenario, gates=FeatureGates(node_repair=False))
 
 
 def test_the_surplus_node_is_the_one_that_is_not_ready() -> None:

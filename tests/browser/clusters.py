@@ -6,7 +6,7 @@ from dovetail.api import objects
 from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord, claim_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
-from dovetail.views.forecast.data import Machine
+from dovetail.views.forecast.data import InstanceLabels
 from tests import builders
 from tests.builders import at
 
@@ -38,7 +38,7 @@ PROTECTIONS: list[dict[str, str]] = [
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def cluster(nodes: int, seed: int = 1) -> tuple[Snapshot, dict[str, Machine]]:
+def cluster(nodes: int, seed: int = 1) -> tuple[Snapshot, dict[str, InstanceLabels]]:
     """So many nodes in four pools with about eight pods each."""
     chance = Random(seed)
     pods: list[PodRecord] = []
@@ -51,7 +51,7 @@ def cluster(nodes: int, seed: int = 1) -> tuple[Snapshot, dict[str, Machine]]:
         members.append(builders.node(name, pool=pool, taints=taints, created="2026-03-01T08:30:00Z"))
         claims.append(_claim(name, pool, chance, draining=draining))
         zone = f"eu-central-1{chance.choice('abc')}"
-        machines[name] = Machine(
+        machines[name] = InstanceLabels(
             instance_type=TYPES[pool], capacity_type=chance.choice(["spot", "on-demand"]), zone=zone
         )
         pods += [_pod(name, chance) for _ in range(chance.randrange(3, 13) if chance.random() > 0.03 else 0)]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.web.app import board_served
 from dovetail.web.sources import PushedSource
 from tests.browser.clusters import NOW, cluster
@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
         for member in snapshot.nodes
         if member.pool == "general"
         and member.claim is not None
-        and member.claim.is_true(Condition.DRIFTED)
+        and member.claim.is_true(ConditionType.DRIFTED)
         and any(pod.annotations for pod in member.pods)
     )
     source = PushedSource(title="production-eu", pace=0.0)

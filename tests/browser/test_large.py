@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.views.board.rows import Board, Row
+from dovetail.views.board.rows import Board, NodeRow
 from dovetail.web.app import stream_served
 from dovetail.web.sources import PushedSource
 from dovetail.web.stream import EVERYTHING, Stream
@@ -64,7 +64,7 @@ class Large:
             await asyncio.sleep(0)
 
 
-def _changed(row: Row, number: int) -> Row:
+def _changed(row: NodeRow, number: int) -> NodeRow:
     start = round(NOW.timestamp()) + 3600 + 60 * (number % 600)
     return msgspec.structs.replace(row, pods=number, spans=((0, 1, *range(len(row.causes))), (start, 0)))
 

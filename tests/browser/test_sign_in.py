@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from dovetail.kube import connect
 from dovetail.runtime.clock import SystemClock
-from dovetail.web.access import ReviewedAccess
+from dovetail.web.access import ReviewAuthorizer
 from dovetail.web.app import board_served
 from dovetail.web.sources import LiveSource
 from tests.browser.serving import Served
@@ -23,7 +23,7 @@ def served(cluster: Cluster) -> Served:
             source = LiveSource(api, clock, title="live")
             tasks = [following.create_task(reflector.run()) for reflector in source.reflectors]
             await source.wait_synced(30.0)
-            async with board_served(source, access=ReviewedAccess(api, clock)) as port:
+            async with board_served(source, access=ReviewAuthorizer(api, clock)) as port:
                 yield port
             for task in tasks:
                 task.cancel()

@@ -19,7 +19,7 @@ import pytest
 
 from dovetail.kube import connect
 from dovetail.runtime.clock import SystemClock
-from dovetail.web.access import ReviewedAccess
+from dovetail.web.access import ReviewAuthorizer
 from dovetail.web.app import board_served
 from dovetail.web.sources import LiveSource
 from tests.cluster.access import Cluster, eventually
@@ -102,7 +102,7 @@ def asked(setting: Setting, questions: Callable[[aiohttp.ClientSession], Awaitab
             source = LiveSource(api, clock, title="live")
             tasks = [following.create_task(reflector.run()) for reflector in source.reflectors]
             await source.wait_synced(SYNC_SECONDS)
-            serving = board_served(source, access=ReviewedAccess(api, clock))
+            serving = board_served(source, access=ReviewAuthorizer(api, clock))
             async with serving as port, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
                 await questions(session)
             for task in tasks:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from dovetail.api.objects import Node, NodeClaim, Pod
-from dovetail.kube import Patience, RealApi, connect
+from dovetail.kube import RealApi, RetryPolicy, connect
 from dovetail.ports import (
     EVENTS,
     LEASES,
@@ -442,7 +442,7 @@ def test_an_unknown_authority_is_not_trusted(control_plane: Cluster, tmp_path: P
         await api.list(NODES, limit=1)
 
     with pytest.raises(Unavailable, match="certificate verify failed"):
-        run(control_plane, use, kubeconfig=str(file), patience=Patience(attempts=1))
+        run(control_plane, use, kubeconfig=str(file), patience=RetryPolicy(attempts=1))
     cluster["insecure-skip-tls-verify"] = True
     file.write_bytes(msgspec.json.encode(config))
     run(control_plane, use, kubeconfig=str(file))
@@ -516,4 +516,4 @@ def test_a_server_that_hangs_dies_and_comes_back(private_plane: ControlPlane) ->
         found = await api.list(CONFIG_MAPS, labels="test=kube")
         assert {item["metadata"]["name"] for item in found.items} - {"perhaps"} == {"surely"}
 
-    run(private_plane, use, timeout_seconds=2.0, patience=Patience(attempts=1))
+    run(private_plane, use, timeout_seconds=2.0, patience=RetryPolicy(attempts=1))

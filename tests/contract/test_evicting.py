@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dovetail.api import objects
-from dovetail.model.records import Recorder, pdb_record
+from dovetail.model.records import PodInterner, pdb_record
 from dovetail.ports import Conflict, Create, Delete, Evict, InternalError, NotFound, Patch, Resource, TooManyRequests
 from dovetail.rules.pdb import PdbIndex
 from dovetail.values.timestamp import parse_time
@@ -362,7 +362,7 @@ async def test_the_rule_says_what_the_server_does(
         await observed(cluster, space, f"x-{number}", expectedPods=2, currentHealthy=healthy)
     pdbs = [msgspec.convert(each, objects.PodDisruptionBudget) for each in (await _all(cluster, PDBS, space))]
     (pod_,) = [each for each in await _all(cluster, PODS, space) if each["metadata"]["name"] == "a"]
-    verdict = PdbIndex(map(pdb_record, pdbs), ()).verdict(Recorder().pod(msgspec.convert(pod_, objects.Pod)))
+    verdict = PdbIndex(map(pdb_record, pdbs), ()).verdict(PodInterner().pod(msgspec.convert(pod_, objects.Pod)))
     with nullcontext() if evicted else pytest.raises((TooManyRequests, InternalError)):
         await cluster.api.write(Evict("a", namespace=space))
     assert verdict.allowed is evicted, verdict.message

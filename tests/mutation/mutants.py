@@ -95,14 +95,14 @@ MUTANTS = (
     _rule("PDBs reach into other namespaces", PDB, "self._by_namespace.get(pod.namespace)", "[p for ps in self._by_namespace.values() for p in ps]"),
     _rule("DaemonSet pods ask no PDB", PDB, "pod.owner & Owner.NODE", "pod.owner"),
     # -- budgets
-    _rule("the default budget applies to named reasons", BUDGETS, "if reading is Reading.UPSTREAM:", "if True:"),
+    _rule("the default budget applies to named reasons", BUDGETS, "if reading is BudgetSemantics.UPSTREAM:", "if True:"),
     _rule("percentages are rounded down", BUDGETS, "-(-nodes * self.percent // 100)", "nodes * self.percent // 100"),
     _rule("no budget means no disruption", BUDGETS, "    return nodes, None", "    return 0, None"),
     _rule("an unreadable budget is no budget", BUDGETS, "reasons=reasons, active=ALWAYS, fault=fault", "reasons=reasons, active=NEVER, fault=fault"),
     _rule("an unreadable budget blocks every reason", BUDGETS, "BudgetRule(index=index, reasons=reasons, active=ALWAYS, fault", "BudgetRule(index=index, active=ALWAYS, fault"),
     _rule("unhealthy nodes use up no budget", BUDGETS, "elif member.node is None or not member.node.ready:", "elif False:"),
     _rule("nodes whose Node is gone use up no budget", BUDGETS, "elif member.node is None or not member", "elif member.node is not None and not member"),
-    _rule("nodes in S3 use up no budget", STATES, "IN_DISRUPTION = frozenset({State.DISRUPTING, ", "IN_DISRUPTION = frozenset({"),
+    _rule("nodes in S3 use up no budget", STATES, "IN_DISRUPTION = frozenset({NodeState.DISRUPTING, ", "IN_DISRUPTION = frozenset({"),
     _rule("uninitialized nodes count", BUDGETS, "        if not is_initialized(member):\n            continue\n", ""),
     _rule("the largest budget wins", BUDGETS, "return min(active)", "return max(active)"),
     _rule("budgets never say until when", BUDGETS, "until=unchanged.until(now)", "until=None"),
@@ -120,7 +120,7 @@ MUTANTS = (
     _rule("a pod may get no grace at all", DEADLINES, "LEAST_GRACE_SECONDS = 1", "LEAST_GRACE_SECONDS = 0"),
     _rule("a pod gets more than its own grace", DEADLINES, "min(left, pod.grace_seconds)", "left"),
     # -- states and joins
-    _rule("the taint alone means S3", STATES, "if claim.is_true(Condition.DISRUPTION_REASON) and ", "if "),
-    _rule("a node that never registered is a candidate", STATES, "or not (node.registered or claim.is_true(Condition.REGISTERED))", ""),
+    _rule("the taint alone means S3", STATES, "if claim.is_true(ConditionType.DISRUPTION_REASON) and ", "if "),
+    _rule("a node that never registered is a candidate", STATES, "or not (node.registered or claim.is_true(ConditionType.REGISTERED))", ""),
     _rule("NodeClaims without an instance meet Nodes without one", SNAPSHOT, "        if record.provider_id:\n", "        if True:\n"),
 )  # fmt: skip

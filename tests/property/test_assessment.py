@@ -11,11 +11,11 @@ import pytest
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
 from dovetail.model.records import ClaimRecord, NodeRecord, PdbRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import Snapshot, take_snapshot
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.data import Machine
+from dovetail.views.forecast.data import InstanceLabels
 from tests import builders
 from tests.browser.clusters import NOW, PROTECTIONS, cluster
 
@@ -141,7 +141,7 @@ class Records:
         self.pdbs[key] = msgspec.structs.replace(pdb, **self.chance.choice(changes))
 
     def _edit_machine(self, _at: datetime) -> None:
-        self.machines[self.chance.choice(list(self.nodes))] = Machine(zone=self.chance.choice("abc"))
+        self.machines[self.chance.choice(list(self.nodes))] = InstanceLabels(zone=self.chance.choice("abc"))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -153,7 +153,7 @@ def test_boards_and_explanations_of_what_changed_are_those_made_from_nothing(see
             records.edit(at)
         at += timedelta(seconds=chance.choice([-600, 0, 0.5, 7, 61, 900, 5 * 3600, 30 * 3600]))
         end = at.replace(minute=0, second=0, microsecond=0) + 2 * DAY
-        semantics = Reading.UPSTREAM if chance.random() < 0.02 else Reading.SEED
+        semantics = BudgetSemantics.UPSTREAM if chance.random() < 0.02 else BudgetSemantics.SEED
         # Records may also be equal without being the same.
         snapshot = records.snapshot()
         before = assess(snapshot, at, semantics, before=before)

@@ -16,16 +16,16 @@ import pytest
 from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.balance import unbalanced
-from dovetail.planning.disruption.board import Board, Budgets, Candidate, Method
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard, Method, RemainingBudgets
 from dovetail.planning.disruption.commands import Command, side_by_side
 from dovetail.planning.disruption.consolidation import in_order, multi, single
 from dovetail.planning.disruption.methods import decide_pass
-from dovetail.planning.disruption.replacing import Move, Rules, decide
-from dovetail.planning.disruption.validation import Cause, validated
+from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, decide
+from dovetail.planning.disruption.validation import RejectionCause, validated
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.bounds import witness
-from dovetail.scheduling.problem import MachineType, NewClaim, Origin
+from dovetail.scheduling.placement import MachineType, NewClaim, Origin
 from dovetail.scheduling.resources import Resources, total
 from tests.scheduling.comparison import shown
 from tests.unit.planning.disruption.boards import allowance
@@ -247,7 +247,7 @@ def test_every_node_is_looked_at_and_the_best_comes_first(first: int) -> None:
     assert hopeless > 3
 
 
-def wanted(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | None:
+def wanted(board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions) -> Move | None:
     decided = decide(board, candidates, rules)
     return decided if isinstance(decided, Move) and unbalanced(decided, board.pools) is None else None
 
@@ -255,9 +255,9 @@ def wanted(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
 # -- (d): sets ---------------------------------------------------------------------------------------------------------
 
 
-def prefix_savings(board: Board, rules: Rules) -> int | None:
+def prefix_savings(board: DisruptionBoard, rules: ConsolidationOptions) -> int | None:
     """What upstream's search saves: by halves, the longest prefix of the first hundred (02 §7.8)."""
-    budgets = Budgets(board, Reason.UNDERUTILIZED)
+    budgets = RemainingBudgets(board, Reason.UNDERUTILIZED)
     movable = (each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable)
     order = [each for each in movable if budgets.take(each)][:100]
     best, low, high = None, 2, len(order)
@@ -277,7 +277,7 @@ def test_sets_save_no_less_than_the_longest_prefix_and_keep_within_budgets(first
         least = prefix_savings(cluster.board, cluster.rules)
         move = multi(cluster.board, cluster.rules, always)
         if move is not None:
-            assert Budgets(cluster.board, Reason.UNDERUTILIZED).within(move.candidates), f"seed {seed}"
+            assert RemainingBudgets(cluster.board, Reason.UNDERUTILIZED).within(move.candidates), f"seed {seed}"
         if least is not None:
             assert move is not None, f"seed {seed}"
             assert move.savings >= least, f"seed {seed}"
@@ -337,24 +337,24 @@ def test_a_command_is_still_right_until_something_changes(first: int) -> None:
             assert side_by_side(still, board) == commands, f"seed {seed}"
 
 
-def held_to(command: Command, board: Board, cluster: Cluster, seed: int) -> tuple[Command, Board]:
+def held_to(command: Command, board: DisruptionBoard, cluster: Cluster, seed: int) -> tuple[Command, DisruptionBoard]:
     """The command looked at again, and the board with it."""
     still, rejected, after = validated(command, board, cluster.rules)
     assert rejected is None, f"seed {seed}: {rejected}"
     assert still is not None
     gone = tuple(each for each in board.of(Reason.UNDERUTILIZED) if each.node != command.nodes[-1])
     less = {**board.candidates, Reason.UNDERUTILIZED: gone}
-    assert cause(command, msgspec.structs.replace(board, candidates=less), cluster) is Cause.CHURN
+    assert cause(command, msgspec.structs.replace(board, candidates=less), cluster) is RejectionCause.CHURN
     pool = command.candidates[0].pool
     none = {**board.allowances, (pool, Reason.UNDERUTILIZED): allowance(Reason.UNDERUTILIZED, 0)}
-    assert cause(command, msgspec.structs.replace(board, allowances=none), cluster) is Cause.BUDGET
+    assert cause(command, msgspec.structs.replace(board, allowances=none), cluster) is RejectionCause.BUDGET
     if any(each.pods for each in command.candidates):
         full = msgspec.structs.replace(board, world=nowhere(cluster))
-        assert cause(command, full, cluster) is Cause.SCHEDULING, f"seed {seed}"
+        assert cause(command, full, cluster) is RejectionCause.SCHEDULING, f"seed {seed}"
     return still, after
 
 
-def cause(command: Command, board: Board, cluster: Cluster) -> Cause | None:
+def cause(command: Command, board: DisruptionBoard, cluster: Cluster) -> RejectionCause | None:
     still, rejected, _ = validated(command, board, cluster.rules)
     assert still is None
     return None if rejected is None else rejected.cause

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.ports import (
     CSI_NODES,
@@ -25,7 +25,7 @@ from dovetail.ports import (
     ApiError,
     Resource,
 )
-from dovetail.state.scheduling import Places, PlacingState, Pods
+from dovetail.state.scheduling import PodsToPlace, SchedulingInputs, SchedulingState
 from tests import manifests
 from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import (
@@ -181,10 +181,10 @@ class Changes:
         return made
 
 
-async def from_scratch(world: Scene, marked: set[str]) -> tuple[Places, Pods, Pods]:
+async def from_scratch(world: Scene, marked: set[str]) -> tuple[SchedulingInputs, PodsToPlace, PodsToPlace]:
     """As a process that starts now sees it."""
-    cluster = Cluster(world.server, world.clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
-    state = PlacingState(cluster)
+    cluster = WatchedCluster(world.server, world.clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
+    state = SchedulingState(cluster)
     types = InstanceTypeSource(cluster, world.provider, keep_seconds=300)
     running = [asyncio.ensure_future(cache.run()) for cache in cluster.reflectors]
     try:
@@ -240,8 +240,8 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
                     await world.delete(kind, name, namespace=namespace, **options)
         await world.refreshed()
         nodes, daemons = world.state._nodes, world.state._daemons
-        assert world.state.places() == Places()
-        assert world.state.pending() == world.state.leaving(world.clock.now()) == Pods()
+        assert world.state.places() == SchedulingInputs()
+        assert world.state.pending() == world.state.leaving(world.clock.now()) == PodsToPlace()
         readings, types = nodes.readings, world.cluster.instance_types
         left = [nodes.derived.all(), nodes._names, nodes._shown, nodes._volume_users, nodes._marked]
         left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
@@ -253,4 +253,4 @@ def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
 
 def test_conditions_of_claims_are_drawn() -> None:
     """What the tests above draw has to be what the rules look for."""
-    assert {condition(each)["type"] for each in CONDITIONS} <= set(names.Condition)
+    assert {condition(each)["type"] for each in CONDITIONS} <= set(names.ConditionType)

@@ -15,9 +15,9 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.rules import protection as protection_module
 from dovetail.rules.budgets import (
     BUDGETED,
-    Consumer,
+    BudgetConsumer,
+    BudgetSemantics,
     PoolCounts,
-    Reading,
     allowance,
     limit_at,
     limit_below,
@@ -27,7 +27,7 @@ from dovetail.rules.budgets import (
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing, when_free
 from dovetail.rules.protection import node_do_not_disrupt, protection
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule import instants as instants_module
 from dovetail.values.schedule.instants import HORIZON, Instants
@@ -154,7 +154,7 @@ bad_budgets = st.builds(
 budgets = st.one_of(good_budgets, good_budgets, good_budgets, bad_budgets)
 budget_lists = st.lists(budgets, max_size=5)
 reasons_ = st.sampled_from(BUDGETED)
-readings = st.sampled_from(list(Reading))
+readings = st.sampled_from(list(BudgetSemantics))
 
 
 @st.composite
@@ -164,7 +164,9 @@ def pool_counts_(draw: st.DrawFn) -> PoolCounts:
     sick = draw(st.integers(0, busy))
     return PoolCounts(
         nodes=total,
-        consumers=tuple(Consumer(node=f"n-{n}", state=State.DRAINING, unhealthy=n < sick) for n in range(busy)),
+        consumers=tuple(
+            BudgetConsumer(node=f"n-{n}", state=NodeState.DRAINING, unhealthy=n < sick) for n in range(busy)
+        ),
     )
 
 
@@ -360,7 +362,7 @@ def test_free_at_is_the_first_instant_at_which_nothing_blocks(
     value=st.integers(0, 40),
 )
 def test_limit_at_and_limit_below_agree(
-    *, written: list[objects.Budget], reason: Reason, now: datetime, count: int, reading: Reading, value: int
+    *, written: list[objects.Budget], reason: Reason, now: datetime, count: int, reading: BudgetSemantics, value: int
 ) -> None:
     rules = read_budgets(written)
     limit, binding = limit_at(rules, reason, now, count, reading)
@@ -398,7 +400,13 @@ def test_another_budget_for_a_reason_that_has_one_never_allows_more(
     reading=readings,
 )
 def test_another_budget_without_reasons_never_allows_more(
-    *, written: list[objects.Budget], extra: objects.Budget, reason: Reason, now: datetime, count: int, reading: Reading
+    *,
+    written: list[objects.Budget],
+    extra: objects.Budget,
+    reason: Reason,
+    now: datetime,
+    count: int,
+    reading: BudgetSemantics,
 ) -> None:
     default = budget(extra.nodes, [], extra.schedule, extra.duration)
     before, after = (
@@ -417,7 +425,13 @@ def test_another_budget_without_reasons_never_allows_more(
     reading=readings,
 )
 def test_an_unreadable_budget_never_allows_more(
-    *, written: list[objects.Budget], extra: objects.Budget, reason: Reason, now: datetime, count: int, reading: Reading
+    *,
+    written: list[objects.Budget],
+    extra: objects.Budget,
+    reason: Reason,
+    now: datetime,
+    count: int,
+    reading: BudgetSemantics,
 ) -> None:
     before, after = (
         limit_at(read_budgets(each), reason, now, count, reading)[0] for each in (written, [*written, extra])
@@ -430,7 +444,7 @@ def test_upstream_never_allows_more_and_differs_just_when_we_say(
     written: list[objects.Budget], reason: Reason, now: datetime, count: int
 ) -> None:
     rules = read_budgets(written)
-    ours, theirs = (limit_at(rules, reason, now, count, reading)[0] for reading in Reading)
+    ours, theirs = (limit_at(rules, reason, now, count, reading)[0] for reading in BudgetSemantics)
     assert theirs <= ours
     # Limits beyond the number of nodes are all the same.
     assert readings_differ(rules, reason, count).contains(now) is (min(theirs, count) != min(ours, count))
@@ -443,7 +457,7 @@ def test_allowance_is_the_second_equation_and_stands_until_it_says(
     reason: Reason,
     now: datetime,
     counts: PoolCounts,
-    reading: Reading,
+    reading: BudgetSemantics,
     data: st.DataObject,
 ) -> None:
     found = allowance(read_budgets(written), reason=reason, now=now, counts=counts, reading=reading)

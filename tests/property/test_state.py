@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names
-from dovetail.state.nodes import Kind, NodeKey
-from dovetail.state.store import Change, Kept, Key, Updated
+from dovetail.state.nodes import NodeKey, NodeKeyKind
+from dovetail.state.store import Change, Key, StoredValue, Updated
 from tests.unit.state.world import (
     CLAIMS,
     CLASS,
@@ -127,7 +127,7 @@ def putting_again(plural: str, key: Key) -> Step:
     def step(world: World) -> None:
         old = world.objects[plural].get(key)
         if old is not None:
-            new = world.objects[plural][key] = Kept(old.uid, "2", msgspec.structs.replace(old.value))
+            new = world.objects[plural][key] = StoredValue(old.uid, "2", msgspec.structs.replace(old.value))
             world.state.apply(plural, Updated(key, old, new))
 
     return step
@@ -149,7 +149,7 @@ def marking(claim: str, *, marked: bool) -> Step:
     return lambda world: world.mark(claim, marked=marked)
 
 
-KEY: Final = st.builds(NodeKey, AMONG(Kind), AMONG(sorted({*NODE_NAMES, *CLAIM_NAMES})))
+KEY: Final = st.builds(NodeKey, AMONG(NodeKeyKind), AMONG(sorted({*NODE_NAMES, *CLAIM_NAMES})))
 STEPS: Final[st.SearchStrategy[Step]] = st.one_of(
     st.builds(putting, PUT, anew=st.integers(0, 7).map(lambda drawn: drawn == 7)),
     st.builds(putting, PUT, anew=st.just(False)),

@@ -15,7 +15,7 @@ from dovetail.values.schedule.cron import parse_cron
 from dovetail.values.schedule.instants import (
     HORIZON,
     Instants,
-    Recurring,
+    RecurringWindow,
     all_of,
     any_of,
     complement,
@@ -357,7 +357,7 @@ def test_far_changes(zone: str, expression: Expression, days: int, duration: tim
     """Between changes years apart nothing is missed: the hits say when windows open and close."""
     cron = parse_cron(prefixed(zone, expression))
     # Two of the same are searched for, where one alone would ask the expression for its next hit.
-    windows = any_of([Recurring(cron, nanoseconds(duration)), Recurring(cron, nanoseconds(duration))])
+    windows = any_of([RecurringWindow(cron, nanoseconds(duration)), RecurringWindow(cron, nanoseconds(duration))])
     at = utc(2026, 1, 31) + days * DAY
     until = windows.until(at)
     if not windows.contains(at):

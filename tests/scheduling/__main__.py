@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dovetail.scheduling import reference
-from dovetail.scheduling.problem import Problem, Solution
+from dovetail.scheduling.placement import PlacementRequest, Solution
 from tests.scheduling.checker import violations
 from tests.scheduling.comparison import FAST, difference, engines_of, report, shown, shrunk, shrunk_difference
 from tests.scheduling.generator import MAX_NODES, MAX_PODS, random_problem
@@ -41,7 +41,7 @@ def attempt(seed: int, *, engine: str, nodes: int, pods: int, shrink: float) -> 
     return Outcome(seed, _wrong(seed, problem, wanted, engine, shrink), counts)
 
 
-def _wrong(seed: int, problem: Problem, wanted: Solution, engine: str, shrink: float) -> str:
+def _wrong(seed: int, problem: PlacementRequest, wanted: Solution, engine: str, shrink: float) -> str:
     """For people, and of a problem as small as can be."""
     if violations(problem, wanted):
         smallest = shrunk(problem, lambda each: bool(violations(each, reference.solve(each))), shrink)

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon
-from dovetail.scheduling.problem import (
-    Kind,
+from dovetail.scheduling.placement import (
     MachineType,
     NewClaim,
-    Node,
+    NodeInfo,
     Offer,
     Origin,
-    Pod,
+    PlacementRequest,
+    PodInfo,
     Pool,
-    Problem,
     Solution,
+    TopologyRuleKind,
 )
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
@@ -36,7 +36,7 @@ from tests.scheduling.plain import (
 )
 
 
-def violations(problem: Problem, solution: Solution) -> list[str]:
+def violations(problem: PlacementRequest, solution: Solution) -> list[str]:
     """Everything that is wrong with the answer; for people."""
     pods = {pod.uid: pod for pod in problem.pods}
     wrong = list(_unaccounted(problem, solution))
@@ -57,7 +57,7 @@ def violations(problem: Problem, solution: Solution) -> list[str]:
     return wrong
 
 
-def _unaccounted(problem: Problem, solution: Solution) -> Iterator[str]:
+def _unaccounted(problem: PlacementRequest, solution: Solution) -> Iterator[str]:
     """Each pod is in one place, or has none for a reason."""
     nodes, pods = {node.name for node in problem.nodes}, {pod.uid: pod for pod in problem.pods}
     yield from (f"there is no node {name}" for name in solution.existing if name not in nodes)
@@ -84,7 +84,7 @@ def _sum(parts: Iterable[Resources]) -> dict[str, int]:
     return found
 
 
-def _node_reserve(problem: Problem, node: Node) -> dict[str, int]:
+def _node_reserve(problem: PlacementRequest, node: NodeInfo) -> dict[str, int]:
     """What daemons still need of it."""
     labels = node_labels(node)
     running = [
@@ -96,7 +96,7 @@ def _node_reserve(problem: Problem, node: Node) -> dict[str, int]:
     return {name: max(0, amount - node.requested_by_daemons[name]) for name, amount in _sum(running).items()}
 
 
-def _free(problem: Problem, node: Node, placed: Iterable[Pod]) -> dict[str, int]:
+def _free(problem: PlacementRequest, node: NodeInfo, placed: Iterable[PodInfo]) -> dict[str, int]:
     taken = _sum((node.requested, *(pod.request for pod in placed)))
     reserve = _node_reserve(problem, node)
     return {
@@ -105,7 +105,7 @@ def _free(problem: Problem, node: Node, placed: Iterable[Pod]) -> dict[str, int]
     }
 
 
-def _on_node(problem: Problem, node: Node, placed: Sequence[Pod]) -> Iterator[str]:
+def _on_node(problem: PlacementRequest, node: NodeInfo, placed: Sequence[PodInfo]) -> Iterator[str]:
     if not placed:
         return
     if not node.open:
@@ -131,7 +131,7 @@ def _on_node(problem: Problem, node: Node, placed: Sequence[Pod]) -> Iterator[st
 # -- one claim ---------------------------------------------------------------------------------------------------------
 
 
-def _daemons_of(problem: Problem, pool: Pool, type_: MachineType) -> list[Daemon]:
+def _daemons_of(problem: PlacementRequest, pool: Pool, type_: MachineType) -> list[Daemon]:
     return [
         daemon
         for daemon in problem.daemons
@@ -171,7 +171,7 @@ def _purchases(type_: MachineType, claim: NewClaim) -> list[Offer]:
     ]
 
 
-def _on_claim(problem: Problem, claim: NewClaim, placed: Sequence[Pod]) -> Iterator[str]:
+def _on_claim(problem: PlacementRequest, claim: NewClaim, placed: Sequence[PodInfo]) -> Iterator[str]:
     pool = next((each for each in problem.pools if each.name == claim.pool), None)
     types = {type_.name: type_ for type_ in problem.types.get(claim.pool, ())}
     if pool is None or not claim.types or not types.keys() >= set(claim.types) or not placed:
@@ -194,7 +194,9 @@ def _on_claim(problem: Problem, claim: NewClaim, placed: Sequence[Pod]) -> Itera
     yield from _unlike_the_rules(problem, pool, claim, chosen, placed)
 
 
-def _flaws(problem: Problem, pool: Pool, claim: NewClaim, type_: MachineType, placed: Sequence[Pod]) -> Iterator[str]:
+def _flaws(
+    problem: PlacementRequest, pool: Pool, claim: NewClaim, type_: MachineType, placed: Sequence[PodInfo]
+) -> Iterator[str]:
     """Why one of its types would not do."""
     daemons = _daemons_of(problem, pool, type_)
     needed = _sum((*(pod.request for pod in placed), *(daemon.request for daemon in daemons)))
@@ -209,7 +211,7 @@ def _flaws(problem: Problem, pool: Pool, claim: NewClaim, type_: MachineType, pl
 
 
 def _unlike_the_rules(
-    problem: Problem, pool: Pool, claim: NewClaim, chosen: Sequence[MachineType], placed: Sequence[Pod]
+    problem: PlacementRequest, pool: Pool, claim: NewClaim, chosen: Sequence[MachineType], placed: Sequence[PodInfo]
 ) -> Iterator[str]:
     """What 05 §9 says of a claim as a whole."""
     options = problem.options
@@ -248,7 +250,7 @@ def _told(type_: MachineType, key: str) -> frozenset[str]:
 # -- all claims --------------------------------------------------------------------------------------------------------
 
 
-def _over_limits(problem: Problem, solution: Solution) -> Iterator[str]:
+def _over_limits(problem: PlacementRequest, solution: Solution) -> Iterator[str]:
     """Whichever of their types the claims become."""
     for pool in problem.pools:
         claims = [claim for claim in solution.new_claims if claim.pool == pool.name]
@@ -264,7 +266,7 @@ def _over_limits(problem: Problem, solution: Solution) -> Iterator[str]:
                 yield f"pool {pool.name}: {used} of {name}, more than {limit}"
 
 
-def _over_reserved(problem: Problem, solution: Solution) -> Iterator[str]:
+def _over_reserved(problem: PlacementRequest, solution: Solution) -> Iterator[str]:
     held = [each for claim in solution.new_claims for each in claim.reservations]
     offers = [offer for types in problem.types.values() for type_ in types for offer in type_.offers]
     for reservation in sorted({*held}):
@@ -276,11 +278,11 @@ def _over_reserved(problem: Problem, solution: Solution) -> Iterator[str]:
 # -- nobody forgotten --------------------------------------------------------------------------------------------------
 
 
-def _forgotten(problem: Problem, solution: Solution, there: Sequence[Spot]) -> Iterator[str]:
+def _forgotten(problem: PlacementRequest, solution: Solution, there: Sequence[Spot]) -> Iterator[str]:
     """A pod without any special wish has no place only if no node has room for it, even now."""
     pods = {pod.uid: pod for pod in problem.pods}
-    kept_away = [rule for spot in there for rule in required(spot, Kind.APART)]
-    kept_away += [rule for pod in problem.pods for rule in pod.rules if rule.kind is Kind.APART]
+    kept_away = [rule for spot in there for rule in required(spot, TopologyRuleKind.APART)]
+    kept_away += [rule for pod in problem.pods for rule in pod.rules if rule.kind is TopologyRuleKind.APART]
     plain = [
         pods[uid]
         for uid in solution.errors
@@ -299,7 +301,7 @@ def _forgotten(problem: Problem, solution: Solution, there: Sequence[Spot]) -> I
                 yield f"pod {pod.uid} has no place, and node {node.name} would do"
 
 
-def _is_plain(pod: Pod) -> bool:
+def _is_plain(pod: PodInfo) -> bool:
     between_pods = pod.rules or pod.preferred_together or pod.preferred_apart or pod.preferred_spread
     special = pod.resource_claims or pod.ports or pod.volumes.attachments or len(pod.volumes.alternatives[0])
     return not (between_pods or special or pod.affinity.preferences or len(pod.affinity.terms) > 1)

@@ -3,16 +3,26 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dovetail.scheduling.problem import BoundPod, Kind, NewClaim, Node, NodeFilter, Pod, Problem, Rule, Solution
+from dovetail.scheduling.placement import (
+    BoundPod,
+    NewClaim,
+    NodeFilter,
+    NodeInfo,
+    PlacementRequest,
+    PodInfo,
+    Solution,
+    TopologyRule,
+    TopologyRuleKind,
+)
 from tests.scheduling.plain import HOST, meets, node_labels, tolerated
 
 
 class Spot(NamedTuple):
     """A pod, and where it is or will be. `node`: that of a pod on a node that is there."""
 
-    pod: Pod | BoundPod
+    pod: PodInfo | BoundPod
     place: str
-    node: Node | None
+    node: NodeInfo | None
     claim: NewClaim | None
 
     def domains(self, key: str) -> frozenset[str] | None:
@@ -27,12 +37,12 @@ class Spot(NamedTuple):
         return None if requirement.complement else requirement.values
 
 
-def spots(problem: Problem, solution: Solution) -> list[Spot]:
+def spots(problem: PlacementRequest, solution: Solution) -> list[Spot]:
     """Of all pods that have a place, new ones first."""
     return [*_placed(problem, solution), *_bound(problem)]
 
 
-def _placed(problem: Problem, solution: Solution) -> Iterator[Spot]:
+def _placed(problem: PlacementRequest, solution: Solution) -> Iterator[Spot]:
     pods, nodes = {pod.uid: pod for pod in problem.pods}, {node.name: node for node in problem.nodes}
     for name, uids in solution.existing.items():
         yield from (Spot(pods[uid], name, nodes[name], None) for uid in uids)
@@ -40,14 +50,14 @@ def _placed(problem: Problem, solution: Solution) -> Iterator[Spot]:
         yield from (Spot(pods[uid], f"new {index}", None, claim) for uid in claim.pods)
 
 
-def _bound(problem: Problem) -> Iterator[Spot]:
+def _bound(problem: PlacementRequest) -> Iterator[Spot]:
     """Those that count, and stay."""
     moving = {pod.uid for pod in problem.pods}
     for node in problem.nodes:
         yield from (Spot(pod, node.name, node, None) for pod in node.pods if pod.counts and pod.uid not in moving)
 
 
-def selects(rule: Rule, pod: Pod | BoundPod) -> bool:
+def selects(rule: TopologyRule, pod: PodInfo | BoundPod) -> bool:
     """Of namespaces and labels; a rule without a selector is about nobody."""
     if rule.selector is None or (rule.namespaces is not None and pod.namespace not in rule.namespaces):
         return False
@@ -66,20 +76,20 @@ def selects(rule: Rule, pod: Pod | BoundPod) -> bool:
     return True
 
 
-def required(spot: Spot, kind: Kind) -> list[Rule]:
-    if isinstance(spot.pod, Pod):
+def required(spot: Spot, kind: TopologyRuleKind) -> list[TopologyRule]:
+    if isinstance(spot.pod, PodInfo):
         return [rule for rule in spot.pod.rules if rule.kind is kind]
-    return list(spot.pod.apart) if kind is Kind.APART else []
+    return list(spot.pod.apart) if kind is TopologyRuleKind.APART else []
 
 
 def _is_new(spot: Spot) -> bool:
-    return isinstance(spot.pod, Pod)
+    return isinstance(spot.pod, PodInfo)
 
 
 def not_apart(spots: Sequence[Spot]) -> Iterator[str]:
     """Nobody new is with somebody that it must not be with, nor with somebody that must not be with it."""
     for carrier in spots:
-        for rule in required(carrier, Kind.APART):
+        for rule in required(carrier, TopologyRuleKind.APART):
             mine = carrier.domains(rule.key)
             if _is_new(carrier) and mine is not None and not mine:
                 yield f"pod {carrier.pod.uid} is in no domain of {rule.key}"
@@ -91,10 +101,10 @@ def not_apart(spots: Sequence[Spot]) -> Iterator[str]:
                     yield f"pods {carrier.pod.uid} and {other.pod.uid} are not apart ({rule.key})"
 
 
-def not_together(spots: Sequence[Spot], failed: Sequence[Pod]) -> Iterator[str]:
+def not_together(spots: Sequence[Spot], failed: Sequence[PodInfo]) -> Iterator[str]:
     """Somebody selected is in each domain; a pod that failed late may have been the one."""
     for spot in spots:
-        for rule in required(spot, Kind.TOGETHER):
+        for rule in required(spot, TopologyRuleKind.TOGETHER):
             if any(selects(rule, pod) for pod in failed):
                 continue
             pinned = {
@@ -110,14 +120,20 @@ def not_together(spots: Sequence[Spot], failed: Sequence[Pod]) -> Iterator[str]:
 
 def crowded(spots: Sequence[Spot]) -> Iterator[str]:
     """On one host no more than the skew, where only pods with this rule have come (05 §7.2)."""
-    rules = dict.fromkeys(rule for spot in spots for rule in required(spot, Kind.SPREAD) if rule.key == HOST)
+    rules = dict.fromkeys(
+        rule for spot in spots for rule in required(spot, TopologyRuleKind.SPREAD) if rule.key == HOST
+    )
     for rule in rules:
         counted = [spot for spot in spots if selects(rule, spot.pod) and _looks_at(rule.nodes, spot)]
         hosts = {next(iter(spot.domains(HOST) or ()), "") for spot in counted}
         for host in sorted(hosts):
             there = [spot for spot in counted if (spot.domains(HOST) or frozenset()) == frozenset((host,))]
             new = [spot for spot in there if _is_new(spot)]
-            if new and all(rule in required(spot, Kind.SPREAD) for spot in new) and len(there) > rule.max_skew:
+            if (
+                new
+                and all(rule in required(spot, TopologyRuleKind.SPREAD) for spot in new)
+                and len(there) > rule.max_skew
+            ):
                 yield f"{len(there)} pods on {host}, where the spread wants {rule.max_skew}"
 
 

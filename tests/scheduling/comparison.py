@@ -12,13 +12,13 @@ import msgspec
 
 from dovetail.scheduling import reference
 from dovetail.scheduling.host_ports import NO_PORTS
-from dovetail.scheduling.problem import Node, Problem, Solution
+from dovetail.scheduling.placement import NodeInfo, PlacementRequest, Solution
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import NOTHING
 from dovetail.values.selector import Expression, Selector
 
 FAST: Final = "dovetail.scheduling.fast"
-Engine = Callable[[Problem], Solution]
+Engine = Callable[[PlacementRequest], Solution]
 
 
 def engines_of(module: str) -> list[Engine]:
@@ -31,7 +31,7 @@ def engines_of(module: str) -> list[Engine]:
     return [solve, partial(_asked_again, found.World)] if hasattr(found, "World") else [solve]
 
 
-def _asked_again(world_of: Callable[..., Any], problem: Problem) -> Solution:
+def _asked_again(world_of: Callable[..., Any], problem: PlacementRequest) -> Solution:
     """By an engine that has been asked other questions before, of nodes with other pods: they leave no trace."""
     closed = [node.name for node in problem.nodes if not node.open]
     nodes = [msgspec.structs.replace(node, open=True) for node in problem.nodes]
@@ -43,7 +43,7 @@ def _asked_again(world_of: Callable[..., Any], problem: Problem) -> Solution:
     return solution
 
 
-def _earlier(nodes: list[Node]) -> list[Node]:
+def _earlier(nodes: list[NodeInfo]) -> list[NodeInfo]:
     """When a third of them had only some of their pods, and another third those of the next node."""
     found = list(nodes)
     for at in range(0, len(nodes), 3):
@@ -66,7 +66,7 @@ class Difference(NamedTuple):
         return f"{self.where}:\n  reference {shown(self.reference)}\n  other     {shown(self.other)}"
 
 
-def difference(problem: Problem, engine: Engine, wanted: Solution | None = None) -> Difference | None:
+def difference(problem: PlacementRequest, engine: Engine, wanted: Solution | None = None) -> Difference | None:
     """The first thing that the engine answers differently from the reference."""
     wanted = wanted or reference.solve(problem)
     try:
@@ -100,11 +100,13 @@ Wrong = Callable[[Any], bool]
 _KEPT = frozenset({"uid", "name", "key", "well_known"})
 
 
-def shrunk(problem: Problem, wrong: Callable[[Problem], bool], seconds: float = 60.0) -> Problem:
+def shrunk(
+    problem: PlacementRequest, wrong: Callable[[PlacementRequest], bool], seconds: float = 60.0
+) -> PlacementRequest:
     """As little of the problem as is still wrong; when the time is over, what has been reached."""
     deadline = time.monotonic() + seconds
 
-    def still_wrong(smaller: Problem) -> bool:
+    def still_wrong(smaller: PlacementRequest) -> bool:
         return time.monotonic() < deadline and wrong(smaller)
 
     before = None
@@ -113,12 +115,14 @@ def shrunk(problem: Problem, wrong: Callable[[Problem], bool], seconds: float = 
     return problem
 
 
-def shrunk_difference(problem: Problem, engine: Engine, seconds: float = 60.0) -> tuple[Problem, Difference]:
+def shrunk_difference(
+    problem: PlacementRequest, engine: Engine, seconds: float = 60.0
+) -> tuple[PlacementRequest, Difference]:
     """Of a problem for which there is one. An exception stays the same."""
     first = difference(problem, engine)
     assert first is not None, "there is nothing to be made smaller"
 
-    def wrong(each: Problem) -> bool:
+    def wrong(each: PlacementRequest) -> bool:
         found = difference(each, engine)
         return found is not None and (found.where == first.where or not found.where.startswith("raised"))
 
@@ -230,5 +234,5 @@ def _listed(parts: list[str], indent: str) -> str:
     return line if len(line) < 100 and "\n" not in line else "".join(f"\n{indent}{part}," for part in parts)
 
 
-def report(seed: int, problem: Problem, found: Difference) -> str:
+def report(seed: int, problem: PlacementRequest, found: Difference) -> str:
     return f"seed {seed}: the engines differ on\n{shown(problem)}\n{found}"

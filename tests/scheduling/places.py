@@ -7,7 +7,7 @@ import msgspec
 
 from dovetail.api.names import WELL_KNOWN_LABELS
 from dovetail.scheduling.daemons import Daemon
-from dovetail.scheduling.problem import MachineType, Node, Offer, Options, Pod, Pool
+from dovetail.scheduling.placement import MachineType, NodeInfo, Offer, PodInfo, Pool, SchedulingOptions
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED
@@ -46,11 +46,11 @@ Types = Mapping[str, tuple[MachineType, ...]]
 # -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def random_nodes(dice: Dice, count: int, pods: Sequence[Pod]) -> tuple[Node, ...]:
+def random_nodes(dice: Dice, count: int, pods: Sequence[PodInfo]) -> tuple[NodeInfo, ...]:
     """`pods`: those to be placed; some of them are still on a node."""
     crowd = dice.one((0, 1, 3, 8))
     nodes = [_node(dice, f"node-{number:02}", crowd) for number in range(count)]
-    leaving: dict[str, list[Pod]] = {node.name: [] for node in nodes}
+    leaving: dict[str, list[PodInfo]] = {node.name: [] for node in nodes}
     closed = [node.name for node in nodes if not node.open] or list(leaving)
     for pod in pods:
         if nodes and dice.has("still bound"):
@@ -63,13 +63,13 @@ def random_nodes(dice: Dice, count: int, pods: Sequence[Pod]) -> tuple[Node, ...
     )
 
 
-def _node(dice: Dice, name: str, crowd: int) -> Node:
+def _node(dice: Dice, name: str, crowd: int) -> NodeInfo:
     room = _room(dice)
     requested = amounts(room["cpu"] * dice.between(0, 8) // 10, room["memory"] // MIB // 2, pods=crowd)
     if dice.has("overdrawn", 0.3):
         requested += amounts(room["cpu"], 0)
     daemons = amounts(dice.one((0, 100, 200)), 64) & requested
-    return Node(
+    return NodeInfo(
         name=name,
         labels=_labels(dice, name),
         taints=random_taints(dice, "node taints"),
@@ -233,8 +233,8 @@ def _daemon(dice: Dice, name: str) -> Daemon:
     )
 
 
-def random_options(dice: Dice) -> Options:
-    return Options(
+def random_options(dice: Dice) -> SchedulingOptions:
+    return SchedulingOptions(
         respect_preferences=dice.chance(0.7),
         strict_min_values=dice.chance(0.6),
         strict_reserved=dice.chance(0.5),

@@ -6,7 +6,7 @@ from itertools import combinations
 from dovetail.api import names
 from dovetail.api.objects import Taint, Toleration
 from dovetail.scheduling.host_ports import HostPort
-from dovetail.scheduling.problem import Node, Pod
+from dovetail.scheduling.placement import NodeInfo, PodInfo
 from dovetail.scheduling.requirements import Requirement, Requirements
 
 HOST = names.HOSTNAME_LABEL
@@ -59,7 +59,7 @@ def meets(labels: Labels, wanted: Requirements) -> bool:
     return all(allows(each, labels.get(each.key)) for each in wanted)
 
 
-def node_labels(node: Node) -> Labels:
+def node_labels(node: NodeInfo) -> Labels:
     return {HOST: node.name, **node.labels}
 
 
@@ -85,7 +85,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.value == taint.value
 
 
-def walled_off(pod: Pod, taints: Iterable[Taint]) -> Iterator[str]:
+def walled_off(pod: PodInfo, taints: Iterable[Taint]) -> Iterator[str]:
     """In the end a taint that only prefers others is no wall."""
     for taint in taints:
         if taint.effect != "PreferNoSchedule" and not tolerated(pod.tolerations, taint):
@@ -102,7 +102,7 @@ def clashing(ports: Iterable[HostPort], others: Iterable[HostPort]) -> bool:
     )
 
 
-def port_clashes(pods: Sequence[Pod], taken: Iterable[HostPort]) -> Iterator[str]:
+def port_clashes(pods: Sequence[PodInfo], taken: Iterable[HostPort]) -> Iterator[str]:
     taken = list(taken)
     yield from (f"a host port of pod {pod.uid} is taken" for pod in pods if clashing(pod.ports, taken))
     for one, other in combinations(pods, 2):

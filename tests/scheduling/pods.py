@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from dovetail.scheduling.node_affinity import NodeAffinity
-from dovetail.scheduling.problem import BoundPod, Kind, NodeFilter, Origin, Pod, Rule
+from dovetail.scheduling.node_affinity import ParsedNodeAffinity
+from dovetail.scheduling.placement import BoundPod, NodeFilter, Origin, PodInfo, TopologyRule, TopologyRuleKind
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED
@@ -42,7 +42,7 @@ _KEYS: Final = (HOST, HOST, HOST, ZONE, ZONE, ZONE, RACK, TIER, CAPACITY_TYPE)
 # -- to be placed ------------------------------------------------------------------------------------------------------
 
 
-def random_pods(dice: Dice, count: int, hosts: Sequence[str]) -> tuple[Pod, ...]:
+def random_pods(dice: Dice, count: int, hosts: Sequence[str]) -> tuple[PodInfo, ...]:
     """Of few kinds in some problems, each for itself in others. Equal pods are not always the same object."""
     kinds = dice.one((1, 2, 4, 8, 16, max(1, count)))
     sizes = [_size(dice) for _ in range(dice.one((1, 2, 3, 6)))]
@@ -70,9 +70,9 @@ def _size(dice: Dice) -> Resources:
     return amounts(dice.one(_CPU), dice.one(_MEMORY), pods=1, **extra)
 
 
-def _kind(dice: Dice, sizes: Sequence[Resources], hosts: Sequence[str]) -> Pod:
+def _kind(dice: Dice, sizes: Sequence[Resources], hosts: Sequence[str]) -> PodInfo:
     namespace, app = dice.one(NAMESPACES[: dice.one((1, 1, 3))]), dice.one(APPS)
-    pod = Pod(
+    pod = PodInfo(
         uid="",
         namespace=namespace,
         name=app,
@@ -84,23 +84,23 @@ def _kind(dice: Dice, sizes: Sequence[Resources], hosts: Sequence[str]) -> Pod:
         volumes=_volumes(dice, namespace),
     )
 
-    def rules(kind: Kind, feature: str, most: int) -> tuple[Rule, ...]:
+    def rules(kind: TopologyRuleKind, feature: str, most: int) -> tuple[TopologyRule, ...]:
         return tuple(_rule(dice, kind, pod) for _ in range(dice.between(1, most) if dice.has(feature) else 0))
 
     return msgspec.structs.replace(
         pod,
         rules=(
-            *rules(Kind.SPREAD, "spread", 2),
-            *rules(Kind.TOGETHER, "together", 2),
-            *rules(Kind.APART, "apart", 2),
+            *rules(TopologyRuleKind.SPREAD, "spread", 2),
+            *rules(TopologyRuleKind.TOGETHER, "together", 2),
+            *rules(TopologyRuleKind.APART, "apart", 2),
         ),
-        preferred_together=rules(Kind.TOGETHER, "preferred together", 2),
-        preferred_apart=rules(Kind.APART, "preferred apart", 3),
-        preferred_spread=rules(Kind.SPREAD, "preferred spread", 2),
+        preferred_together=rules(TopologyRuleKind.TOGETHER, "preferred together", 2),
+        preferred_apart=rules(TopologyRuleKind.APART, "preferred apart", 3),
+        preferred_spread=rules(TopologyRuleKind.SPREAD, "preferred spread", 2),
     )
 
 
-def _affinity(dice: Dice, hosts: Sequence[str]) -> NodeAffinity:
+def _affinity(dice: Dice, hosts: Sequence[str]) -> ParsedNodeAffinity:
     selector = NO_REQUIREMENTS
     if dice.has("node selector"):
         key = dice.one(tuple(VALUES))
@@ -109,7 +109,7 @@ def _affinity(dice: Dice, hosts: Sequence[str]) -> NodeAffinity:
         selector &= of_labels({HOST: dice.one(hosts)})
     terms = [random_requirements(dice) for _ in range(dice.one((1, 1, 2, 3)))] if dice.has("node terms") else []
     preferred = [random_requirements(dice) for _ in range(dice.one((1, 1, 2, 3)))] if dice.has("node wishes") else []
-    return NodeAffinity(selector, tuple(terms), tuple(preferred))
+    return ParsedNodeAffinity(selector, tuple(terms), tuple(preferred))
 
 
 def _volumes(dice: Dice, namespace: str) -> PodVolumes:
@@ -129,15 +129,15 @@ def _place(dice: Dice) -> Requirements:
 # -- rules between pods ------------------------------------------------------------------------------------------------
 
 
-def _rule(dice: Dice, kind: Kind, of: Pod) -> Rule:
+def _rule(dice: Dice, kind: TopologyRuleKind, of: PodInfo) -> TopologyRule:
     """One of the pod's, which has everything else already."""
     soft = of.tolerations | {SOFT_TAINTS_TOLERATED}
     key, selector = dice.one(_KEYS), _selector(dice, of.name)
-    if kind is not Kind.SPREAD:
-        return Rule(kind, key, _namespaces(dice, of.namespace), selector, tolerations=soft)
+    if kind is not TopologyRuleKind.SPREAD:
+        return TopologyRule(kind, key, _namespaces(dice, of.namespace), selector, tolerations=soft)
     honoured = soft if dice.has("taints honoured") else None
     alternatives = (NO_REQUIREMENTS,) if dice.has("node affinity ignored") else of.affinity.alternatives()
-    return Rule(
+    return TopologyRule(
         kind,
         key,
         frozenset((of.namespace,)),
@@ -175,7 +175,7 @@ def _selector(dice: Dice, app: str) -> Selector | None:
 # -- on nodes already --------------------------------------------------------------------------------------------------
 
 
-def random_bound_pods(dice: Dice, node: str, count: int, moving: Sequence[Pod]) -> tuple[BoundPod, ...]:
+def random_bound_pods(dice: Dice, node: str, count: int, moving: Sequence[PodInfo]) -> tuple[BoundPod, ...]:
     """Some keep others away; some end; some of the pods that are to be moved are still there."""
     pods = [_bound_pod(dice, f"{node}-{number}") for number in range(count)]
     pods += [_still(each) for each in moving]
@@ -185,13 +185,15 @@ def random_bound_pods(dice: Dice, node: str, count: int, moving: Sequence[Pod]) 
 def _bound_pod(dice: Dice, uid: str) -> BoundPod:
     namespace, app = dice.one(NAMESPACES), dice.one(APPS)
     apart = [
-        Rule(Kind.APART, dice.one(_KEYS), _namespaces(dice, namespace), _selector(dice, app) or Selector())
+        TopologyRule(
+            TopologyRuleKind.APART, dice.one(_KEYS), _namespaces(dice, namespace), _selector(dice, app) or Selector()
+        )
         for _ in range(dice.between(1, 2) if dice.has("bound apart", 0.5) else 0)
     ]
     labels = {"app": app, **({"track": dice.one(TRACKS)} if dice.has("tracks") else {})}
     return BoundPod(uid=uid, namespace=namespace, labels=labels, apart=tuple(apart), counts=not dice.has("ending", 0.5))
 
 
-def _still(pod: Pod) -> BoundPod:
-    apart = tuple(rule.inverse() for rule in pod.rules if rule.kind is Kind.APART)
+def _still(pod: PodInfo) -> BoundPod:
+    apart = tuple(rule.inverse() for rule in pod.rules if rule.kind is TopologyRuleKind.APART)
     return BoundPod(uid=pod.uid, namespace=pod.namespace, labels=pod.labels, apart=apart)

@@ -9,16 +9,16 @@ from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.fast.witness import Witness
-from dovetail.scheduling.problem import (
+from dovetail.scheduling.placement import (
     BoundPod,
     MachineType,
-    Node,
+    NodeInfo,
     Offer,
-    Options,
     Origin,
-    Pod,
+    PlacementRequest,
+    PodInfo,
     Pool,
-    Problem,
+    SchedulingOptions,
     Solution,
 )
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, one_of
@@ -29,7 +29,7 @@ _SEEDS = 400
 _AT_ONCE = 40
 
 
-def moved(problem: Problem, nodes: list[Node], dice: random.Random) -> Problem:
+def moved(problem: PlacementRequest, nodes: list[NodeInfo], dice: random.Random) -> PlacementRequest:
     """The pods of these nodes go; they are bound there, and ask for what some pods of the problem ask for."""
     asking = [pod for pod in problem.pods if not pod.resource_claims]
     pods = []
@@ -50,7 +50,7 @@ def moved(problem: Problem, nodes: list[Node], dice: random.Random) -> Problem:
     return msgspec.structs.replace(problem, pods=tuple(pods), nodes=there)
 
 
-def lowest_price(problem: Problem, solution: Solution) -> int | None:
+def lowest_price(problem: PlacementRequest, solution: Solution) -> int | None:
     """Of the one new node, if there is no more than that; nothing for none."""
     if not solution.all_scheduled or len(solution.new_claims) > 1:
         return None
@@ -93,7 +93,7 @@ def test_what_is_called_impossible_is_not_found(first: int) -> None:
     assert possible > 0
 
 
-def changed(nodes: tuple[Node, ...], dice: random.Random) -> tuple[Node, ...]:
+def changed(nodes: tuple[NodeInfo, ...], dice: random.Random) -> tuple[NodeInfo, ...]:
     """Some have other pods and more or less room, one is shut, and one is gone."""
     found = []
     for each in nodes:
@@ -141,8 +141,8 @@ def test_what_is_kept_is_what_would_be_found_anew(first: int) -> None:
 # -- what people read --------------------------------------------------------------------------------------------------
 
 
-def pod(name: str, cpu: int, app: str = "web") -> Pod:
-    return Pod(
+def pod(name: str, cpu: int, app: str = "web") -> PodInfo:
+    return PodInfo(
         uid=name,
         name=name,
         labels={"app": app},
@@ -151,8 +151,10 @@ def pod(name: str, cpu: int, app: str = "web") -> Pod:
     )
 
 
-def node(name: str, free_cpu: int) -> Node:
-    return Node(name=name, allocatable=Resources({"cpu": free_cpu, "memory": 64 << 30, "pods": 110}), pool="default")
+def node(name: str, free_cpu: int) -> NodeInfo:
+    return NodeInfo(
+        name=name, allocatable=Resources({"cpu": free_cpu, "memory": 64 << 30, "pods": 110}), pool="default"
+    )
 
 
 def type_(name: str, cpu: int, price: int) -> MachineType:
@@ -161,8 +163,10 @@ def type_(name: str, cpu: int, price: int) -> MachineType:
     return MachineType(name=name, requirements=NO_REQUIREMENTS, capacity=has, allocatable=has, offers=(offer,))
 
 
-def shown(pods: list[Pod], nodes: list[Node], types: list[MachineType], price: int) -> Witness | None:
-    world = World([*nodes, node("going", 0)], (Pool(name="default"),), {"default": tuple(types)}, (), Options())
+def shown(pods: list[PodInfo], nodes: list[NodeInfo], types: list[MachineType], price: int) -> Witness | None:
+    world = World(
+        [*nodes, node("going", 0)], (Pool(name="default"),), {"default": tuple(types)}, (), SchedulingOptions()
+    )
     return witness(world, pods, ["going"], price)
 
 
@@ -202,7 +206,7 @@ def test_the_sum_of_all_can_be_too_much_where_each_kind_has_room() -> None:
 def test_a_type_that_the_pods_cannot_be_on_is_no_way_out() -> None:
     zone = Requirements((one_of("topology.kubernetes.io/zone", ("a",)),))
     picky = msgspec.structs.replace(
-        pod("web-0", 2000), affinity=msgspec.structs.replace(Pod(uid="").affinity, selector=zone)
+        pod("web-0", 2000), affinity=msgspec.structs.replace(PodInfo(uid="").affinity, selector=zone)
     )
     elsewhere = msgspec.structs.replace(
         type_("large", 4000, 1), requirements=Requirements((one_of("topology.kubernetes.io/zone", ("b",)),))

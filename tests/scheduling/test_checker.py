@@ -12,7 +12,15 @@ from dovetail.model.refs import Ref
 from dovetail.scheduling import reference
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.host_ports import HostPort
-from dovetail.scheduling.problem import NewClaim, Options, Origin, Pod, PodError, Problem, Solution
+from dovetail.scheduling.placement import (
+    NewClaim,
+    Origin,
+    PlacementRequest,
+    PodError,
+    PodInfo,
+    SchedulingOptions,
+    Solution,
+)
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.volumes import Attachment, PodVolumes
@@ -69,7 +77,7 @@ def test_seeds_reach_every_kind_of_answer() -> None:
     assert seen["unsolved"] < 100, "most problems have to be worth solving"
 
 
-def _longest_run(problem: Problem) -> int:
+def _longest_run(problem: PlacementRequest) -> int:
     kinds = Counter(
         (each.namespace, each.request, each.affinity, each.tolerations, each.ports, each.volumes, each.all_rules)
         for each in problem.pods
@@ -94,11 +102,11 @@ def claim(*uids: str, **fields: Any) -> Solution:
     return Solution(new_claims=(made,))
 
 
-def with_ports(uid: str) -> Pod:
+def with_ports(uid: str) -> PodInfo:
     return msgspec.structs.replace(pod(uid), ports=frozenset((HostPort(80, "TCP", "0.0.0.0"),)))
 
 
-def with_claim(uid: str, name: str) -> Pod:
+def with_claim(uid: str, name: str) -> PodInfo:
     return msgspec.structs.replace(
         pod(uid), volumes=PodVolumes(attachments=frozenset((Attachment("disk", "shop", name),)))
     )
@@ -136,7 +144,7 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], Solution]] = {
         on("n", "p"),
     ),
     "is not initialized": (
-        {"nodes": (node("n", initialized=False),), "options": Options(refuse_uninitialized=True)},
+        {"nodes": (node("n", initialized=False),), "options": SchedulingOptions(refuse_uninitialized=True)},
         on("n", "p"),
     ),
     "more than 1 volumes": (
@@ -200,7 +208,10 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], Solution]] = {
         claim("p"),
     ),
     "in the order of their prices": ({"types": TWO_TYPES}, claim("p", types=("dear", "small"))),
-    "has too many types": ({"types": TWO_TYPES, "options": Options(max_types=1)}, claim("p", types=("small", "dear"))),
+    "has too many types": (
+        {"types": TWO_TYPES, "options": SchedulingOptions(max_types=1)},
+        claim("p", types=("small", "dear")),
+    ),
     "fewer than it says": ({"pools": (AT_LEAST_TWO,)}, claim("p", requirements=AT_LEAST_TWO.requirements)),
     "does not say so": (
         {"pools": (AT_LEAST_TWO,)},
@@ -224,12 +235,12 @@ MISTAKES: Mapping[str, tuple[dict[str, Any], Solution]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_seen(mistake: str) -> None:
     fields, answer = MISTAKES[mistake]
-    problem = Problem(**{"pods": (pod("p"),), "pools": (pool(),), "types": SMALL, **fields})
+    problem = PlacementRequest(**{"pods": (pod("p"),), "pools": (pool(),), "types": SMALL, **fields})
     assert any(mistake in each for each in violations(problem, answer)), violations(problem, answer)
 
 
 def test_what_is_right_passes() -> None:
-    problem = Problem(pods=(pod("p"), pod("q")), nodes=(node("n", cpu=1),), pools=(pool(),), types=SMALL)
+    problem = PlacementRequest(pods=(pod("p"), pod("q")), nodes=(node("n", cpu=1),), pools=(pool(),), types=SMALL)
     answer = msgspec.structs.replace(claim("q"), existing={"n": ("p",)})
     assert violations(problem, answer) == []
     assert reference.solve(problem) == answer

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dovetail.scheduling import reference
-from dovetail.scheduling.problem import Problem, Solution
+from dovetail.scheduling.placement import PlacementRequest, Solution
 from tests.scheduling.comparison import FAST, difference, engines_of, report, shown, shrunk_difference
 from tests.scheduling.generator import random_problem
 
@@ -30,7 +30,7 @@ def test_engines_agree(first: int) -> None:
 # -- the test of the test ----------------------------------------------------------------------------------------------
 
 
-def without_carriers(problem: Problem) -> Solution:
+def without_carriers(problem: PlacementRequest) -> Solution:
     """An engine that forgets that pods on nodes may keep others away."""
     nodes = [
         msgspec.structs.replace(node, pods=tuple(msgspec.structs.replace(pod, apart=()) for pod in node.pods))
@@ -39,14 +39,14 @@ def without_carriers(problem: Problem) -> Solution:
     return reference.solve(msgspec.structs.replace(problem, nodes=tuple(nodes)))
 
 
-def with_other_reasons(problem: Problem) -> Solution:
+def with_other_reasons(problem: PlacementRequest) -> Solution:
     """An engine that says too little."""
     found = reference.solve(problem)
     errors = {uid: msgspec.structs.replace(error, reason="no") for uid, error in found.errors.items()}
     return msgspec.structs.replace(found, errors=errors)
 
 
-def with_a_flaw(problem: Problem) -> Solution:
+def with_a_flaw(problem: PlacementRequest) -> Solution:
     """An engine that cannot do something at all."""
     if any(pod.ports for pod in problem.pods):
         raise NotImplementedError("ports")

@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.scheduling import reference
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.node_affinity import NodeAffinity
-from dovetail.scheduling.problem import Node, Options, Problem
+from dovetail.scheduling.node_affinity import ParsedNodeAffinity
+from dovetail.scheduling.placement import NodeInfo, PlacementRequest, SchedulingOptions
 from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import NOTHING
 from tests.scheduling.comparison import compared
@@ -20,23 +20,23 @@ _SEEDS = 200
 _AT_ONCE = 20
 
 
-def world_of(problem: Problem, nodes: tuple[Node, ...]) -> World:
+def world_of(problem: PlacementRequest, nodes: tuple[NodeInfo, ...]) -> World:
     return World(nodes, problem.pools, problem.types, problem.daemons, problem.options)
 
 
-def with_other_pods(node: Node, dice: random.Random) -> Node:
+def with_other_pods(node: NodeInfo, dice: random.Random) -> NodeInfo:
     """The same node with only some of its pods, and more room."""
     pods = tuple(pod for pod in node.pods if dice.random() < 0.5)
     return msgspec.structs.replace(node, pods=pods, requested=NOTHING, attachments=frozenset())
 
 
-def earlier(problem: Problem, dice: random.Random) -> tuple[Node, ...]:
+def earlier(problem: PlacementRequest, dice: random.Random) -> tuple[NodeInfo, ...]:
     """The nodes as they might have been before: some with other pods, now and then one more, less or different."""
     nodes = [with_other_pods(node, dice) if dice.random() < 0.5 else node for node in problem.nodes]
     if nodes and dice.random() < 0.2:
         nodes.pop(dice.randrange(len(nodes)))
     if dice.random() < 0.2:
-        nodes.append(Node(name="gone since", labels={"topology.kubernetes.io/zone": "elsewhere"}))
+        nodes.append(NodeInfo(name="gone since", labels={"topology.kubernetes.io/zone": "elsewhere"}))
     if nodes and dice.random() < 0.2:
         nodes[0] = msgspec.structs.replace(nodes[0], open=not nodes[0].open)
     return tuple(nodes)
@@ -144,7 +144,7 @@ def test_many_pods_that_wait_do_not_make_the_world_anew() -> None:
 
 def test_rules_of_pods_that_are_gone_are_not_remembered_for_ever() -> None:
     """Equal labels, and a rule of its own for each: the number of kinds does not tell."""
-    world = World([node("a")], (), {}, (), Options())
+    world = World([node("a")], (), {}, (), SchedulingOptions())
     for life in range(40):
         rules = [affinity(apart=[term(HOST, f"job-{life}-{number}")]) for number in range(50)]
         world.update([node("a", "", *(bound(f"{life}-{number}", affinity=rule) for number, rule in enumerate(rules)))])
@@ -156,7 +156,7 @@ def test_node_selectors_of_pods_that_are_gone_are_not_remembered_for_ever() -> N
     problem = big_problem(3, nodes=1, pods=100)
     world = world_of(problem, problem.nodes)
     for life in range(40):
-        selectors = [NodeAffinity(selector=of_labels({"example.com/job": f"{life}-{n}"})) for n in range(100)]
+        selectors = [ParsedNodeAffinity(selector=of_labels({"example.com/job": f"{life}-{n}"})) for n in range(100)]
         world.update(problem.nodes)
         world.what_if(
             [

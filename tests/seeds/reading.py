@@ -6,8 +6,8 @@ from typing import TypeVar
 from dovetail.api import objects
 from dovetail.api.documents import decode, read_documents
 from dovetail.api.names import Reason
-from dovetail.model.records import PodRecord, PoolRecord, Recorder, pool_record
-from dovetail.rules.budgets import BUDGETED, PoolCounts, Reading, allowance, limit_at, read_budgets
+from dovetail.model.records import PodInterner, PodRecord, PoolRecord, pool_record
+from dovetail.rules.budgets import BUDGETED, BudgetSemantics, PoolCounts, allowance, limit_at, read_budgets
 from tests.builders import at
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def _created(pod: objects.Pod, created: str | None) -> PodRecord:
         annotations=meta.annotations,
         creation_timestamp=None if created is None else at(created),
     )
-    return Recorder().pod(objects.Pod(metadata=stamped, spec=pod.spec, status=pod.status))
+    return PodInterner().pod(objects.Pod(metadata=stamped, spec=pod.spec, status=pod.status))
 
 
 def read_pool(text: str) -> PoolRecord:
@@ -56,7 +56,7 @@ def pool_with_budgets(budgets: str) -> PoolRecord:
     return read_pool(head + indent(dedent(budgets), "    "))
 
 
-def limits(pool: PoolRecord, now: str, reading: Reading = Reading.SEED) -> dict[str, int]:
+def limits(pool: PoolRecord, now: str, reading: BudgetSemantics = BudgetSemantics.SEED) -> dict[str, int]:
     """The limit for each reason in a pool of 100 nodes."""
     budgets = read_budgets(pool.budgets)
     return {reason.value: limit_at(budgets, reason, at(now), NODES, reading)[0] for reason in BUDGETED}

@@ -6,8 +6,8 @@ The seed writes `nodes: 10` (the API wants text) and a schedule without duration
 import pytest
 
 from dovetail.api.names import Reason
-from dovetail.rules.budgets import Consumer, PoolCounts, Reading, read_budgets
-from dovetail.rules.states import State
+from dovetail.rules.budgets import BudgetConsumer, BudgetSemantics, PoolCounts, read_budgets
+from dovetail.rules.states import NodeState
 from tests.seeds.reading import NODES, allowed, limits, pool_with_budgets, read_pool
 
 NOW = "2026-03-04T12:00:00Z"
@@ -33,7 +33,7 @@ def test_a_budget_without_reasons_holds_for_all_that_are_not_named() -> None:
 
 @pytest.mark.parametrize(("busy", "left"), [(29, 1), (30, 0)])
 def test_disrupting_and_unhealthy_together_must_be_less_than_30(busy: int, left: int) -> None:
-    consumers = [Consumer(node=f"n-{n}", state=State.DRAINING, unhealthy=n % 2 == 0) for n in range(busy)]
+    consumers = [BudgetConsumer(node=f"n-{n}", state=NodeState.DRAINING, unhealthy=n % 2 == 0) for n in range(busy)]
     counts = PoolCounts(nodes=NODES, consumers=tuple(consumers))
     assert allowed(pool_with_budgets(DEFAULT_CASE), Reason.EMPTY, NOW, counts) == left
 
@@ -77,7 +77,7 @@ def test_min_node_count_of_active_budget() -> None:
 
 
 def test_upstream_reads_the_same_budgets_as_5_for_all() -> None:
-    assert set(limits(pool_with_budgets(MULTI_REASON), NOW, Reading.UPSTREAM).values()) == {5}
+    assert set(limits(pool_with_budgets(MULTI_REASON), NOW, BudgetSemantics.UPSTREAM).values()) == {5}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_upstream_reads_the_same_budgets_as_5_for_all() -> None:
 def test_the_second_equation_is_ours(reason: Reason, first: int, second: int) -> None:
     total = sum(DISRUPTING.values())
     assert total == 14
-    consumers = [Consumer(node=f"n-{n}", state=State.DRAINING, unhealthy=False) for n in range(total)]
+    consumers = [BudgetConsumer(node=f"n-{n}", state=NodeState.DRAINING, unhealthy=False) for n in range(total)]
     counts = PoolCounts(nodes=NODES, consumers=tuple(consumers))
     found = allowed(pool_with_budgets(MULTI_REASON), reason, NOW, counts)
     assert found == second

@@ -40,7 +40,8 @@ REASON: Recipe = {
     ),
     "rules/reasons.py": (
         Edit(
-            "    Reason.RETIRED: DisruptionReason(Condition.RETIRED),\n", before="    Reason.EXPIRED: DisruptionReason("
+            "    Reason.RETIRED: DisruptionReason(ConditionType.RETIRED),\n",
+            before="    Reason.EXPIRED: DisruptionReason(",
         ),
     ),
     "planning/disruption/board.py": (
@@ -67,7 +68,7 @@ REASON: Recipe = {
             '''"""Whose owner says that it is to retire?"""
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.controllers.base.writing import write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
 from dovetail.planning.conditions import Conditions
@@ -79,8 +80,8 @@ class Retirement(ClaimConditions):
 
     async def tend(self, claim: objects.NodeClaim) -> Outcome:
         conditions = Conditions(claim, self.clock.now())
-        if "example.com/retire" in claim.metadata.annotations and not conditions.is_true(Condition.RETIRED):
-            conditions.set(Condition.RETIRED)
+        if "example.com/retire" in claim.metadata.annotations and not conditions.is_true(ConditionType.RETIRED):
+            conditions.set(ConditionType.RETIRED)
             await write_status(self.api, self.cluster, claim, conditions)
         return Done()
 '''
@@ -101,7 +102,7 @@ RULE_NAME: Recipe = {
     ),
 }
 TABLE = "# In the order of R5.\n"
-LAST_ROW = "        faults=lambda annotations: read_schedule(Kind.BLOCK, annotations).faults,\n    ),\n"
+LAST_ROW = "        faults=lambda annotations: read_schedule(ScheduleKind.BLOCK, annotations).faults,\n    ),\n"
 
 ANNOTATED: Recipe = {
     **RULE_NAME,
@@ -123,11 +124,11 @@ ANNOTATED: Recipe = {
     return _protected_for(rule, pod.object, parse_duration(value), pod.created_at, now)
 
 
-def _settling_faults(annotations: Mapping[str, str]) -> list[Fault]:
+def _settling_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
     try:
         parse_duration(annotations.get(names.SETTLE_FOR, "0s"))
     except DurationError as error:
-        return [Fault(names.EventReason.INVALID_SETTLE_FOR, names.SETTLE_FOR, str(error), "write a duration")]
+        return [AnnotationFault(names.EventReason.INVALID_SETTLE_FOR, names.SETTLE_FOR, str(error), "write a duration")]
     return []
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from dovetail.api.decode_errors import OUT_OF_RANGE, explain_refusal, with_keys
 from dovetail.api.json_paths import absurd_number, duplicate_key
-from dovetail.api.refusals import OUT_OF_RANGE, explain_refusal, with_keys
 from dovetail.api.yaml_events import YamlError, join, parse, shorten
 from dovetail.values.foreign_text import plain
 
@@ -109,7 +109,7 @@ class _YamlHead(_Head):
     items: list[Any] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class _Place(msgspec.Struct):
+class _Position(msgspec.Struct):
     """Where reading is: a document, or the list in it whose items are read."""
 
     file: str
@@ -135,7 +135,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 _JSON_HEAD = msgspec.json.Decoder(_JsonHead)
 
 
-def read_documents(data: bytes, file: str, whole: "Named | None" = None) -> Iterator[Document]:
+def read_documents(data: bytes, file: str, whole: "ParsedItem | None" = None) -> Iterator[Document]:
     """Yield the objects of the text in their order; InputError comes when reading reaches what is wrong.
 
     `whole`: what `whole_json` says of the text, if it has been asked.
@@ -192,11 +192,11 @@ def plain_value(document: Document) -> Any:
         raise _place(document).error(_TOO_DEEP) from None
 
 
-def _place(document: Document) -> _Place:
-    return _Place(document.file, document.number, line=document.line, path=document.path)
+def _place(document: Document) -> _Position:
+    return _Position(document.file, document.number, line=document.line, path=document.path)
 
 
-def whole_json(data: bytes) -> "Named | None":
+def whole_json(data: bytes) -> "ParsedItem | None":
     """All the text as one JSON value, if it is one and in order. Mostly it is, and of 300 MB each pass takes long."""
     start = len(_UTF8_BOM) if data.startswith(_UTF8_BOM) else 0
     if not _JSON_START.match(data, start):
@@ -207,13 +207,13 @@ def whole_json(data: bytes) -> "Named | None":
         return None
 
 
-def _read_json(data: bytes, start: int, file: str, whole: "Named | None") -> Iterator[Document]:
+def _read_json(data: bytes, start: int, file: str, whole: "ParsedItem | None") -> Iterator[Document]:
     view = memoryview(data)
     checked = len(data) <= DUPLICATES_CHECKED_UP_TO
     number = 0
     while (start := _blank_end(data, start)) < len(data):
         number += 1
-        place = _Place(file, number)
+        place = _Position(file, number)
         try:
             named, end = _one_json(data, view, start, place) if whole is None else (whole, len(data))
             if checked and (found := duplicate_key(str(view[start:end], "utf-8"))) is not None:
@@ -225,7 +225,7 @@ def _read_json(data: bytes, start: int, file: str, whole: "Named | None") -> Ite
             raise place.error(_TOO_DEEP) from None
 
 
-def _one_json(data: bytes, view: memoryview, start: int, place: _Place) -> tuple["Named", int]:
+def _one_json(data: bytes, view: memoryview, start: int, place: _Position) -> tuple["ParsedItem", int]:
     """The JSON value at `start` and where it ends."""
     end = len(data)
     for _ in range(2):
@@ -247,13 +247,13 @@ def _read_yaml(data: bytes, file: str) -> Iterator[Document]:
     try:
         for parsed in parse(data):
             if parsed.value is not None:
-                place = _Place(file, parsed.number, parsed.lines, parsed.line)
+                place = _Position(file, parsed.number, parsed.lines, parsed.line)
                 yield from _objects(_named_at(parsed.value, place, None), place, None)
     except YamlError as error:
         raise InputError(file, error.message, document=error.number, line=error.line, field=error.field) from None
 
 
-class Named(NamedTuple):
+class ParsedItem(NamedTuple):
     """One JSON text (msgspec.Raw) or YAML value, and what names it."""
 
     thing: object
@@ -261,7 +261,7 @@ class Named(NamedTuple):
     items: list[Any] | msgspec.UnsetType | None
 
 
-def _objects(named: Named, place: _Place, item: int | None) -> Iterator[Document]:
+def _objects(named: ParsedItem, place: _Position, item: int | None) -> Iterator[Document]:
     """The objects of one JSON text or YAML value: itself, or a List's items."""
     thing, head, items = named
     line = place.lines.get(id(thing), place.line)
@@ -279,7 +279,7 @@ def _objects(named: Named, place: _Place, item: int | None) -> Iterator[Document
         raise place.error(f"Lists in Lists deeper than {MAX_LIST_DEPTH} levels", item, line=line)
     path = place.path if item is None else join(join(place.path, "items"), item)
     own_version = None if kind == "List" else version  # v1 is the List's own, not its items'
-    inner = _Place(place.file, place.number, place.lines, line, path, kind, own_version, place.depth + 1)
+    inner = _Position(place.file, place.number, place.lines, line, path, kind, own_version, place.depth + 1)
     for index, child in enumerate(items or ()):
         told = _TOLD.match(child) if isinstance(child, msgspec.Raw) else None
         if told is not None:
@@ -289,7 +289,7 @@ def _objects(named: Named, place: _Place, item: int | None) -> Iterator[Document
             yield from _objects(_named_at(child, inner, index), inner, index)
 
 
-def _named_at(thing: object, place: _Place, item: int | None) -> Named:
+def _named_at(thing: object, place: _Position, item: int | None) -> ParsedItem:
     try:
         return _named(thing)
     except msgspec.ValidationError as error:
@@ -297,7 +297,7 @@ def _named_at(thing: object, place: _Place, item: int | None) -> Named:
         raise place.error(message, item, field, place.lines.get(id(thing), place.line)) from None
 
 
-def _named(thing: object) -> Named:
+def _named(thing: object) -> ParsedItem:
     """What names the object, and its items, in one pass. Raises what msgspec does."""
     try:
         head = _JSON_HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _YamlHead)
@@ -305,8 +305,8 @@ def _named(thing: object) -> Named:
         plain = _HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _Head)
         if plain.kind is None or plain.kind.endswith("List"):
             raise
-        return Named(thing, plain, msgspec.UNSET)  # its `items` are something else
-    return Named(thing, head, head.items)
+        return ParsedItem(thing, plain, msgspec.UNSET)  # its `items` are something else
+    return ParsedItem(thing, head, head.items)
 
 
 @lru_cache(maxsize=256)

@@ -19,7 +19,7 @@ class _Pairs(list[tuple[str, object]]):
     """An object's keys and values as they stand."""
 
 
-class _Absurd:
+class _OversizedNumber:
     """Stands for a number that neither an int nor a float can hold."""
 
 
@@ -32,12 +32,12 @@ def _integer(text: str) -> object:
     try:
         return int(text)
     except ValueError:  # too many digits
-        return _Absurd()
+        return _OversizedNumber()
 
 
 def _float(text: str) -> object:
     value = float(text)
-    return value if isfinite(value) else _Absurd()
+    return value if isfinite(value) else _OversizedNumber()
 
 
 _CHECK = json.JSONDecoder(object_pairs_hook=_unique, parse_int=len, parse_float=len)  # the numbers do not matter
@@ -60,7 +60,7 @@ def duplicate_key(text: str) -> tuple[str, str] | None:
 
 def absurd_number(text: str) -> str | None:
     """The path of the first number that is out of range."""
-    return next((path for path, value in _nodes(text) if isinstance(value, _Absurd)), None)
+    return next((path for path, value in _nodes(text) if isinstance(value, _OversizedNumber)), None)
 
 
 def _nodes(text: str) -> Iterator[tuple[str, object]]:
@@ -72,5 +72,5 @@ def _nodes(text: str) -> Iterator[tuple[str, object]]:
         children: Iterable[tuple[str | int, object]] = (
             value if isinstance(value, _Pairs) else enumerate(value) if isinstance(value, list) else ()
         )
-        inner = [(key, child) for key, child in children if isinstance(child, list | _Absurd)]
+        inner = [(key, child) for key, child in children if isinstance(child, list | _OversizedNumber)]
         pending += [(shorten(join(path, key), 300), child) for key, child in reversed(inner)]

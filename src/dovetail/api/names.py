@@ -135,7 +135,7 @@ KWOK_PROVIDER_ID_PREFIX: Final = "kwok://"
 NEVER: Final = "Never"  # the duration that disables
 
 
-class Effect(StrEnum):
+class TaintEffect(StrEnum):
     """What a taint does to pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
@@ -170,7 +170,7 @@ class Reason(StrEnum):
     INTERRUPTED = "Interrupted"
 
 
-class Condition(StrEnum):
+class ConditionType(StrEnum):
     """Types of the conditions on NodeClaims and NodePools."""
 
     READY = "Ready"  # the root, on both kinds and on node classes

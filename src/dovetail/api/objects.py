@@ -132,7 +132,7 @@ class Node(Wire, frozen=True):
     status: NodeStatus = NodeStatus()
 
 
-class SelectorRequirement(Wire, frozen=True):
+class LabelSelectorRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: list[str] = []
@@ -140,7 +140,7 @@ class SelectorRequirement(Wire, frozen=True):
 
 class LabelSelector(Wire, frozen=True):
     match_labels: dict[str, str] = {}
-    match_expressions: list[SelectorRequirement] = []
+    match_expressions: list[LabelSelectorRequirement] = []
 
 
 class PodDisruptionBudgetSpec(Wire, frozen=True):
@@ -184,14 +184,14 @@ class NodeClassReference(Wire, frozen=True):
     name: str = ""
 
 
-class Requirement(Wire, frozen=True):
+class NodeSelectorRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: list[str] = []
     min_values: int | None = None
 
 
-class Resources(Wire, frozen=True):
+class ResourceRequirements(Wire, frozen=True):
     requests: Quantities = {}
 
 
@@ -199,7 +199,7 @@ class NodeClaimTemplateSpec(Wire, frozen=True):
     """`expireAfter` has a default that the API server fills in. Lists: None is absent, which is not empty (01 §7)."""
 
     node_class_ref: NodeClassReference = NodeClassReference()
-    requirements: list[Requirement] = []
+    requirements: list[NodeSelectorRequirement] = []
     taints: list[Taint] | None = None
     startup_taints: list[Taint] | None = None
     expire_after: str = "720h"
@@ -211,7 +211,7 @@ class NodeClaimSpec(NodeClaimTemplateSpec, frozen=True):
 
     taints: list[Taint] = []
     startup_taints: list[Taint] = []
-    resources: Resources = Resources()
+    resources: ResourceRequirements = ResourceRequirements()
 
 
 class TemplateMeta(Wire, frozen=True):
@@ -354,6 +354,6 @@ class VolumeAttachment(Wire, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
-def is_true(of: NodeClaim | NodePool | Node, condition: names.Condition) -> bool:
+def is_true(of: NodeClaim | NodePool | Node, condition: names.ConditionType) -> bool:
     """Whether the object has the condition, as it is stored."""
     return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)

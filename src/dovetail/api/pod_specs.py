@@ -13,12 +13,12 @@ from dovetail.api.objects import (
     ConditionStatus,
     Instant,
     LabelSelector,
+    NodeSelectorRequirement,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
     Quantities,
-    Requirement,
     Toleration,
     Volume,
     Wire,
@@ -62,8 +62,8 @@ class ContainerStatus(Wire, frozen=True):
 class NodeSelectorTerm(Wire, frozen=True):
     """Of nodes: all expressions must match, and an empty term matches nothing."""
 
-    match_expressions: tuple[Requirement, ...] = ()
-    match_fields: tuple[Requirement, ...] = ()
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
 class NodeSelector(Wire, frozen=True):

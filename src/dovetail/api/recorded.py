@@ -27,31 +27,31 @@ class Ordinals(Wire, frozen=True):
     start: int = 0
 
 
-class ClaimSpec(storage.VolumeClaimSpec, frozen=True):
+class RecordedVolumeClaimSpec(storage.PersistentVolumeClaimSpec, frozen=True):
     access_modes: tuple[str, ...] = ()
     resources: pod_specs.ContainerResources = pod_specs.ContainerResources()
     volume_mode: str = ""
 
 
-class Claim(storage.VolumeClaim, frozen=True):
-    spec: ClaimSpec = ClaimSpec()
+class RecordedVolumeClaim(storage.PersistentVolumeClaim, frozen=True):
+    spec: RecordedVolumeClaimSpec = RecordedVolumeClaimSpec()
 
 
 class EphemeralVolume(Wire, frozen=True):
-    volume_claim_template: Claim = Claim()
+    volume_claim_template: RecordedVolumeClaim = RecordedVolumeClaim()
 
 
-class PodTemplate(Wire, frozen=True):
+class RecordedPodTemplate(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: pod_specs.WatchedPodSpec = pod_specs.WatchedPodSpec()
 
 
-class WorkloadSpec(Wire, frozen=True):
+class RecordedWorkloadSpec(Wire, frozen=True):
     """Of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
-    template: PodTemplate = PodTemplate()
+    template: RecordedPodTemplate = RecordedPodTemplate()
     min_ready_seconds: int | None = None
     strategy: Strategy | None = None
     update_strategy: Strategy | None = None
@@ -60,7 +60,7 @@ class WorkloadSpec(Wire, frozen=True):
     service_name: str | None = None
     pod_management_policy: str | None = None
     ordinals: Ordinals | None = None
-    volume_claim_templates: list[Claim] | None = None
+    volume_claim_templates: list[RecordedVolumeClaim] | None = None
     parallelism: int | None = None
     completions: int | None = None
     completion_mode: str | None = None
@@ -81,9 +81,9 @@ class WorkloadStatus(Wire, frozen=True):
     conditions: tuple[objects.ConditionStatus, ...] = ()
 
 
-class Workload(Wire, frozen=True):
+class RecordedWorkload(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: RecordedWorkloadSpec = RecordedWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 
@@ -93,15 +93,15 @@ class ClaimReference(Wire, frozen=True):
     uid: str = ""
 
 
-class VolumeSpec(storage.VolumeSpec, frozen=True):
+class RecordedVolumeSpec(storage.PersistentVolumeSpec, frozen=True):
     claim_ref: ClaimReference | None = None
     capacity: Quantities = msgspec.field(default_factory=dict)
     access_modes: tuple[str, ...] = ()
     storage_class_name: str = ""
 
 
-class Volume(storage.Volume, frozen=True):
-    spec: VolumeSpec = VolumeSpec()
+class RecordedVolume(storage.PersistentVolume, frozen=True):
+    spec: RecordedVolumeSpec = RecordedVolumeSpec()
 
 
 class PriorityClass(Wire, frozen=True):
@@ -156,15 +156,15 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     (_CORE, "Pod"): pod_specs.WatchedPod,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     (_CORE, "Namespace"): objects.Namespace,
-    (_CORE, "PersistentVolumeClaim"): Claim,
-    (_CORE, "PersistentVolume"): Volume,
+    (_CORE, "PersistentVolumeClaim"): RecordedVolumeClaim,
+    (_CORE, "PersistentVolume"): RecordedVolume,
     (_STORAGE, "StorageClass"): storage.StorageClass,
     (_STORAGE, "CSINode"): storage.CSINode,
-    (_APPS, "Deployment"): Workload,
-    (_APPS, "ReplicaSet"): Workload,
-    (_APPS, "StatefulSet"): Workload,
-    (_APPS, "DaemonSet"): Workload,
-    ("batch", "Job"): Workload,
+    (_APPS, "Deployment"): RecordedWorkload,
+    (_APPS, "ReplicaSet"): RecordedWorkload,
+    (_APPS, "StatefulSet"): RecordedWorkload,
+    (_APPS, "DaemonSet"): RecordedWorkload,
+    ("batch", "Job"): RecordedWorkload,
     ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
 }
 

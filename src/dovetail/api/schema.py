@@ -36,7 +36,7 @@ _TYPES = {
 }
 
 
-class Violation(NamedTuple):
+class SchemaViolation(NamedTuple):
     """What is wrong at which field; `unknown`: the schema has no such field, and the API server drops it."""
 
     field: str
@@ -54,7 +54,7 @@ def crd_schema(kind: str) -> Schema | None:
     return None
 
 
-def violations(value: object, schema: Schema, path: str = "") -> list[Violation]:
+def violations(value: object, schema: Schema, path: str = "") -> list[SchemaViolation]:
     """Everything in the value that the schema refuses or does not know, in the order of the value."""
     return list(islice(_check(value, schema, path), MAX_VIOLATIONS))
 
@@ -88,29 +88,29 @@ def describe(value: object) -> str:
     return "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else type(value).__name__
 
 
-def _check(value: object, schema: Schema, path: str) -> Iterator[Violation]:
+def _check(value: object, schema: Schema, path: str) -> Iterator[SchemaViolation]:
     wanted = "integer or string" if schema.get(_INT_OR_STRING) else schema.get("type")
     if value is None and _nullable(schema):
         return
     if not _has_type(value, wanted):
         words = "a whole number or a string" if schema.get(_INT_OR_STRING) else _TYPES.get(str(wanted), str(wanted))
-        yield Violation(path, f"must be {words}, not {_kind_of(value)}")
+        yield SchemaViolation(path, f"must be {words}, not {_kind_of(value)}")
     elif isinstance(value, dict):
         yield from _check_object(value, schema, path)
     elif isinstance(value, list):
         yield from _check_list(value, schema, path)
     else:
-        yield from (Violation(path, message) for message in _scalar_faults(value, schema))
+        yield from (SchemaViolation(path, message) for message in _scalar_faults(value, schema))
 
 
-def _check_object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterator[Violation]:
+def _check_object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterator[SchemaViolation]:
     if len(value) > schema.get("maxProperties", len(value)):
-        yield Violation(path, f"has {len(value)} entries, at most {schema['maxProperties']} are allowed")
+        yield SchemaViolation(path, f"has {len(value)} entries, at most {schema['maxProperties']} are allowed")
     if len(value) < schema.get("minProperties", 0):
-        yield Violation(path, f"has {len(value)} entries, at least {schema['minProperties']} are needed")
+        yield SchemaViolation(path, f"has {len(value)} entries, at least {schema['minProperties']} are needed")
     for name in schema.get("required", ()):
         if value.get(name) is None:
-            yield Violation(join(path, name), "is required")
+            yield SchemaViolation(join(path, name), "is required")
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         schema = {"additionalProperties": True} | dict(schema)
     elif "properties" not in schema and "additionalProperties" not in schema:
@@ -118,16 +118,16 @@ def _check_object(value: Mapping[str, Any], schema: Schema, path: str) -> Iterat
     for name, item in value.items():
         inner = _inner(schema, name)
         if inner is None:
-            yield Violation(shorten(join(path, name), 300), "is not a field of this kind", unknown=True)
+            yield SchemaViolation(shorten(join(path, name), 300), "is not a field of this kind", unknown=True)
         elif item is not None:
             yield from _check(item, inner, shorten(join(path, name), 300))
 
 
-def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[Violation]:
+def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[SchemaViolation]:
     if len(value) > schema.get("maxItems", len(value)):
-        yield Violation(path, f"has {len(value)} items, at most {schema['maxItems']} are allowed")
+        yield SchemaViolation(path, f"has {len(value)} items, at most {schema['maxItems']} are allowed")
     if len(value) < schema.get("minItems", 0):
-        yield Violation(path, f"has {len(value)} items, at least {schema['minItems']} are needed")
+        yield SchemaViolation(path, f"has {len(value)} items, at least {schema['minItems']} are needed")
     kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys", ())
     seen: set[Hashable] = set()
     for index, item in enumerate(value):
@@ -135,7 +135,7 @@ def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[Violati
         identity = _identity(item, keys) if kind in ("set", "map") else None
         if identity is not None and identity in seen:
             what = " and ".join(keys) if kind == "map" else "value"
-            yield Violation(join(path, index), f"has the same {what} as an earlier item")
+            yield SchemaViolation(join(path, index), f"has the same {what} as an earlier item")
         seen.add(identity)
 
 

@@ -4,23 +4,23 @@ from dovetail.api.objects import ObjectMeta, Wire
 from dovetail.api.pod_specs import NodeSelector
 
 
-class VolumeClaimSpec(Wire, frozen=True):
+class PersistentVolumeClaimSpec(Wire, frozen=True):
     """Without a class (None) is not the same as of no class (empty), but neither can be provisioned."""
 
     volume_name: str = ""
     storage_class_name: str | None = None
 
 
-class VolumeClaimStatus(Wire, frozen=True):
+class PersistentVolumeClaimStatus(Wire, frozen=True):
     phase: str = ""
 
 
-class VolumeClaim(Wire, frozen=True):
+class PersistentVolumeClaim(Wire, frozen=True):
     """A PersistentVolumeClaim."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeClaimSpec = VolumeClaimSpec()
-    status: VolumeClaimStatus = VolumeClaimStatus()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
 class CSIVolumeSource(Wire, frozen=True):
@@ -31,7 +31,7 @@ class VolumeNodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = None
 
 
-class VolumeSpec(Wire, frozen=True):
+class PersistentVolumeSpec(Wire, frozen=True):
     """Of the sources that are no CSI drivers only their presence is read."""
 
     csi: CSIVolumeSource | None = None
@@ -41,11 +41,11 @@ class VolumeSpec(Wire, frozen=True):
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
 
 
-class Volume(Wire, frozen=True):
+class PersistentVolume(Wire, frozen=True):
     """A PersistentVolume."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: VolumeSpec = VolumeSpec()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
 class TopologyExpression(Wire, frozen=True):

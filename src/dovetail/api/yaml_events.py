@@ -46,7 +46,7 @@ class YamlError(Exception):
         self.number: int | None = None
 
 
-class Parsed(NamedTuple):
+class YamlDocument(NamedTuple):
     """One document; `lines` has the lines of its shallow mappings by their `id`, valid while `value` lives."""
 
     number: int
@@ -55,7 +55,7 @@ class Parsed(NamedTuple):
     lines: dict[int, int]
 
 
-def parse(data: bytes) -> Iterator[Parsed]:
+def parse(data: bytes) -> Iterator[YamlDocument]:
     """Yield the documents of valid UTF-8 text, or raise YamlError."""
     number = 0
     try:
@@ -68,7 +68,7 @@ def parse(data: bytes) -> Iterator[Parsed]:
                     number += 1
                     line = event.start_mark.line + 1 if event.start_mark else 1
                     value, lines, aliased = _build(loader.get_event, keys, aliased)
-                    yield Parsed(number, line, value, lines)
+                    yield YamlDocument(number, line, value, lines)
         finally:
             loader.dispose()
     except YamlError as error:

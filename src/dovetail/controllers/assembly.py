@@ -6,27 +6,27 @@ from datetime import timedelta
 import msgspec
 
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
-from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.recheck import Recheck
-from dovetail.controllers.disruption.reporter import DisruptionTelling
+from dovetail.controllers.disruption.reporter import DisruptionReporter
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
-from dovetail.controllers.node.health import Health
+from dovetail.controllers.node.health import NodeHealth
 from dovetail.controllers.node.interruption import Interruptions
 from dovetail.controllers.node.kwok_nodes import KwokNodes, follow_interruptions
 from dovetail.controllers.node.termination import Termination
 from dovetail.controllers.nodeclaim.consistency import Consistency
 from dovetail.controllers.nodeclaim.consolidatable import PodEvents
-from dovetail.controllers.nodeclaim.drift import Drifting
+from dovetail.controllers.nodeclaim.drift import DriftDetection
 from dovetail.controllers.nodeclaim.expiration import Expiration
 from dovetail.controllers.nodeclaim.garbage import GarbageCollection
 from dovetail.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
 from dovetail.controllers.nodeclaim.lifecycle import Lifecycle
-from dovetail.controllers.nodeclaim.state import State
+from dovetail.controllers.nodeclaim.state import StateReporter
 from dovetail.controllers.nodeclaim.transitions import Transitions
 from dovetail.controllers.nodepool.conditions import NodePoolReadiness, NodePoolValidation
 from dovetail.controllers.nodepool.counter import NodePoolCounter
@@ -35,21 +35,21 @@ from dovetail.controllers.nodepool.hash import NodePoolHash
 from dovetail.controllers.nodepool.registration_health import RegistrationHealth
 from dovetail.controllers.nodepool.static_capacity import StaticCapacity
 from dovetail.controllers.pod.evictions import Evictions
-from dovetail.controllers.pod.protection import Protection
-from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
+from dovetail.controllers.pod.protection import ProtectionEvents
+from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.assessment import DisruptionPlanner
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Controller
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 
 
-class Gates(msgspec.Struct, frozen=True, kw_only=True):
+class FeatureGates(msgspec.Struct, frozen=True, kw_only=True):
     """Features that can be turned off or on (R39)."""
 
     node_repair: bool = True
@@ -57,21 +57,21 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
     spot_to_spot_consolidation: bool = False
 
 
-class Disrupting(msgspec.Struct, frozen=True, kw_only=True):
+class DisruptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How nodes are chosen to go, as far as users say."""
 
-    reading: Reading = Reading.SEED
+    reading: BudgetSemantics = BudgetSemantics.SEED
 
 
 def all_controllers(
-    cluster: Cluster,
+    cluster: WatchedCluster,
     provider: CloudProvider,
     metrics: Metrics,
     timings: Timings,
-    gates: Gates,
+    gates: FeatureGates,
     *,
-    provisioning: Provisioning | None = None,
-    disrupting: Disrupting | None = None,
+    provisioning: ProvisioningOptions | None = None,
+    disrupting: DisruptionOptions | None = None,
     types: InstanceTypeSource | None = None,
 ) -> list[Controller]:
     """To be made before the caches run: they subscribe to them.
@@ -83,7 +83,7 @@ def all_controllers(
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
     types = types or InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
-    judging = (PodEvents(cluster, timings), Drifting(cluster, provider, types, timings))
+    judging = (PodEvents(cluster, timings), DriftDetection(cluster, provider, types, timings))
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
         evictions,
@@ -95,18 +95,18 @@ def all_controllers(
         NodeHydration(cluster),
         Consistency(cluster, timings),
         *judging,
-        State(cluster),
+        StateReporter(cluster),
         Transitions(cluster),
-        Protection(cluster, metrics),
+        ProtectionEvents(cluster, metrics),
         health,
         NodePoolCounter(cluster, timings),
-        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else Reading.SEED),
+        NodePoolDisruptions(cluster, timings, disrupting.reading if disrupting is not None else BudgetSemantics.SEED),
         NodePoolHash(cluster),
         NodePoolReadiness(cluster),
         NodePoolValidation(cluster),
     ]
     if provisioning is not None:
-        state = PlacingState(cluster, pause=timedelta(seconds=timings.unlaunched_pause_seconds))
+        state = SchedulingState(cluster, pause=timedelta(seconds=timings.unlaunched_pause_seconds))
         controllers.append(
             Provisioner(cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings)
         )
@@ -126,34 +126,34 @@ def all_controllers(
     if gates.static_capacity:
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:
-        controllers.append(Health(cluster, provider, metrics, timings))
+        controllers.append(NodeHealth(cluster, provider, metrics, timings))
     if isinstance(provider, KwokProvider):  # there, nobody else makes the Nodes
         controllers.append(KwokNodes(cluster))
         follow_interruptions(cluster, provider)
     for controller in controllers:
-        if isinstance(controller, Keyed):
+        if isinstance(controller, KeyedController):
             controller.measure(metrics)
     return controllers
 
 
 def _disrupting(
-    cluster: Cluster,
-    state: PlacingState,
+    cluster: WatchedCluster,
+    state: SchedulingState,
     creation: ClaimCreation,
     metrics: Metrics,
     timings: Timings,
     *,
     types: InstanceTypeSource,
-    judging: Sequence[Keyed[str]],
-    gates: Gates,
-    provisioning: Provisioning,
-    disrupting: Disrupting,
+    judging: Sequence[KeyedController[str]],
+    gates: FeatureGates,
+    provisioning: ProvisioningOptions,
+    disrupting: DisruptionOptions,
 ) -> list[Controller]:
     """Those that choose nodes and have them go."""
     counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
     recheck = Recheck(cluster, disrupting.reading)
     commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
-    disruption = Disruption(
+    disruption = DisruptionController(
         cluster,
         state,
         types,
@@ -161,9 +161,9 @@ def _disrupting(
         commands,
         judging=judging,
         marks=marks,
-        telling=DisruptionTelling(cluster, counts),
+        telling=DisruptionReporter(cluster, counts),
         compute=provisioning.compute,
-        rules=Rules(spot_to_spot=gates.spot_to_spot_consolidation),
+        rules=ConsolidationOptions(spot_to_spot=gates.spot_to_spot_consolidation),
         timings=timings,
     )
     leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))

@@ -2,6 +2,6 @@
 
 from dovetail.kube.client import RealApi, connect
 from dovetail.kube.kubeconfig import KubeConfigError
-from dovetail.kube.retrying import NO_PATIENCE, Patience
+from dovetail.kube.retrying import NO_PATIENCE, RetryPolicy
 
-__all__ = ["NO_PATIENCE", "KubeConfigError", "Patience", "RealApi", "connect"]
+__all__ = ["NO_PATIENCE", "KubeConfigError", "RealApi", "RetryPolicy", "connect"]

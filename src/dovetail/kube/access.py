@@ -34,7 +34,7 @@ LOAD_SECONDS = 330.0  # above what an interactive plugin may take
 HEADER_NAME_SAFE = "!#$&'*+^`|"  # what may stand in the name of a header, besides what `quote` leaves alone
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach the server, as it was configured at one moment."""
 
     url: str
@@ -56,11 +56,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return (*words, *filter(None, passwords))
 
 
-class _Claims(msgspec.Struct, frozen=True):
+class _TokenClaims(msgspec.Struct, frozen=True):
     exp: float = math.inf
 
 
-async def load(kubeconfig: str | None = None, context: str | None = None) -> Access:
+async def load(kubeconfig: str | None = None, context: str | None = None) -> ClientConfig:
     """Read the configuration anew; raises KubeConfigError.
 
     In this order: the file given, KUBECONFIG, the pod's service account, ~/.kube/config.
@@ -109,7 +109,7 @@ def _of_pod(source: str) -> tuple[Section[Cluster], Section[User]]:
     return Section(cluster, source, SERVICE_ACCOUNT), Section(User(token_file="token"), source, SERVICE_ACCOUNT)
 
 
-def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -> Access:
+def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -> ClientConfig:
     url = str(cluster.value.server).rstrip("/")
     parts = _split(url)
     if parts is None or not parts.hostname:
@@ -124,7 +124,7 @@ def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -
             what = "the token" if name == "Authorization" else f"{value!r}"
             raise user.wrong(f"{what} has characters that cannot be sent")
     tls, digest = _tls(cluster, user, given) if parts.scheme == "https" else (None, b"")
-    return Access(
+    return ClientConfig(
         url=url,
         headers=tuple(headers),
         tls=tls,
@@ -206,7 +206,7 @@ def _id_token(provider: AuthProvider, user: Section[User]) -> tuple[str, float]:
         raise user.wrong(f"auth-provider {provider.name!r} is not supported; use an exec plugin")
     token = str((provider.config or {}).get("id-token") or "")
     try:
-        expires_at = msgspec.json.decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="), type=_Claims).exp
+        expires_at = msgspec.json.decode(base64.urlsafe_b64decode(token.split(".")[1] + "=="), type=_TokenClaims).exp
     except (IndexError, ValueError, msgspec.MsgspecError):
         raise user.wrong("auth-provider 'oidc' has no id-token; have kubectl log in, or use an exec plugin") from None
     if expires_at <= time.time():

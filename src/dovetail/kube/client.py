@@ -12,10 +12,10 @@ import msgspec
 import dovetail
 from dovetail.api import names
 from dovetail.kube.access import load
-from dovetail.kube.reading import Unreadable, read_object, read_page
+from dovetail.kube.reading import UnreadableAnswer, read_object, read_page
 from dovetail.kube.reserve import HandleReserve
-from dovetail.kube.retrying import NO_PATIENCE, Patience
-from dovetail.kube.transport import CONNECTIONS, WATCH_MARGIN_SECONDS, Request, Transport
+from dovetail.kube.retrying import NO_PATIENCE, RetryPolicy
+from dovetail.kube.transport import CONNECTIONS, WATCH_MARGIN_SECONDS, HttpRequest, Transport
 from dovetail.kube.watching import RealWatch
 from dovetail.ports import ApiError, Body, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
 from dovetail.values.rate import Rate, TokenBucket
@@ -23,7 +23,7 @@ from dovetail.values.rate import Rate, TokenBucket
 T = TypeVar("T")
 
 LISTS_TAKE = 3  # times as long as other requests may take; the server itself gives up after a minute
-DEFAULT_PATIENCE = Patience()
+DEFAULT_PATIENCE = RetryPolicy()
 _MANAGER = {"fieldManager": names.COMPONENT}
 
 
@@ -35,7 +35,7 @@ async def connect(
     qps: float | None = 200.0,
     burst: int = 300,
     timeout_seconds: float = 30.0,
-    patience: Patience = DEFAULT_PATIENCE,
+    patience: RetryPolicy = DEFAULT_PATIENCE,
     random: Random | None = None,
     before_write: Callable[[], None] | None = None,
     connections: int = CONNECTIONS,
@@ -92,11 +92,13 @@ class RealApi(KubeApi):
         query = {"labelSelector": labels, "fieldSelector": fields, "limit": str(limit), "continue": continue_}
         path = _collection(resource, namespace)
         data = await self._transport.call(
-            Request(method="GET", path=path, query=_query(query), timeout_seconds=LISTS_TAKE * self._timeout_seconds)
+            HttpRequest(
+                method="GET", path=path, query=_query(query), timeout_seconds=LISTS_TAKE * self._timeout_seconds
+            )
         )
         try:
             return read_page(data, resource)
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             raise ApiError(f"list of {resource.plural} is unreadable: {error}", reason="Unreadable") from None
 
     def watch(
@@ -117,7 +119,7 @@ class RealApi(KubeApi):
             "fieldSelector": fields,
             "timeoutSeconds": str(timeout_seconds),
         }
-        request = Request(
+        request = HttpRequest(
             method="GET",
             path=_collection(resource, namespace),
             query=_query(query),
@@ -162,9 +164,9 @@ class RealApi(KubeApi):
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
-        patience: Patience | None = None,
+        patience: RetryPolicy | None = None,
     ) -> bytes:
-        request = Request(
+        request = HttpRequest(
             method=method,
             path=path,
             query=_query(query or {}),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dovetail.kube.reading import Unreadable, read
+from dovetail.kube.reading import UnreadableAnswer, read
 from dovetail.ports import (
     AlreadyExists,
     ApiError,
@@ -24,14 +24,14 @@ LONGEST_RETRY_AFTER_SECONDS = 3600.0
 READ_OF_PAGE, SHOWN_OF_PAGE = 8192, 200  # if a proxy answers with a page of its own
 
 
-class _Cause(msgspec.Struct, frozen=True):
+class _StatusCause(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class _Details(msgspec.Struct, frozen=True, rename="camel"):
-    causes: list[_Cause] = []
+class _StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    causes: list[_StatusCause] = []
     retry_after_seconds: int = 0
 
 
@@ -42,7 +42,7 @@ class Status(msgspec.Struct, frozen=True):
     message: str = ""
     reason: str = ""
     code: int = 0
-    details: _Details = _Details()
+    details: _StatusDetails = _StatusDetails()
 
     @property
     def text(self) -> str:
@@ -91,7 +91,7 @@ def read_status(body: bytes) -> Status:
     """The Status in the body; an empty one if it holds something else, as a proxy's page."""
     try:
         status = read(body, Status)
-    except Unreadable:
+    except UnreadableAnswer:
         return Status()
     return status if status.kind == "Status" else Status()
 

@@ -42,18 +42,18 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     extensions: list[Extension] | None = None
 
 
-class Variable(msgspec.Struct, frozen=True):
+class ExecEnvVar(msgspec.Struct, frozen=True):
     name: str
     value: str
 
 
-class Plugin(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ExecConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A program that gives credentials."""
 
     api_version: str | None = None
     command: str | None = None
     args: list[str] | None = None
-    env: list[Variable] | None = None
+    env: list[ExecEnvVar] | None = None
     install_hint: str | None = None
     provide_cluster_info: bool | None = None
     interactive_mode: Literal["", "Never", "IfAvailable", "Always"] | None = None
@@ -80,7 +80,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     as_groups: list[str] | None = None
     as_user_extra: dict[str, list[str]] | None = None
     auth_provider: AuthProvider | None = None
-    exec: Plugin | None = None
+    exec: ExecConfig | None = None
 
 
 class _Context(msgspec.Struct, frozen=True):
@@ -121,14 +121,14 @@ class Section(msgspec.Struct, Generic[T], frozen=True):
         return content
 
 
-class _File(msgspec.Struct, frozen=True):
+class _KubeConfigFile(msgspec.Struct, frozen=True):
     path: Path
     config: dict[str, Any]
 
 
 def choose(paths: Sequence[Path], context: str | None) -> tuple[Section[Cluster], Section[User]]:
     """The cluster and user of the named context, or of the current one; raises KubeConfigError."""
-    files = [_File(path, _read(path)) for path in paths]
+    files = [_KubeConfigFile(path, _read(path)) for path in paths]
     name = context or next((str(found) for file in files if (found := file.config.get("current-context"))), "")
     if not name:
         sources = ":".join(map(str, paths))
@@ -160,7 +160,7 @@ def _read(path: Path) -> dict[str, Any]:
     return config
 
 
-def _named(files: Sequence[_File], kind: str, name: str, type_: type[T]) -> Section[T]:
+def _named(files: Sequence[_KubeConfigFile], kind: str, name: str, type_: type[T]) -> Section[T]:
     """The first section of that kind and name."""
     for file in files:
         entries = file.config.get(f"{kind}s") or []

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dovetail.kube.kubeconfig import Cluster, Plugin, Section, User
+from dovetail.kube.kubeconfig import Cluster, ExecConfig, Section, User
 from dovetail.values.foreign_text import plain
 
 TIMEOUT_SECONDS = 60.0
@@ -32,7 +32,7 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: Credential | None = None
 
 
-async def run_plugin(plugin: Plugin, user: Section[User], cluster: Section[Cluster]) -> Credential:
+async def run_plugin(plugin: ExecConfig, user: Section[User], cluster: Section[Cluster]) -> Credential:
     """Run the plugin of a kubeconfig's user; raises KubeConfigError."""
     if not plugin.command:
         raise user.wrong("exec plugin without a command")
@@ -56,7 +56,7 @@ async def run_plugin(plugin: Plugin, user: Section[User], cluster: Section[Clust
     return status
 
 
-async def _output(plugin: Plugin, environment: dict[str, str], terminal: bool, user: Section[User]) -> bytes:
+async def _output(plugin: ExecConfig, environment: dict[str, str], terminal: bool, user: Section[User]) -> bytes:
     command = str(plugin.command)
     name = f"exec plugin {command!r}"
     if os.sep in command:  # as kubectl: a path is relative to the file, a bare name is sought in PATH
@@ -89,7 +89,7 @@ async def _output(plugin: Plugin, environment: dict[str, str], terminal: bool, u
     return output
 
 
-def _environment(plugin: Plugin, cluster: Section[Cluster], terminal: bool) -> dict[str, str]:
+def _environment(plugin: ExecConfig, cluster: Section[Cluster], terminal: bool) -> dict[str, str]:
     spec: dict[str, Any] = {"interactive": terminal}
     if plugin.provide_cluster_info:
         known = cluster.value

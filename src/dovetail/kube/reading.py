@@ -11,12 +11,12 @@ import msgspec
 
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.ports import ApiError, EventType, Page, Resource, WatchEvent
-from dovetail.state.store import Unread
+from dovetail.state.store import UndecodableObject
 
 T = TypeVar("T")
 
 
-class Unreadable(Exception):
+class UnreadableAnswer(Exception):
     """The bytes are not what was asked for; the message is one short line."""
 
 
@@ -67,9 +67,9 @@ def read(data: bytes | msgspec.Raw, type_: type[T]) -> T:
     try:
         return decode(Document("", 1, None, None, "", "", raw), type_)
     except InputError as error:
-        raise Unreadable(f"{error.field}: {error.message}" if error.field else error.message) from None
+        raise UnreadableAnswer(f"{error.field}: {error.message}" if error.field else error.message) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no JSON at all, which files are checked for before
-        raise Unreadable(str(error)) from None
+        raise UnreadableAnswer(str(error)) from None
 
 
 def read_page(data: bytes, resource: Resource[T]) -> Page[T]:
@@ -85,11 +85,11 @@ def _read_page_by_item(data: bytes, resource: Resource[T]) -> Page[T]:
     head: _List[msgspec.Raw] = read(data, cast(Any, _List[msgspec.Raw]))
     items: list[T] = []
     undecodable = 0
-    unread: list[Unread] = []
+    unread: list[UndecodableObject] = []
     for raw in head.items or []:
         try:
             items.append(read(raw, resource.struct))
-        except Unreadable as error:
+        except UnreadableAnswer as error:
             undecodable += 1
             if named := _unread(_metadata(raw), str(error)):
                 unread.append(named)
@@ -101,11 +101,11 @@ def read_event(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
     try:
         event = _EVENT.decode(line)
     except _MALFORMED as error:
-        raise Unreadable(f"no watch event: {error}") from None
+        raise UnreadableAnswer(f"no watch event: {error}") from None
     if event.type == "ERROR":
         raise ErrorEvent(bytes(event.object))
     if event.type not in EventType.__members__:
-        raise Unreadable(f"no watch event: type {event.type[:40]!r}")
+        raise UnreadableAnswer(f"no watch event: type {event.type[:40]!r}")
     type_ = EventType(event.type)
     metadata = _metadata(event.object)
     version = _text(metadata.resource_version)
@@ -113,7 +113,7 @@ def read_event(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
         return WatchEvent(type_, version, None)
     try:
         return WatchEvent(type_, version, read(event.object, resource.struct))
-    except Unreadable as error:
+    except UnreadableAnswer as error:
         return WatchEvent(type_, version, None, str(error), _unread(metadata, str(error)))
 
 
@@ -121,7 +121,7 @@ def read_object(data: bytes, resource: Resource[T]) -> T:
     """The object that was asked for or written; raises ApiError if it cannot be decoded."""
     try:
         return read(data, resource.struct)
-    except Unreadable as error:
+    except UnreadableAnswer as error:
         raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
 
 
@@ -132,9 +132,9 @@ def _metadata(raw: msgspec.Raw) -> _ObjectMeta:
         return _ObjectMeta()
 
 
-def _unread(metadata: _ObjectMeta, problem: str) -> Unread | None:
+def _unread(metadata: _ObjectMeta, problem: str) -> UndecodableObject | None:
     name = _text(metadata.name)
-    return Unread(problem, _text(metadata.namespace), name) if name else None
+    return UndecodableObject(problem, _text(metadata.namespace), name) if name else None
 
 
 def _text(value: object) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from dovetail.ports import ApiError, InternalError, TooManyRequests, Unavailable
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how long to try."""
 
     attempts: int = 5
@@ -18,11 +18,11 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     longest_seconds: float = 5.0
 
 
-NO_PATIENCE = Patience(attempts=1)
+NO_PATIENCE = RetryPolicy(attempts=1)
 
 
 def wait_before_retry(
-    error: ApiError, *, write: bool, attempt: int, spent_seconds: float, chance: float, patience: Patience
+    error: ApiError, *, write: bool, attempt: int, spent_seconds: float, chance: float, patience: RetryPolicy
 ) -> float | None:
     """Seconds to wait before the next attempt; None if there should be none.
 

@@ -17,13 +17,13 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from dovetail.kube.access import Access
+from dovetail.kube.access import ClientConfig
 from dovetail.kube.failures import failure_of
 from dovetail.kube.kubeconfig import KubeConfigError
 from dovetail.kube.lines import LineSplitter, LineTooLong
 from dovetail.kube.pacing import take
 from dovetail.kube.reserve import HandleReserve
-from dovetail.kube.retrying import Patience, wait_before_retry
+from dovetail.kube.retrying import RetryPolicy, wait_before_retry
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.values.foreign_text import redacted
 from dovetail.values.rate import TokenBucket
@@ -42,7 +42,7 @@ WATCH_MARGIN_SECONDS = 15.0  # the server ends a watch itself; this is for one t
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent. `path` and `query` are encoded already."""
 
     method: str
@@ -59,7 +59,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.method != "GET"
 
 
-class _Cut(aiohttp.ClientError):
+class _ConnectionCut(aiohttp.ClientError):
     """The connection broke once the request may have been sent."""
 
 
@@ -68,12 +68,12 @@ class Transport:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
-        reload: Callable[[], Awaitable[Access]],
+        reload: Callable[[], Awaitable[ClientConfig]],
         user_agent: str,
         bucket: TokenBucket | None,
-        patience: Patience,
+        patience: RetryPolicy,
         random: Random,
         before_write: Callable[[], None] | None = None,
         connections: int = CONNECTIONS,
@@ -118,7 +118,7 @@ class Transport:
         if self._reserve is not None:
             self._reserve.close()
 
-    async def call(self, request: Request, *, patience: Patience | None = None) -> bytes:
+    async def call(self, request: HttpRequest, *, patience: RetryPolicy | None = None) -> bytes:
         """The answer's body; repeats what can be repeated safely. Raises ApiError."""
         patience = self._patience if patience is None else patience
         loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class Transport:
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the last attempt is not repeated")
 
-    async def lines(self, request: Request) -> AsyncGenerator[bytes, None]:
+    async def lines(self, request: HttpRequest) -> AsyncGenerator[bytes, None]:
         """The lines of an answer that goes on, until the server ends it; raises ApiError.
 
         Not repeated: the caller knows which version it has seen.
@@ -154,12 +154,12 @@ class Transport:
             if splitter.partial:
                 raise Unavailable("the watch ended within a line")
 
-    async def _attempt(self, request: Request) -> bytes:
+    async def _attempt(self, request: HttpRequest) -> bytes:
         async with self._answer(request) as response:
             return await response.read()
 
     @asynccontextmanager
-    async def _answer(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _answer(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """A good answer, whose body is still to be read; what fails is raised as ApiError, within the block too."""
         if self._bucket is not None:
             await take(self._bucket)
@@ -175,7 +175,7 @@ class Transport:
             raise kind(self._words(error)) from None
 
     @asynccontextmanager
-    async def _authenticated(self, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _authenticated(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer; if it says that we are not known, once more with the credentials loaded anew."""
         access = await self._fresh_access()
         async with self._send(access, request) as response:
@@ -188,7 +188,7 @@ class Transport:
             yield response
 
     @asynccontextmanager
-    async def _send(self, access: Access, request: Request) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _send(self, access: ClientConfig, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         query = f"?{request.query}" if request.query else ""
         headers = [("User-Agent", self._user_agent), ("Accept", "application/json"), *access.headers]
         if request.body is not None:
@@ -222,7 +222,7 @@ class Transport:
         finally:
             self._open.discard(response)
 
-    async def _refusal(self, response: aiohttp.ClientResponse, request: Request) -> ApiError:
+    async def _refusal(self, response: aiohttp.ClientResponse, request: HttpRequest) -> ApiError:
         try:
             body = await response.read()
         except (aiohttp.ClientError, OSError):
@@ -240,7 +240,7 @@ class Transport:
 
     # -- credentials --------------------------------------------------------------------------------------------------
 
-    async def _fresh_access(self) -> Access:
+    async def _fresh_access(self) -> ClientConfig:
         """The access, loaded anew if its time is over; the old one if that fails, for it may still do."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._renew_at:
@@ -253,7 +253,7 @@ class Transport:
                     self._renew_at = loop.time() + RENEWALS_APART_SECONDS
         return self._access
 
-    async def _renewed_access(self, refused: Access, refusal: ApiError) -> Access:
+    async def _renewed_access(self, refused: ClientConfig, refusal: ApiError) -> ClientConfig:
         """Another access than the refused one; raises the refusal if there is none."""
         async with self._renewing:
             if self._access is refused:
@@ -277,7 +277,7 @@ class Transport:
         self._access = access
         self._renew_at = asyncio.get_running_loop().time() + access.good_for_seconds
 
-    def _new_session(self, access: Access) -> aiohttp.ClientSession:
+    def _new_session(self, access: ClientConfig) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 ssl=access.tls or True,
@@ -297,7 +297,7 @@ async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     except _NOT_SENT:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise _Cut(_words(error)) from error
+        raise _ConnectionCut(_words(error)) from error
 
 
 def _probe(response: aiohttp.ClientResponse) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import Self, TypeVar
 
 from dovetail.kube.failures import failure_of_event
-from dovetail.kube.reading import ErrorEvent, Unreadable, read_event
+from dovetail.kube.reading import ErrorEvent, UnreadableAnswer, read_event
 from dovetail.ports import Resource, Unavailable, Watch, WatchEvent
 
 T = TypeVar("T")
@@ -48,6 +48,6 @@ async def _events(
                 event = read_event(line, resource)
             except ErrorEvent as error:
                 raise failure_of_event(error.status, secrets) from None
-            except Unreadable as error:
+            except UnreadableAnswer as error:
                 raise Unavailable(f"watch of {resource.plural} is unreadable: {error}") from None
             yield event

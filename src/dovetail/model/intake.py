@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
-from dovetail.api.schema import Violation, crd_schema, violations
-from dovetail.model.problem import Problem, Severity
-from dovetail.model.records import Record, Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.api.schema import SchemaViolation, crd_schema, violations
+from dovetail.model.finding import Finding, Severity
+from dovetail.model.records import PodInterner, Record, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot, take_snapshot
 
@@ -25,7 +25,7 @@ _CHECKED = {
 }
 
 
-class _Shelf(NamedTuple):
+class _KindIntake(NamedTuple):
     """How the objects of one kind are read, and those that were."""
 
     api_version: str
@@ -35,21 +35,21 @@ class _Shelf(NamedTuple):
     namespaced: bool = False
 
 
-def _shelves() -> dict[str, _Shelf]:
+def _shelves() -> dict[str, _KindIntake]:
     return {
-        "Pod": _Shelf("v1", objects.Pod, Recorder().pod, {}, namespaced=True),
-        "Node": _Shelf("v1", objects.Node, node_record, {}),
-        "PodDisruptionBudget": _Shelf("policy/v1", objects.PodDisruptionBudget, pdb_record, {}, namespaced=True),
-        names.NODEPOOL_KIND: _Shelf(names.API_VERSION, objects.NodePool, pool_record, {}),
-        names.NODECLAIM_KIND: _Shelf(names.API_VERSION, objects.NodeClaim, claim_record, {}),
+        "Pod": _KindIntake("v1", objects.Pod, PodInterner().pod, {}, namespaced=True),
+        "Node": _KindIntake("v1", objects.Node, node_record, {}),
+        "PodDisruptionBudget": _KindIntake("policy/v1", objects.PodDisruptionBudget, pdb_record, {}, namespaced=True),
+        names.NODEPOOL_KIND: _KindIntake(names.API_VERSION, objects.NodePool, pool_record, {}),
+        names.NODECLAIM_KIND: _KindIntake(names.API_VERSION, objects.NodeClaim, claim_record, {}),
     }
 
 
-def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Problem]]:
+def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Finding]]:
     """The cluster that the documents describe, and what was odd about them. Raises InputError on the unreadable."""
     shelves = _shelves()
     ignored: Counter[str] = Counter()
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     for document in documents:
         kind, version = document.kind, document.api_version
         shelf = shelves.get(kind)
@@ -94,14 +94,14 @@ def _field(document: Document) -> str:
     return f"{document.path}.metadata.name" if document.path else "metadata.name"
 
 
-def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Problem]:
+def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Finding]:
     """What the rules read but the API would refuse. Fields that our CRDs do not know are not our matter here."""
     if isinstance(wire, objects.NodeClaim):  # there are thousands, with few texts among them
         found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
     else:
         found = _violations(document.kind, plain_value(document).get("spec") or {})
     for violation in found:
-        yield Problem(
+        yield Finding(
             severity=Severity.ERROR,
             rule="InvalidField",
             object=name,
@@ -113,12 +113,12 @@ def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.
 
 
 @lru_cache(maxsize=1024)
-def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[Violation, ...]:
+def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[SchemaViolation, ...]:
     spec = {"expireAfter": expire_after, "terminationGracePeriod": grace_period}
     return _violations(names.NODECLAIM_KIND, spec)
 
 
-def _violations(kind: str, spec: object) -> tuple[Violation, ...]:
+def _violations(kind: str, spec: object) -> tuple[SchemaViolation, ...]:
     found = violations({"spec": spec}, crd_schema(kind) or {})
     return tuple(one for one in found if not one.unknown and one.field.startswith(_CHECKED[kind]))
 
@@ -127,8 +127,8 @@ def _group(api_version: str) -> str:
     return api_version.rpartition("/")[0]
 
 
-def _old_version(name: Ref, document: Document, version: str) -> Problem:
-    return Problem(
+def _old_version(name: Ref, document: Document, version: str) -> Finding:
+    return Finding(
         severity=Severity.WARNING,
         rule="OldApiVersion",
         object=name,
@@ -139,8 +139,8 @@ def _old_version(name: Ref, document: Document, version: str) -> Problem:
     )
 
 
-def _no_string(name: Ref, field: str, file: str) -> Problem:
-    return Problem(
+def _no_string(name: Ref, field: str, file: str) -> Finding:
+    return Finding(
         severity=Severity.ERROR,
         rule="NotAString",
         object=name,
@@ -151,8 +151,8 @@ def _no_string(name: Ref, field: str, file: str) -> Problem:
     )
 
 
-def _duplicate(name: Ref, file: str) -> Problem:
-    return Problem(
+def _duplicate(name: Ref, file: str) -> Finding:
+    return Finding(
         severity=Severity.WARNING,
         rule="DuplicateObject",
         object=name,
@@ -163,8 +163,8 @@ def _duplicate(name: Ref, file: str) -> Problem:
     )
 
 
-def _ignored(kind: str, count: int) -> Problem:
-    return Problem(
+def _ignored(kind: str, count: int) -> Finding:
+    return Finding(
         severity=Severity.INFO,
         rule="NotRead",
         object=Ref(kind),

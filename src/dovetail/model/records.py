@@ -40,7 +40,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _TERMINAL = frozenset(("Succeeded", "Failed"))
 _STATUSES = {"True": True, "False": False}
 _DISRUPTED_KEYS = frozenset(("", names.DISRUPTED_TAINT))  # without a key, all taints are tolerated
-_DISRUPTED_EFFECTS = frozenset(("", names.Effect.NO_SCHEDULE))
+_DISRUPTED_EFFECTS = frozenset(("", names.TaintEffect.NO_SCHEDULE))
 _RESIZES = frozenset(("PodResizePending", "PodResizeInProgress"))
 _FEW_MAPPINGS = 1024
 _AS_KEY = msgspec.msgpack.Encoder()
@@ -66,7 +66,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """Base of all records. They hold no cycles, so the garbage collector need not look at them."""
 
 
-class Scheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
+class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
     """What of a pod only scheduling reads. Pods that are alike in this share one object, which is kept as long as they.
 
     What tells replicas apart is left out: volumes, whose claims the record names, and of a DaemonSet's pod which single
@@ -98,7 +98,7 @@ class PodRecord(Record, frozen=True):
     critical: bool
     tolerates_disrupted: bool
     volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
-    scheduling: Scheduling | None = None  # None: nobody has asked for it
+    scheduling: PodScheduling | None = None  # None: nobody has asked for it
     scheduled_at: datetime | None = None  # when it came to its node, as its condition PodScheduled says
 
     @property
@@ -177,11 +177,11 @@ class ClaimRecord(Record, frozen=True):
     def object(self) -> Ref:
         return shared_ref("NodeClaim", "", self.name)
 
-    def is_true(self, condition: names.Condition) -> bool:
+    def is_true(self, condition: names.ConditionType) -> bool:
         found = self.conditions.get(condition)
         return found is not None and found.status == "True"
 
-    def true_since(self, condition: names.Condition) -> datetime | None:
+    def true_since(self, condition: names.ConditionType) -> datetime | None:
         found = self.conditions.get(condition)
         return _utc(found.last_transition_time) if found is not None and found.status == "True" else None
 
@@ -226,7 +226,7 @@ class _SharedMapping(dict[str, str]):
     __slots__ = ("__weakref__",)
 
 
-class Recorder:
+class PodInterner:
     """Turns wire structs into records and shares what is equal between them, for as long as a record uses it."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class Recorder:
         # several times slower where every pod has labels of its own.
         self._mappings: dict[int, ReferenceType[_SharedMapping]] = {}
         self._sweep_above = _FEW_MAPPINGS
-        self._schedulings: WeakValueDictionary[bytes, Scheduling] = WeakValueDictionary()
+        self._schedulings: WeakValueDictionary[bytes, PodScheduling] = WeakValueDictionary()
 
     def pod(self, pod: objects.Pod) -> PodRecord:
         return self._pod(pod, None)
@@ -243,7 +243,9 @@ class Recorder:
         """With what scheduling reads."""
         return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
-    def _pod(self, pod: objects.Pod, scheduling: Scheduling | None, scheduled_at: datetime | None = None) -> PodRecord:
+    def _pod(
+        self, pod: objects.Pod, scheduling: PodScheduling | None, scheduled_at: datetime | None = None
+    ) -> PodRecord:
         meta, spec = pod.metadata, pod.spec
         owner = Owner.NONE
         for reference in meta.owner_references:
@@ -272,7 +274,7 @@ class Recorder:
             scheduled_at=scheduled_at,
         )
 
-    def _scheduling(self, pod: WatchedPod) -> Scheduling:
+    def _scheduling(self, pod: WatchedPod) -> PodScheduling:
         """Told apart by their bytes: what is in them cannot be hashed."""
         spec, status = pod.spec, pod.status
         daemon_set = _daemon_set(pod.metadata.owner_references)
@@ -303,7 +305,7 @@ class Recorder:
             host_network=spec.host_network,
             resource_claims=spec.resource_claims,
         )
-        found = Scheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
+        found = PodScheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
         self._schedulings[key] = found
         return found
 

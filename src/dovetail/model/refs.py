@@ -75,7 +75,7 @@ def shared_ref(kind: str, namespace: str, name: str) -> Ref:
     return Ref(kind, namespace, name)
 
 
-class About:
+class Redactable:
     """Words that only those may read who may see the object: its name, and what else tells which it is."""
 
     __slots__ = ("ref", "text")
@@ -92,12 +92,12 @@ class About:
 
 
 class Sentence:
-    """A message for people. Text in it names no object of a namespace; `Ref` and `About` do."""
+    """A message for people. Text in it names no object of a namespace; `Ref` and `Redactable` do."""
 
     __slots__ = ("parts",)
 
-    def __init__(self, *parts: "str | Ref | About | Sentence") -> None:
-        self.parts: Final[tuple[str | Ref | About | Sentence, ...]] = parts
+    def __init__(self, *parts: "str | Ref | Redactable | Sentence") -> None:
+        self.parts: Final[tuple[str | Ref | Redactable | Sentence, ...]] = parts
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -120,7 +120,7 @@ class Sentence:
         return hash(str(self))
 
 
-def _redacted(part: "str | Ref | About | Sentence", may_see: MaySee) -> "str | Ref | About | Sentence":
+def _redacted(part: "str | Ref | Redactable | Sentence", may_see: MaySee) -> "str | Ref | Redactable | Sentence":
     if isinstance(part, str):
         return part
     if isinstance(part, Sentence):

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from dovetail.api import objects
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import (
     ClaimRecord,
     NodeRecord,
@@ -72,7 +72,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[PodRecord, ...] = ()
     pools: dict[str, PoolRecord] = {}
     pdbs: tuple[PdbRecord, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
 
 
 def take_snapshot(
@@ -90,7 +90,7 @@ def take_snapshot(
         if pod.node_name:
             pods_on[pod.node_name].append(pod)
 
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     sorted_nodes = sorted(nodes, key=_NAME)
     sorted_claims = sorted(claims, key=_NAME)
     nodes_of = _by_provider_id(sorted_nodes, problems, "Nodes", "spec.providerID")
@@ -111,7 +111,7 @@ def take_snapshot(
     )
 
 
-def _by_provider_id(records: list[R], problems: list[Problem], plural: str, field: str) -> dict[str, R]:
+def _by_provider_id(records: list[R], problems: list[Finding], plural: str, field: str) -> dict[str, R]:
     """Only unambiguous provider IDs: two objects that claim one instance cannot both be right."""
     groups: dict[str, list[R]] = defaultdict(list)
     for record in records:
@@ -121,7 +121,7 @@ def _by_provider_id(records: list[R], problems: list[Problem], plural: str, fiel
         if len(group) == 1:
             continue
         problems.extend(
-            Problem(
+            Finding(
                 severity=Severity.WARNING,
                 rule="DuplicateProviderID",
                 object=record.object,

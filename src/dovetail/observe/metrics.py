@@ -80,7 +80,7 @@ class Observations:
         return [(q, ordered[max(0, ceil(q * len(ordered)) - 1)]) for q in QUANTILES] if ordered else []
 
 
-class _Read(Collector):
+class _ExternalCounter(Collector):
     """A counter that somebody else keeps: it is read at the scrape, by the values of its labels."""
 
     def __init__(
@@ -101,7 +101,7 @@ class _Read(Collector):
         yield family
 
 
-class Rendered(Metric):
+class RenderedMetric(Metric):
     """A gauge whose lines are text already: with 5,000 nodes, making them anew for each scrape would take seconds."""
 
     def __init__(self, name: str, documentation: str, lines: Iterable[str]) -> None:
@@ -109,7 +109,7 @@ class Rendered(Metric):
         self.lines = lines
 
 
-class Aside(Metric):
+class DeferredMetrics(Metric):
     """Families that are worked out as the text is made, on any thread: of what was noted when they were collected."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
@@ -303,7 +303,7 @@ class Metrics:
     def read_requests(self, requests: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
         """Serve how many requests the API server was sent, by the code of the answer, the method and the host."""
         self.registry.register(
-            _Read(
+            _ExternalCounter(
                 "rest_client_requests_total",
                 "Requests to the API server, by its answer.",
                 ("code", "method", "host"),
@@ -315,7 +315,7 @@ class Metrics:
         def by_label() -> dict[tuple[str, ...], float]:
             return {(value,): amount for value, amount in values().items()}
 
-        self.registry.register(_Read(name, documentation, (label,), by_label))
+        self.registry.register(_ExternalCounter(name, documentation, (label,), by_label))
 
 
 # -- the text ---------------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def rendered(families: Iterable[Metric]) -> Iterator[bytes]:
     Series that only say since when a counter counts are left out.
     """
     for family in families:
-        if isinstance(family, Aside):
+        if isinstance(family, DeferredMetrics):
             yield from rendered(family.families())
         else:
             yield "\n".join([*_lines(family), ""]).encode()
@@ -341,7 +341,7 @@ def _lines(family: Metric) -> Iterator[str]:
     name = f"{family.name}_total" if family.type == "counter" else family.name
     yield f"# HELP {name} {family.documentation}"
     yield f"# TYPE {name} {family.type}"
-    if isinstance(family, Rendered):
+    if isinstance(family, RenderedMetric):
         yield from family.lines
         return
     for sample in family.samples:

@@ -11,19 +11,19 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect
+from dovetail.api.names import ConditionType, TaintEffect
 from dovetail.rules.reasons import DISRUPTION_REASONS
 
 Raw = dict[str, Any]
 
 ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes are made with their NodeClaim's
 CONDITIONS: Final = (
-    Condition.DISRUPTION_STATE,
+    ConditionType.DISRUPTION_STATE,
     *(row.condition for row in DISRUPTION_REASONS.values() if not row.upstream),
-    Condition.NODE_LOST,
+    ConditionType.NODE_LOST,
 )
-_CANDIDATE: Final = (names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
-_DISRUPTED: Final = (names.DISRUPTED_TAINT, Effect.NO_SCHEDULE)
+_CANDIDATE: Final = (names.CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE)
+_DISRUPTED: Final = (names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE)
 
 
 class MergePatch(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def clean_claim(claim: Raw, nodes: Sequence[Raw] = ()) -> Cleaning:
     """`nodes`: those that belong to it. The record of a command goes last: until then a new leader can carry it on."""
     unwanted: set[str] = set(CONDITIONS)
     if is_ours(claim) and not any(map(is_going, (claim, *nodes))):
-        unwanted.add(Condition.DISRUPTION_REASON)
+        unwanted.add(ConditionType.DISRUPTION_REASON)
     conditions = _list(claim.get("status"), "conditions")
     kept, gone = _without(conditions, lambda entry: entry.get("type") in unwanted)
     metadata, removed = _without_annotations(claim)

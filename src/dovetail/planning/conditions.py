@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from dovetail.api.names import Condition, ConditionReason
+from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.api.objects import Condition as Entry
 from dovetail.api.objects import NodeClaim, NodePool
 from dovetail.values.timestamp import format_time
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-ROOT = Condition.READY
-_DEPENDENTS: dict[type[NodeClaim] | type[NodePool], tuple[Condition, ...]] = {
-    NodeClaim: (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED),
-    NodePool: (Condition.VALIDATION_SUCCEEDED, Condition.NODECLASS_READY),
+ROOT = ConditionType.READY
+_DEPENDENTS: dict[type[NodeClaim] | type[NodePool], tuple[ConditionType, ...]] = {
+    NodeClaim: (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED),
+    NodePool: (ConditionType.VALIDATION_SUCCEEDED, ConditionType.NODECLASS_READY),
 }
 _AWAITING = "object is awaiting reconciliation"
 
@@ -41,25 +41,25 @@ class Conditions:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def get(self, name: Condition) -> Entry | None:
+    def get(self, name: ConditionType) -> Entry | None:
         return self._entries.get(name)
 
-    def status(self, name: Condition) -> str:
+    def status(self, name: ConditionType) -> str:
         """Unknown if it is not there."""
         entry = self._entries.get(name)
         return UNKNOWN if entry is None else entry.status
 
-    def is_true(self, name: Condition) -> bool:
+    def is_true(self, name: ConditionType) -> bool:
         return self.status(name) == TRUE
 
-    def since(self, name: Condition) -> datetime | None:
+    def since(self, name: ConditionType) -> datetime | None:
         """When its status last changed."""
         entry = self._entries.get(name)
         return None if entry is None else entry.last_transition_time
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def set(self, name: Condition, status: str = TRUE, reason: str = "", message: str = "") -> None:
+    def set(self, name: ConditionType, status: str = TRUE, reason: str = "", message: str = "") -> None:
         """Set it; True needs no reason. The root follows."""
         assert name != ROOT, "the root is derived"
         entry = self._new(name, status, reason or name, message)
@@ -69,7 +69,7 @@ class Conditions:
             self._refresh(self._entries)
         self._recompute_root()
 
-    def clear(self, name: Condition) -> None:
+    def clear(self, name: ConditionType) -> None:
         """Only conditions that the root does not depend on can go, and not the root itself."""
         assert name not in (ROOT, *self._dependents), name
         self._entries.pop(name, None)
@@ -84,7 +84,7 @@ class Conditions:
             entry = self._entries[name]
             self._entries[name] = msgspec.structs.replace(entry, observed_generation=self._generation)
 
-    def _new(self, name: Condition, status: str, reason: str, message: str) -> Entry:
+    def _new(self, name: ConditionType, status: str, reason: str, message: str) -> Entry:
         before = self._entries.get(name)
         if before is not None and before.status == status and before.last_transition_time is not None:
             since = before.last_transition_time

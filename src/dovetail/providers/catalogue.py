@@ -11,9 +11,9 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from dovetail.api import names
+from dovetail.api.decode_errors import explain_refusal
 from dovetail.api.json_paths import duplicate_key
-from dovetail.api.objects import Quantities, Requirement
-from dovetail.api.refusals import explain_refusal
+from dovetail.api.objects import NodeSelectorRequirement, Quantities
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.values.duration import shown
 from dovetail.values.quantity import Quantity, QuantityError, parse_quantity
@@ -88,8 +88,8 @@ def _type(
     )
 
 
-def _in(key: str, values: Iterable[str]) -> Requirement:
-    return Requirement(key=key, operator="In", values=[str(value) for value in values])
+def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=key, operator="In", values=[str(value) for value in values])
 
 
 def _offered(offerings: Iterable[Offering], key: str) -> list[str]:
@@ -153,7 +153,7 @@ class _TypeItem(msgspec.Struct, frozen=True, rename=_folded_name):
     offerings: list[_OfferingItem]
 
 
-class _Refused(Exception):
+class _ItemError(Exception):
     """What is wrong with a field of an item."""
 
     def __init__(self, field: str, words: str) -> None:
@@ -174,9 +174,9 @@ def read_catalogue(data: bytes, file: str) -> tuple[InstanceType, ...]:
     for index, item in enumerate(items):
         try:
             if item.name in found:
-                raise _Refused("name", f"there is another type of this name, [{list(found).index(item.name)}]")
+                raise _ItemError("name", f"there is another type of this name, [{list(found).index(item.name)}]")
             found[item.name] = _read_type(item)
-        except _Refused as refused:
+        except _ItemError as refused:
             raise CatalogueError(f"{file}: [{index}] {shown(item.name)}: {refused.field}: {refused}") from None
     return tuple(found.values())
 
@@ -218,13 +218,13 @@ def _read_type(item: _TypeItem) -> InstanceType:
     _check_label_value("name", item.name)
     _check_label_value("architecture", item.architecture)
     if not item.operating_systems:
-        raise _Refused("operatingSystems", "wants at least one")
+        raise _ItemError("operatingSystems", "wants at least one")
     for index, system in enumerate(item.operating_systems):
         _check_label_value(f"operatingSystems[{index}]", system)
     amounts = {resource: _read_amount(f"resources.{resource}", value) for resource, value in item.resources.items()}
     for needed in ("cpu", "memory"):
         if needed not in amounts:
-            raise _Refused(f"resources.{needed}", "is required")
+            raise _ItemError(f"resources.{needed}", "is required")
     return _type(
         item.name,
         arch=item.architecture,
@@ -238,17 +238,17 @@ def _read_amount(field: str, value: str | int | float) -> str:
     try:
         quantity = parse_quantity(str(value))
     except QuantityError as error:
-        raise _Refused(field, str(error)) from None
+        raise _ItemError(field, str(error)) from None
     if quantity.nano < 0:
-        raise _Refused(field, f"{shown(str(value))} is negative")
+        raise _ItemError(field, f"{shown(str(value))} is negative")
     return str(quantity)
 
 
 def _read_offering(field: str, item: _OfferingItem) -> Offering:
     if not isfinite(item.price) or item.price < 0:
-        raise _Refused(f"{field}.price", f"{item.price} is negative or without bounds")
+        raise _ItemError(f"{field}.price", f"{item.price} is negative or without bounds")
     if item.reservation_capacity < 0:
-        raise _Refused(f"{field}.reservationCapacity", f"{item.reservation_capacity} is negative")
+        raise _ItemError(f"{field}.reservationCapacity", f"{item.reservation_capacity} is negative")
     flat = {names.CAPACITY_TYPE_LABEL: item.capacity_type, names.ZONE_LABEL: item.zone}
     requirements = [_in(key, [value]) for key, value in flat.items() if value is not None]
     requirements += [
@@ -258,7 +258,7 @@ def _read_offering(field: str, item: _OfferingItem) -> Offering:
         _check_definite(field, key, [each for each in requirements if each.key == key])
     kind = next(each.values[0] for each in requirements if each.key == names.CAPACITY_TYPE_LABEL)
     if kind not in list(names.CapacityType):
-        raise _Refused(
+        raise _ItemError(
             f"{field}: {names.CAPACITY_TYPE_LABEL}", f"{shown(kind)} is none of {', '.join(names.CapacityType)}"
         )
     return Offering(
@@ -269,27 +269,29 @@ def _read_offering(field: str, item: _OfferingItem) -> Offering:
     )
 
 
-def _check_definite(field: str, key: str, found: Sequence[Requirement]) -> None:
+def _check_definite(field: str, key: str, found: Sequence[NodeSelectorRequirement]) -> None:
     """An offering is of one zone and one capacity type: the Node is labelled with them."""
     if len(found) != 1 or found[0].operator != "In" or len(found[0].values) != 1:
-        raise _Refused(f"{field}: {key}", "wants to be given once, by In with one value")
+        raise _ItemError(f"{field}: {key}", "wants to be given once, by In with one value")
     _check_label_value(f"{field}: {key}", found[0].values[0])
 
 
-def _read_requirement(field: str, item: _RequirementItem) -> Requirement:
+def _read_requirement(field: str, item: _RequirementItem) -> NodeSelectorRequirement:
     if not item.key:
-        raise _Refused(f"{field}.key", "is empty")
+        raise _ItemError(f"{field}.key", "is empty")
     if item.operator not in _OPERATORS:
-        raise _Refused(f"{field}.operator", f"{shown(item.operator)} is none of {', '.join(_OPERATORS)}")
+        raise _ItemError(f"{field}.operator", f"{shown(item.operator)} is none of {', '.join(_OPERATORS)}")
     if item.operator == "In" and not item.values:
-        raise _Refused(f"{field}.values", "In wants at least one")
+        raise _ItemError(f"{field}.values", "In wants at least one")
     if item.operator in _BOUNDS and (len(item.values) != 1 or not re.fullmatch("[0-9]{1,18}", item.values[0])):
-        raise _Refused(f"{field}.values", f"{item.operator} wants one whole number")
+        raise _ItemError(f"{field}.values", f"{item.operator} wants one whole number")
     for index, value in enumerate(item.values):
         _check_label_value(f"{field}.values[{index}]", value)
-    return Requirement(key=names.NORMALISED_LABELS.get(item.key, item.key), operator=item.operator, values=item.values)
+    return NodeSelectorRequirement(
+        key=names.NORMALISED_LABELS.get(item.key, item.key), operator=item.operator, values=item.values
+    )
 
 
 def _check_label_value(field: str, text: str) -> None:
     if not _LABEL_VALUE.fullmatch(text):
-        raise _Refused(field, f"{shown(text)} cannot be the value of a label: want 1 to 63 of A-Z a-z 0-9 - _ .")
+        raise _ItemError(field, f"{shown(text)} cannot be the value of a label: want 1 to 63 of A-Z a-z 0-9 - _ .")

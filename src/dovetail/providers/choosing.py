@@ -11,13 +11,13 @@ from hashlib import sha256
 from operator import and_
 
 from dovetail.api import names
-from dovetail.api.objects import NodeClaim, Requirement
+from dovetail.api.objects import NodeClaim, NodeSelectorRequirement
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.scheduling import requirements
 from dovetail.scheduling.labels import normalised
 
-Wanted = Mapping[str, Sequence[Requirement]]
+Wanted = Mapping[str, Sequence[NodeSelectorRequirement]]
 
 _NAMES_SHOWN = 5
 
@@ -25,31 +25,31 @@ _NAMES_SHOWN = 5
 # -- requirements ------------------------------------------------------------------------------------------------------
 
 
-def by_key(entries: Iterable[Requirement]) -> dict[str, list[Requirement]]:
+def by_key(entries: Iterable[NodeSelectorRequirement]) -> dict[str, list[NodeSelectorRequirement]]:
     """The requirements of each label, under its name of today."""
-    found: dict[str, list[Requirement]] = {}
+    found: dict[str, list[NodeSelectorRequirement]] = {}
     for each in entries:
         found.setdefault(normalised(each.key), []).append(each)
     return found
 
 
-def accepts(requirement: Requirement, value: str | None) -> bool:
+def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
     """Whether a label may have the value; None: there is no such label."""
     return _allowed(requirement).has(value)
 
 
-def compatible(wanted: Wanted, offered: Iterable[Requirement]) -> bool:
+def compatible(wanted: Wanted, offered: Iterable[NodeSelectorRequirement]) -> bool:
     """Whether each label that is offered can have a value that is wanted. Labels not offered are the claim's to set."""
     return all(
         key not in wanted or _together(asked).agrees(_together(wanted[key])) for key, asked in by_key(offered).items()
     )
 
 
-def _together(entries: Iterable[Requirement]) -> requirements.Requirement:
+def _together(entries: Iterable[NodeSelectorRequirement]) -> requirements.Requirement:
     return reduce(and_, map(_allowed, entries))
 
 
-def _allowed(entry: Requirement) -> requirements.Requirement:
+def _allowed(entry: NodeSelectorRequirement) -> requirements.Requirement:
     try:
         return requirements.read_requirement(entry)
     except requirements.RequirementError:

@@ -8,12 +8,12 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.api import objects
-from dovetail.api.names import Condition, EventReason, Reason
-from dovetail.model.problem import Problem, Severity
+from dovetail.api.names import ConditionType, EventReason, Reason
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS, is_budgeted
-from dovetail.rules.states import IN_DISRUPTION, State, state_of
+from dovetail.rules.states import IN_DISRUPTION, NodeState, state_of
 from dovetail.values.duration import DurationError, parse_budget_duration, shown
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, complement
@@ -32,7 +32,7 @@ _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.valu
 FORMER_NAMES = {name: reason for reason, row in DISRUPTION_REASONS.items() for name in row.former_names}
 
 
-class Reading(StrEnum):
+class BudgetSemantics(StrEnum):
     """Whether a budget without reasons holds only for reasons that no active budget names, or for all (R25)."""
 
     SEED = "by-reason"
@@ -98,7 +98,11 @@ def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
 
 
 def limit_at(
-    budgets: Sequence[BudgetRule], reason: Reason, now: datetime, nodes: int, reading: Reading = Reading.SEED
+    budgets: Sequence[BudgetRule],
+    reason: Reason,
+    now: datetime,
+    nodes: int,
+    reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> tuple[int, int | None]:
     """R25: the least of the active budgets that apply, and which one it is; else unlimited, the pool's node count."""
     named, default = _applicable(budgets, reason, reading)
@@ -110,7 +114,11 @@ def limit_at(
 
 
 def limit_below(
-    budgets: Sequence[BudgetRule], reason: Reason, value: int, nodes: int, reading: Reading = Reading.SEED
+    budgets: Sequence[BudgetRule],
+    reason: Reason,
+    value: int,
+    nodes: int,
+    reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> Instants:
     """When the limit for the reason is below the value: the same rule as `limit_at`, said for all time."""
     named, default = _applicable(budgets, reason, reading)
@@ -125,10 +133,10 @@ def limit_below(
 
 
 def _applicable(
-    budgets: Sequence[BudgetRule], reason: Reason, reading: Reading
+    budgets: Sequence[BudgetRule], reason: Reason, reading: BudgetSemantics
 ) -> tuple[list[BudgetRule], list[BudgetRule]]:
     """The budgets that name the reason, and those that stand in where none of these is active."""
-    if reading is Reading.UPSTREAM:
+    if reading is BudgetSemantics.UPSTREAM:
         if any(budget.fault for budget in budgets):  # there, one bad budget stops the whole pool (02 §5.2)
             return [budget for budget in budgets if budget.fault], []
         return [budget for budget in budgets if not budget.reasons or reason in budget.reasons], []
@@ -148,7 +156,7 @@ def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -
 
     Limits beyond the number of nodes are all the same.
     """
-    named, default = _applicable([budget for budget in budgets if budget.fault is None], reason, Reading.SEED)
+    named, default = _applicable([budget for budget in budgets if budget.fault is None], reason, BudgetSemantics.SEED)
     differing = []
     for budget in default:
         lower = min(budget.limit(nodes), nodes)
@@ -161,11 +169,11 @@ def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -
 # -- what uses it up --------------------------------------------------------------------------------------------------
 
 
-class Consumer(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetConsumer(msgspec.Struct, frozen=True, kw_only=True):
     """A node that holds a slot of its pool's budgets, and why."""
 
     node: str
-    state: State
+    state: NodeState
     unhealthy: bool
 
 
@@ -173,7 +181,7 @@ class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
     """R26–R27: the pool's initialized nodes, and those of them that use up its budgets."""
 
     nodes: int
-    consumers: tuple[Consumer, ...] = ()
+    consumers: tuple[BudgetConsumer, ...] = ()
 
     @property
     def disrupting(self) -> int:
@@ -188,7 +196,7 @@ def is_initialized(member: ClusterNode) -> bool:
     """By the Node's label; where the Node is gone already, by the claim's condition. Unmanaged ones always are."""
     if member.node is not None:
         return member.node.initialized or not (member.pool or member.claim)
-    return member.claim is not None and member.claim.is_true(Condition.INITIALIZED)
+    return member.claim is not None and member.claim.is_true(ConditionType.INITIALIZED)
 
 
 def pool_counts(members: Iterable[ClusterNode]) -> PoolCounts:
@@ -196,7 +204,7 @@ def pool_counts(members: Iterable[ClusterNode]) -> PoolCounts:
     return counts_of((member, state_of(member)) for member in members)
 
 
-def counts_of(members: Iterable[tuple[ClusterNode, State]]) -> PoolCounts:
+def counts_of(members: Iterable[tuple[ClusterNode, NodeState]]) -> PoolCounts:
     """The same, of those that are known to stand there."""
     nodes, consumers = 0, []
     for member, state in members:
@@ -204,9 +212,9 @@ def counts_of(members: Iterable[tuple[ClusterNode, State]]) -> PoolCounts:
             continue
         nodes += 1
         if state in IN_DISRUPTION:
-            consumers.append(Consumer(node=member.name, state=state, unhealthy=False))
+            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=False))
         elif member.node is None or not member.node.ready:  # without a Node it is not Ready either
-            consumers.append(Consumer(node=member.name, state=state, unhealthy=True))
+            consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=True))
     return PoolCounts(nodes=nodes, consumers=tuple(consumers))
 
 
@@ -230,7 +238,7 @@ def allowance(
     reason: Reason,
     now: datetime,
     counts: PoolCounts,
-    reading: Reading = Reading.SEED,
+    reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> Allowance:
     """Seed 004, second equation: the reason's limit less everything unhealthy or disrupting (R26)."""
     limit, binding = limit_at(budgets, reason, now, counts.nodes, reading)
@@ -248,7 +256,7 @@ def allowance(
 
 
 def allowances(
-    budgets: Sequence[BudgetRule], *, now: datetime, counts: PoolCounts, reading: Reading = Reading.SEED
+    budgets: Sequence[BudgetRule], *, now: datetime, counts: PoolCounts, reading: BudgetSemantics = BudgetSemantics.SEED
 ) -> dict[Reason, Allowance]:
     """For every reason that a budget can name."""
     return {reason: allowance(budgets, reason=reason, now=now, counts=counts, reading=reading) for reason in BUDGETED}
@@ -264,7 +272,7 @@ def budget_problems(
     graceful_expiry: bool,
     now: datetime,
     node_counts: Iterable[int],
-) -> list[Problem]:
+) -> list[Finding]:
     """What the pool's owner must know: unreadable budgets (R29), budgets without effect (R28), two readings (R25)."""
     problems = [
         _problem(
@@ -293,7 +301,7 @@ def budget_problems(
     differing = _first_difference(budgets, reasons, now, node_counts)
     if differing is not None:
         reason, nodes, at = differing
-        ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in Reading)
+        ours, theirs = (limit_at(budgets, reason, at, nodes, reading)[0] for reading in BudgetSemantics)
         problems.append(
             _problem(
                 EventReason.BUDGET_READING_DIFFERS,
@@ -325,5 +333,5 @@ def _named(reasons: Sequence[Reason]) -> str:
 
 def _problem(
     rule: str, object_: Ref, field: str, message: str, remedy: str, *, severity: Severity = Severity.WARNING
-) -> Problem:
-    return Problem(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)
+) -> Finding:
+    return Finding(severity=severity, rule=rule, object=object_, field=field, message=message, remedy=remedy)

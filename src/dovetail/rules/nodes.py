@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dovetail.api.names import Condition, ConsolidationPolicy, Reason
+from dovetail.api.names import ConditionType, ConsolidationPolicy, Reason
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED, Allowance, is_initialized
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.protection import node_do_not_disrupt
 from dovetail.rules.reasons import DISRUPTION_REASONS, MARKED
-from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, is_tainted_candidate, state_of
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse, together
 from dovetail.values.duration import add, short_duration
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, any_of, since, with_time_left
@@ -30,7 +30,7 @@ _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 
 
-class PodsStanding(msgspec.Struct, frozen=True):
+class PodsVerdict(msgspec.Struct, frozen=True):
     """What the pods of a node say together: when all allow, and the verdicts that block now."""
 
     when: Instants
@@ -66,10 +66,10 @@ def own_verdicts(member: ClusterNode, pool: PoolRecord | None, now: datetime) ->
     return OwnVerdicts((annotated, _initialized(member), _deleting(member)), consolidate_after(member, pool, now))
 
 
-def pods_standing(verdicts: Sequence[Verdict], pods: int) -> PodsStanding:
+def pods_standing(verdicts: Sequence[Verdict], pods: int) -> PodsVerdict:
     """From every verdict of every pod on the node."""
     blockers = tuple(verdict for verdict in verdicts if not verdict.allowed)
-    return PodsStanding(together(verdicts), blockers, pods)
+    return PodsVerdict(together(verdicts), blockers, pods)
 
 
 def judge_reason(
@@ -78,7 +78,7 @@ def judge_reason(
     reason: Reason,
     now: datetime,
     *,
-    pods: PodsStanding,
+    pods: PodsVerdict,
     allowance: Allowance | None,
     own: OwnVerdicts | None = None,
 ) -> ReasonVerdict:
@@ -112,7 +112,7 @@ def judge_reasons(
     pool: PoolRecord | None,
     now: datetime,
     *,
-    pods: PodsStanding,
+    pods: PodsVerdict,
     allowances: Mapping[Reason, Allowance] | None,
     own: OwnVerdicts,
 ) -> list[ReasonVerdict]:
@@ -136,7 +136,7 @@ def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) ->
 
 
 def when_free(
-    member: ClusterNode, pool: PoolRecord | None, pods: PodsStanding, now: datetime, own: OwnVerdicts | None = None
+    member: ClusterNode, pool: PoolRecord | None, pods: PodsVerdict, now: datetime, own: OwnVerdicts | None = None
 ) -> Instants:
     """When no pod-level and no node-level rule blocks a graceful disruption; budgets are the pool's matter.
 
@@ -209,7 +209,7 @@ def marked_reasons(member: ClusterNode, pool: PoolRecord | None) -> Iterator[Rea
         # The pool says when its nodes expire (R20).
         if claim.is_true(condition) and (pool is not None or reason is not Reason.EXPIRED):
             yield reason
-    if claim.is_true(Condition.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
+    if claim.is_true(ConditionType.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
         yield consolidation_reason(member)
 
 
@@ -229,7 +229,7 @@ def still_allowed(
         return []
     own = own_verdicts(member, pool, now)
     annotated, initialized, _ = own.standing
-    pods = PodsStanding(NEVER if blockers else ALWAYS, tuple(blockers), len(member.pods))
+    pods = PodsVerdict(NEVER if blockers else ALWAYS, tuple(blockers), len(member.pods))
     return [
         _has_reason(member, pool, reason, now),
         annotated,
@@ -268,7 +268,7 @@ def _initialized(member: ClusterNode) -> Verdict:
     return allow(Rule.INITIALIZED, member.object, "initialized")
 
 
-def _deleting(member: ClusterNode, states: Collection[State] = IN_DISRUPTION) -> Verdict:
+def _deleting(member: ClusterNode, states: Collection[NodeState] = IN_DISRUPTION) -> Verdict:
     state = state_of(member)
     if state in states:
         return refuse(Rule.DELETING, member.object, f"already on its way out: {state} {MEANING[state]}")
@@ -299,7 +299,7 @@ def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetim
         return refuse(rule, member.object, "no NodePool and NodeClaim to tell")
     if pool.consolidate_after_ns is None:
         return refuse(rule, member.object, f"NodePool {pool.name} never consolidates (consolidateAfter: Never)")
-    quiet_since = claim.last_pod_event_at or claim.true_since(Condition.INITIALIZED)
+    quiet_since = claim.last_pod_event_at or claim.true_since(ConditionType.INITIALIZED)
     if quiet_since is None:
         return refuse(rule, member.object, "the NodeClaim does not say since when it is initialized")
     from_at = add(quiet_since, pool.consolidate_after_ns)
@@ -320,7 +320,7 @@ def drain_limit(member: ClusterNode, reason: Reason) -> int | None:
     return None if reason in CONSOLIDATION or member.claim is None else member.claim.grace_period_ns
 
 
-def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: datetime) -> Verdict:
+def pods_rule(member: ClusterNode, reason: Reason, pods: PodsVerdict, now: datetime) -> Verdict:
     """Whether the pods let the node go, unless the drain has a limit (R16)."""
     protected = len({verdict.object for verdict in pods.blockers})
     message = f"{protected} of its {pods.pods} pods {'is' if protected == 1 else 'are'} protected"
@@ -336,7 +336,7 @@ def pods_rule(member: ClusterNode, reason: Reason, pods: PodsStanding, now: date
     return judge(Rule.PODS, member.object, when, now, allowed=message, blocked=blocked, blockers=pods.blockers)
 
 
-def _why_not_now(pods: PodsStanding, when: Instants, takes: timedelta, protected: str, now: datetime) -> str:
+def _why_not_now(pods: PodsVerdict, when: Instants, takes: timedelta, protected: str, now: datetime) -> str:
     why = protected if pods.blockers else _too_short(pods.when.until(now), takes)
     if when.first(now) is None and pods.when.first(now) is not None:
         why = f"{why}; all windows of its pods are shorter than the {_span(takes)} that a disruption takes"
@@ -368,7 +368,7 @@ def grace_taken(seconds: int) -> timedelta:
 
 def _boot(member: ClusterNode) -> timedelta:
     claim = member.claim
-    up_at = None if claim is None else claim.true_since(Condition.INITIALIZED)
+    up_at = None if claim is None else claim.true_since(ConditionType.INITIALIZED)
     if claim is None or up_at is None or claim.created_at is None:
         return USUAL_BOOT
     return min(max(up_at - claim.created_at, timedelta()), LONGEST_BOOT)
@@ -391,7 +391,7 @@ def _forceful(member: ClusterNode) -> list[Verdict]:
     return [
         allow(Rule.NODE_DO_NOT_DISRUPT, name, _FORCEFUL),
         allow(Rule.INITIALIZED, name, _FORCEFUL),
-        _deleting(member, IN_DISRUPTION - {State.DISRUPTING}),
+        _deleting(member, IN_DISRUPTION - {NodeState.DISRUPTING}),
         owned,
         allow(Rule.PODS, name, "protections hold while draining, until the node's deadline"),
         allow(Rule.BUDGET, name, _FORCEFUL),

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from dovetail.api import names
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.rules.verdict import Rule, Verdict, allow, judge, refuse
@@ -35,7 +35,7 @@ SHORTEST, LONGEST = MINUTE, 7 * DAY
 _GONE = "the pod is finished or terminating"
 
 
-class Fault(NamedTuple):
+class AnnotationFault(NamedTuple):
     """A bad annotation: which one, what is wrong, and what to write instead."""
 
     rule: str
@@ -52,7 +52,7 @@ class DoNotDisrupt(NamedTuple):
 
     protects: bool
     span_ns: int | None
-    fault: Fault | None = None
+    fault: AnnotationFault | None = None
 
 
 def read_do_not_disrupt(value: str) -> DoNotDisrupt:
@@ -73,7 +73,7 @@ def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
         wrong = f"{shown(value)} is not a positive duration"
     except DurationError as error:
         wrong = str(error)
-    fault = Fault(
+    fault = AnnotationFault(
         names.EventReason.INVALID_DO_NOT_DISRUPT,
         names.DO_NOT_DISRUPT,
         f"{wrong}; the pod is protected indefinitely",
@@ -132,22 +132,22 @@ def _protected_for(rule: Rule, object_: Ref, span_ns: int, created_at: datetime 
 # -- schedules --------------------------------------------------------------------------------------------------------
 
 
-class Kind(Enum):
+class ScheduleKind(Enum):
     """The two schedules of R7: when a pod can be disrupted, and when it cannot."""
 
     ALLOW = (names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION)
     BLOCK = (names.DISRUPTION_BLOCK_SCHEDULE, names.DISRUPTION_BLOCK_DURATION)
 
 
-class Schedule(NamedTuple):
+class PodSchedule(NamedTuple):
     """A pod's windows (None: no schedule is in force) and what was wrong with their text."""
 
     window: Window | None
     expressions: tuple[tuple[Cron, int], ...] = ()
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[AnnotationFault, ...] = ()
 
 
-def read_schedule(kind: Kind, annotations: Mapping[str, str]) -> Schedule:
+def read_schedule(kind: ScheduleKind, annotations: Mapping[str, str]) -> PodSchedule:
     """The windows of this kind in a pod's annotations, by R8–R11."""
     if not annotations:
         return _NO_SCHEDULE
@@ -158,18 +158,18 @@ def read_schedule(kind: Kind, annotations: Mapping[str, str]) -> Schedule:
     return _read_schedule(kind, schedule and schedule[:longest], duration and duration[:longest])
 
 
-_NO_SCHEDULE = Schedule(window=None)
+_NO_SCHEDULE = PodSchedule(window=None)
 
 
 @lru_cache(maxsize=4096)
-def _read_schedule(kind: Kind, schedule: str | None, duration: str | None) -> Schedule:
+def _read_schedule(kind: ScheduleKind, schedule: str | None, duration: str | None) -> PodSchedule:
     if not schedule:
         ignored = _fault(kind.value[1], "a duration without a schedule is ignored", f"add {kind.value[0]}")
-        return Schedule(window=None, faults=(ignored,) if duration else ())
+        return PodSchedule(window=None, faults=(ignored,) if duration else ())
     texts, too_long = schedule.split(SEPARATOR, MAX_EXPRESSIONS), len(schedule) > limits.SCHEDULE
     if too_long or len(texts) > MAX_EXPRESSIONS:
         most = f"{limits.SCHEDULE} characters" if too_long else f"{MAX_EXPRESSIONS} expressions"
-        return Schedule(window=None, faults=(_no_schedule_left(kind, f"the schedule has more than {most}"),))
+        return PodSchedule(window=None, faults=(_no_schedule_left(kind, f"the schedule has more than {most}"),))
     durations, faults = _durations(kind, duration, len(texts))
     expressions: list[tuple[Cron, int]] = []
     for text, span_ns in zip(texts, durations, strict=True):
@@ -177,19 +177,19 @@ def _read_schedule(kind: Kind, schedule: str | None, duration: str | None) -> Sc
             expressions.append((parse_cron(text.strip()), span_ns))
         except CronError as error:
             if len(texts) == 1:
-                return Schedule(window=None, faults=(*faults, _no_schedule_left(kind, str(error))))
+                return PodSchedule(window=None, faults=(*faults, _no_schedule_left(kind, str(error))))
             faults.append(_fault(kind.value[0], f"{error}; this expression is dropped", _CRON_REMEDY))
     if not expressions:
         faults.append(_no_schedule_left(kind, "no valid expression is left"))
-        return Schedule(window=None, faults=tuple(faults))
-    return Schedule(Window(expressions), tuple(expressions), tuple(faults))
+        return PodSchedule(window=None, faults=tuple(faults))
+    return PodSchedule(Window(expressions), tuple(expressions), tuple(faults))
 
 
 _CRON_REMEDY = "write five cron fields, optionally after CRON_TZ=Area/City, such as 0 2 * * 6"
 _DURATION_REMEDY = "write a Go duration from 1m to 168h, or one for each expression separated by ;"
 
 
-def _durations(kind: Kind, text: str | None, count: int) -> tuple[list[int], list[Fault]]:
+def _durations(kind: ScheduleKind, text: str | None, count: int) -> tuple[list[int], list[AnnotationFault]]:
     """R11: a bad duration is 1h, but a block window is only ever shortened to 7 days: protection must not shrink."""
     if not text:
         return [DEFAULT_DURATION] * count, []
@@ -209,30 +209,30 @@ def _durations(kind: Kind, text: str | None, count: int) -> tuple[list[int], lis
     return spans * count if len(parts) == 1 else spans, faults
 
 
-def _duration(kind: Kind, text: str) -> tuple[int, str]:
+def _duration(kind: ScheduleKind, text: str) -> tuple[int, str]:
     try:
         span_ns = parse_duration(text)
     except DurationError as error:
         return DEFAULT_DURATION, f"{error}; it counts as 1h"
-    if span_ns > LONGEST and kind is Kind.BLOCK:
+    if span_ns > LONGEST and kind is ScheduleKind.BLOCK:
         return LONGEST, f"{shown(text)} is longer than 7 days; it counts as 7 days"
     if not SHORTEST <= span_ns <= LONGEST:
         return DEFAULT_DURATION, f"{shown(text)} is not between 1 minute and 7 days; it counts as 1h"
     return span_ns, ""
 
 
-def _fault(annotation: str, message: str, remedy: str) -> Fault:
-    return Fault(names.EventReason.INVALID_DISRUPTION_SCHEDULE, annotation, message, remedy)
+def _fault(annotation: str, message: str, remedy: str) -> AnnotationFault:
+    return AnnotationFault(names.EventReason.INVALID_DISRUPTION_SCHEDULE, annotation, message, remedy)
 
 
-def _no_schedule_left(kind: Kind, wrong: str) -> Fault:
-    outcome = "the pod can be disrupted at any time" if kind is Kind.ALLOW else "it blocks nothing"
+def _no_schedule_left(kind: ScheduleKind, wrong: str) -> AnnotationFault:
+    outcome = "the pod can be disrupted at any time" if kind is ScheduleKind.ALLOW else "it blocks nothing"
     return _fault(kind.value[0], f"{wrong}; {outcome}", _CRON_REMEDY)
 
 
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """R7–R11: outside its windows the pod is protected."""
-    schedule = read_schedule(Kind.ALLOW, pod.annotations)
+    schedule = read_schedule(ScheduleKind.ALLOW, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_SCHEDULE, pod, schedule, "no schedule")
     message = _opening(schedule.window, now, "disruption window", opens="opens", never_closes="")
@@ -242,7 +242,7 @@ def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
 
 def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     """R7, option B: inside its block windows the pod is protected."""
-    schedule = read_schedule(Kind.BLOCK, pod.annotations)
+    schedule = read_schedule(ScheduleKind.BLOCK, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_BLOCK_SCHEDULE, pod, schedule, "no block schedule")
     message = _opening(schedule.window, now, "block window", opens="begins", never_closes=", which never ends")
@@ -250,7 +250,7 @@ def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
     return judge(Rule.DISRUPTION_BLOCK_SCHEDULE, pod.object, instants, now, allowed=message, blocked=message)
 
 
-def _not_in_force(rule: Rule, pod: PodRecord, schedule: Schedule, absent: str) -> Verdict:
+def _not_in_force(rule: Rule, pod: PodRecord, schedule: PodSchedule, absent: str) -> Verdict:
     if schedule.window is not None:
         return allow(rule, pod.object, _GONE)
     return allow(rule, pod.object, schedule.faults[-1].message if schedule.faults else absent)
@@ -285,7 +285,7 @@ class PodRule(NamedTuple):
     """Whether the pod has this protection, also if it protects nothing now."""
     label: str
     """What metrics call the protection."""
-    faults: Callable[[Mapping[str, str]], Sequence[Fault]] = lambda _: ()
+    faults: Callable[[Mapping[str, str]], Sequence[AnnotationFault]] = lambda _: ()
     """What is wrong with the annotations that the rule reads."""
     other_input: Callable[[PodRecord], Hashable] | None = None
     """What the verdict on an active pod depends on besides its annotations."""
@@ -293,7 +293,7 @@ class PodRule(NamedTuple):
     """Whether it applies to pods that have none of `names.PROTECTION_ANNOTATIONS`."""
 
 
-def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[Fault]:
+def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
     value = annotations.get(names.DO_NOT_DISRUPT)
     fault = None if value is None else read_do_not_disrupt(value).fault
     return [] if fault is None else [fault]
@@ -305,7 +305,7 @@ def _counted_from(pod: PodRecord) -> datetime | None:
     return None if value is None or read_do_not_disrupt(value).span_ns is None else pod.created_at
 
 
-def _has_schedule(kind: Kind, pod: PodRecord) -> bool:
+def _has_schedule(kind: ScheduleKind, pod: PodRecord) -> bool:
     schedule = read_schedule(kind, pod.annotations)
     return schedule.window is not None or bool(schedule.faults)
 
@@ -323,16 +323,16 @@ POD_RULES: Final = (
     PodRule(
         Rule.DISRUPTION_SCHEDULE,
         disruption_schedule,
-        partial(_has_schedule, Kind.ALLOW),
+        partial(_has_schedule, ScheduleKind.ALLOW),
         "schedule",
-        faults=lambda annotations: read_schedule(Kind.ALLOW, annotations).faults,
+        faults=lambda annotations: read_schedule(ScheduleKind.ALLOW, annotations).faults,
     ),
     PodRule(
         Rule.DISRUPTION_BLOCK_SCHEDULE,
         disruption_block_schedule,
-        partial(_has_schedule, Kind.BLOCK),
+        partial(_has_schedule, ScheduleKind.BLOCK),
         "block-schedule",
-        faults=lambda annotations: read_schedule(Kind.BLOCK, annotations).faults,
+        faults=lambda annotations: read_schedule(ScheduleKind.BLOCK, annotations).faults,
     ),
 )
 _JUDGES: Final = tuple(each.judge for each in POD_RULES)
@@ -355,15 +355,15 @@ def other_inputs(pod: PodRecord) -> Hashable:
     return tuple([read(pod) for read in _OTHER_INPUTS])
 
 
-def annotation_faults(annotations: Mapping[str, str]) -> list[Fault]:
+def annotation_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
     """What is wrong with a pod's (or pod template's) annotations."""
     return [fault for each in POD_RULES for fault in each.faults(annotations)]
 
 
-def pod_problems(pod: PodRecord) -> list[Problem]:
+def pod_problems(pod: PodRecord) -> list[Finding]:
     """The same as problems of this pod."""
     return [
-        Problem(
+        Finding(
             severity=Severity.WARNING,
             rule=fault.rule,
             object=pod.object,

@@ -7,13 +7,13 @@ reason is acted on first is the order of the methods in `planning/disruption/met
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from dovetail.api.names import Condition, Reason
+from dovetail.api.names import ConditionType, Reason
 
 
 class DisruptionReason(NamedTuple):
     """What the program has to know of a reason."""
 
-    condition: Condition
+    condition: ConditionType
     """Of the NodeClaim. While it is True the node has the reason, since its last transition."""
     consolidates: bool = False
     """Nodes go to save money: they wait for consolidateAfter and never override protected pods."""
@@ -25,16 +25,16 @@ class DisruptionReason(NamedTuple):
 
 DISRUPTION_REASONS: Final[Mapping[Reason, DisruptionReason]] = {
     Reason.EMPTY: DisruptionReason(
-        Condition.CONSOLIDATABLE, consolidates=True, upstream=True, former_names=("emptiness",)
+        ConditionType.CONSOLIDATABLE, consolidates=True, upstream=True, former_names=("emptiness",)
     ),
-    Reason.DRIFTED: DisruptionReason(Condition.DRIFTED, upstream=True, former_names=("drift",)),
+    Reason.DRIFTED: DisruptionReason(ConditionType.DRIFTED, upstream=True, former_names=("drift",)),
     Reason.UNDERUTILIZED: DisruptionReason(
-        Condition.CONSOLIDATABLE,
+        ConditionType.CONSOLIDATABLE,
         consolidates=True,
         upstream=True,
         former_names=("consolidation", "consolidatable", "underutilised"),
     ),
-    Reason.EXPIRED: DisruptionReason(Condition.EXPIRED, former_names=("expiration", "expire")),
+    Reason.EXPIRED: DisruptionReason(ConditionType.EXPIRED, former_names=("expiration", "expire")),
 }
 
 # Each of these has a condition of its own and of its name, which alone says whether a node has the reason.

@@ -4,15 +4,15 @@ from enum import StrEnum
 from typing import Final
 
 from dovetail.api import objects
-from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, Condition, Effect
+from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT, ConditionType, TaintEffect
 from dovetail.model.records import NodeRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import MARKED
 
-DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=Effect.NO_SCHEDULE)
+DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=TaintEffect.NO_SCHEDULE)
 
 
-class State(StrEnum):
+class NodeState(StrEnum):
     """S1–S3 can go back; S4 is the point of no return."""
 
     STEADY = "S1"
@@ -24,40 +24,40 @@ class State(StrEnum):
 
 
 MEANING = {
-    State.STEADY: "steady",
-    State.CANDIDATE: "candidate",
-    State.DISRUPTING: "disrupting",
-    State.DRAINING: "draining",
-    State.TERMINATING: "instance terminating",
-    State.CLEANUP: "cleanup",
+    NodeState.STEADY: "steady",
+    NodeState.CANDIDATE: "candidate",
+    NodeState.DISRUPTING: "disrupting",
+    NodeState.DRAINING: "draining",
+    NodeState.TERMINATING: "instance terminating",
+    NodeState.CLEANUP: "cleanup",
 }
 
 # These hold a slot of every budget (R26).
-IN_DISRUPTION = frozenset({State.DISRUPTING, State.DRAINING, State.TERMINATING, State.CLEANUP})
+IN_DISRUPTION = frozenset({NodeState.DISRUPTING, NodeState.DRAINING, NodeState.TERMINATING, NodeState.CLEANUP})
 
 
-def state_of(member: ClusterNode) -> State:
+def state_of(member: ClusterNode) -> NodeState:
     """The furthest state whose marks are all there."""
     claim, node = member.claim, member.node
-    if claim is not None and claim.is_true(Condition.INSTANCE_TERMINATING):
+    if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):
         if node is not None:
-            return State.TERMINATING
+            return NodeState.TERMINATING
         if member.deleting:
-            return State.CLEANUP
+            return NodeState.CLEANUP
     if member.deleting:
-        return State.DRAINING
-    if claim is None or node is None or not (node.registered or claim.is_true(Condition.REGISTERED)):
-        return State.STEADY  # new or never registered: nothing to give up yet (R21)
-    if claim.is_true(Condition.DISRUPTION_REASON) and has_disrupted_taint(node):
-        return State.DISRUPTING
+        return NodeState.DRAINING
+    if claim is None or node is None or not (node.registered or claim.is_true(ConditionType.REGISTERED)):
+        return NodeState.STEADY  # new or never registered: nothing to give up yet (R21)
+    if claim.is_true(ConditionType.DISRUPTION_REASON) and has_disrupted_taint(node):
+        return NodeState.DISRUPTING
     if any(map(claim.is_true, MARKED.values())) or is_tainted_candidate(member):
-        return State.CANDIDATE
-    return State.STEADY
+        return NodeState.CANDIDATE
+    return NodeState.STEADY
 
 
 def is_tainted_candidate(member: ClusterNode) -> bool:
     """R22: the taint stands for a reason that holds but has not been acted on."""
-    return member.node is not None and (CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE) in member.node.taints
+    return member.node is not None and (CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE) in member.node.taints
 
 
 def has_disrupted_taint(node: NodeRecord | objects.Node) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail.ports import EVENTS, ApiError, Body, Create, Delete, Evict, KubeApi, Patch, Resource, Write
-from dovetail.runtime.passing import PassingReads
+from dovetail.runtime.read_through import ReadThroughApi
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class WouldWrite(ApiError):
     """Not sent, because nothing is to be written. Until the object changes there is nothing more to do."""
 
 
-class DryRunApi(PassingReads):
+class DryRunApi(ReadThroughApi):
     """The API of somebody who only looks."""
 
     def __init__(self, api: KubeApi) -> None:

@@ -61,7 +61,7 @@ _NAMESPACE_IS_GOING: Final = "because it is being terminated"
 RETRIES: Final = Backoff(first_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 
 
-class Regarding(msgspec.Struct, frozen=True):
+class ObjectReference(msgspec.Struct, frozen=True):
     """The object an event is about."""
 
     api_version: str
@@ -74,7 +74,7 @@ class Regarding(msgspec.Struct, frozen=True):
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that people should know. Without `dedupe` values it is never dropped as a repetition."""
 
-    regarding: Regarding
+    regarding: ObjectReference
     reason: str
     note: str
     type: str = NORMAL
@@ -83,7 +83,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     dedupe_seconds: float = DEDUPE_SECONDS
 
 
-class Counts(msgspec.Struct):
+class EventCounts(msgspec.Struct):
     """What became of the events, for the metrics. Every published one is counted once, when its fate is known."""
 
     sent: int = 0
@@ -101,7 +101,7 @@ class _Series(msgspec.Struct):
     last_at: datetime
 
 
-_Waiting: TypeAlias = tuple[Event, datetime]
+_QueuedEvent: TypeAlias = tuple[Event, datetime]
 
 
 class EventRecorder:
@@ -118,13 +118,13 @@ class EventRecorder:
         seed: int = 0,
     ) -> None:
         assert instance, "an event must say which process reports it"
-        self.counts = Counts()
+        self.counts = EventCounts()
         self._api = api
         self._clock = clock
         self._instance = instance[:INSTANCE_LENGTH_AT_MOST]
         self._buckets = {reason: TokenBucket(rate, at=clock.monotonic()) for reason, rate in rates.items()}
         self._waiting_at_most = waiting_at_most
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedEvent] = deque()
         self._published: dict[str, float] = {}  # dedupe key to when it may be published again, oldest first
         self._series: dict[str, _Series] = {}  # by name and namespace; the one used longest ago first
         self._chance = Random(seed)
@@ -270,7 +270,7 @@ def dedupe_key(event: Event) -> str:
     return "-".join((event.reason.lower(), *event.dedupe)) if event.dedupe else ""
 
 
-def namespace_of(regarding: Regarding) -> str:
+def namespace_of(regarding: ObjectReference) -> str:
     """Where an event lives: what has no namespace has its events in `default`."""
     return regarding.namespace or NAMESPACE_OF_CLUSTER_SCOPED
 

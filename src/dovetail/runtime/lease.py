@@ -29,7 +29,7 @@ from dovetail.ports import (
     Unavailable,
     Write,
 )
-from dovetail.runtime.passing import PassingReads
+from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.runtime.tasks import SHORTEST_WAIT_SECONDS, root_cause, within
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class Fence:
             raise Forbidden("not sent: this process does not hold the lease (any more)", reason="LeaseLost")
 
 
-class FencedApi(PassingReads):
+class FencedApi(ReadThroughApi):
     """The API for a leader: reads pass, and whatever changes something is refused once the lease is not surely held.
 
     Nothing that waits may lie between the check and the wire: give the real client `before_write=fence.check` too. It
@@ -123,7 +123,7 @@ class FencedApi(PassingReads):
 # -- what is seen of a lease ------------------------------------------------------------------------------------------
 
 
-class Sighting(msgspec.Struct, frozen=True):
+class ObservedLease(msgspec.Struct, frozen=True):
     """A lease as it was last seen to change, and when that was by the own clock."""
 
     lease: Lease
@@ -137,14 +137,14 @@ class Sighting(msgspec.Struct, frozen=True):
         return self.changed_at + max(1, self.lease.spec.lease_duration_seconds or 1)
 
 
-def sighted(before: Sighting | None, lease: Lease, *, at: float) -> Sighting:
+def sighted(before: ObservedLease | None, lease: Lease, *, at: float) -> ObservedLease:
     """Any new version counts as a renewal. What the lease says about the time is some other machine's opinion."""
     same = (
         before is not None
         and before.lease.metadata.uid == lease.metadata.uid
         and before.lease.metadata.resource_version == lease.metadata.resource_version
     )
-    return before if same and before is not None else Sighting(lease, at)
+    return before if same and before is not None else ObservedLease(lease, at)
 
 
 def micro_time(at: datetime) -> str:
@@ -179,7 +179,7 @@ class Election:
         self._namespace = namespace
         self._name = name
         self._timings = timings
-        self._seen: Sighting | None = None
+        self._seen: ObservedLease | None = None
         self._problem = ""
         self._complaint = _Complaint(clock)
 
@@ -360,7 +360,7 @@ class Election:
     # -- time -----------------------------------------------------------------------------------------------------
 
     def _held(self, lease: Lease, began_at: float) -> None:
-        self._seen = Sighting(lease, self._clock.monotonic())
+        self._seen = ObservedLease(lease, self._clock.monotonic())
         self.fence.open(until=began_at + self._timings.renew_deadline_seconds, epoch=lease.spec.lease_transitions or 0)
 
     def _seconds_to_next_look(self) -> float:
@@ -409,7 +409,7 @@ async def wait_until_alone(
     are another machine's, and cannot be compared with ours. Errors of the API but Unavailable come out: who may not
     look cannot know, and must not act.
     """
-    seen: dict[tuple[str, str], Sighting] = {}
+    seen: dict[tuple[str, str], ObservedLease] = {}
     told = ""
     while True:
         try:

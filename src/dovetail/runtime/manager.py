@@ -56,7 +56,7 @@ class Controller(Protocol):
     async def run(self, context: Context) -> None: ...
 
 
-class Followed(Protocol):
+class SyncSource(Protocol):
     """What the manager needs of a reflector."""
 
     name: str
@@ -77,7 +77,7 @@ class NotStopped(Exception):
     """Controllers did not stop within the grace period and were cancelled; the lease is left to run out."""
 
 
-class Health(msgspec.Struct, frozen=True):
+class HealthStatus(msgspec.Struct, frozen=True):
     """An answer for a probe, with what is wrong."""
 
     ok: bool
@@ -100,7 +100,7 @@ class Manager:
         *,
         election: Election | None,
         recorder: EventRecorder,
-        reflectors: Sequence[Followed],
+        reflectors: Sequence[SyncSource],
         controllers: Sequence[Controller],
         clearance: Callable[[], Awaitable[None]] | None = None,
         timings: ManagerTimings = ManagerTimings(),  # noqa: B008  frozen
@@ -123,18 +123,18 @@ class Manager:
     def is_leader(self) -> bool:
         return self._election is None or self._election.fence.is_open
 
-    def readiness(self) -> Health:
+    def readiness(self) -> HealthStatus:
         """Whether all caches are synced, and there can be a leader; of non-leaders too."""
         problems = [f"{reflector.name} is not synced" for reflector in self._reflectors if not reflector.synced]
         if self._election is not None and self._election.problem:
             problems.append(self._election.problem)
-        return Health(not problems, tuple(problems))
+        return HealthStatus(not problems, tuple(problems))
 
-    def liveness(self) -> Health:
+    def liveness(self) -> HealthStatus:
         """Whether the event loop comes round."""
         late = self._clock.monotonic() - self._beat_at
         stuck = late > self._timings.stuck_seconds
-        return Health(not stuck, (f"the event loop has been stuck for {late:.0f} s",) if stuck else ())
+        return HealthStatus(not stuck, (f"the event loop has been stuck for {late:.0f} s",) if stuck else ())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Raises PartFailed, LeaseLost or NotStopped; returns when stopped cleanly."""
@@ -260,7 +260,7 @@ class Manager:
             self._beat_at = now
 
 
-async def _all_synced(reflectors: Sequence[Followed]) -> None:
+async def _all_synced(reflectors: Sequence[SyncSource]) -> None:
     for reflector in reflectors:
         await reflector.wait_synced()
 

@@ -40,12 +40,12 @@ from dovetail.state.store import (
     Added,
     Change,
     Deleted,
-    Kept,
     Key,
-    Named,
+    KubernetesObject,
     Store,
+    StoredValue,
     Synced,
-    Unread,
+    UndecodableObject,
     Updated,
     take_in,
 )
@@ -53,7 +53,7 @@ from dovetail.state.store import (
 log = logging.getLogger(__name__)
 
 
-T = TypeVar("T", bound=Named)
+T = TypeVar("T", bound=KubernetesObject)
 V = TypeVar("V")
 
 # After so many watches that failed the version itself may be what the server does not like.
@@ -83,8 +83,8 @@ class Listing(msgspec.Struct, Generic[V], frozen=True):
 
     initial: bool = False
     failures: int = 0
-    pages: tuple[Mapping[Key, Kept[V]], ...] = ()
-    unread: tuple[Unread, ...] = ()
+    pages: tuple[Mapping[Key, StoredValue[V]], ...] = ()
+    unread: tuple[UndecodableObject, ...] = ()
     unnamed: int = 0  # undecodable objects of which not even the name is known
     resource_version: str = ""
     continue_: str = ""
@@ -98,14 +98,14 @@ class Watching(msgspec.Struct, frozen=True):
     failed_watches: int = 0  # from this version: whether to go on trying with it
 
 
-class Expired(msgspec.Struct, frozen=True):
+class VersionExpired(msgspec.Struct, frozen=True):
     """The server no longer knows the version, or something was told that only a list can tell."""
 
     initial: bool = False
     failures: int = 0
 
 
-class BackingOff(msgspec.Struct, Generic[V], frozen=True):
+class InBackoff(msgspec.Struct, Generic[V], frozen=True):
     """Waiting before `then` is tried again."""
 
     then: Listing[V] | Watching
@@ -113,93 +113,97 @@ class BackingOff(msgspec.Struct, Generic[V], frozen=True):
     at_least_seconds: float = 0.0
 
 
-State: TypeAlias = Listing[V] | Watching | Expired | BackingOff[V]
+ReflectorState: TypeAlias = Listing[V] | Watching | VersionExpired | InBackoff[V]
 
 
 # -- what a state meets -----------------------------------------------------------------------------------------------
 
 
-class Paged(msgspec.Struct, Generic[T], frozen=True):
+class PageReceived(msgspec.Struct, Generic[T], frozen=True):
     """The server answered with a page of the list."""
 
     page: Page[T]
 
 
-class Told(msgspec.Struct, Generic[T], frozen=True):
+class EventReceived(msgspec.Struct, Generic[T], frozen=True):
     """The watch told of something."""
 
     event: WatchEvent[T]
 
 
-class Ended(msgspec.Struct, frozen=True):
+class WatchEnded(msgspec.Struct, frozen=True):
     """The watch has ended without an error. `in_vain`: at once and without a word, or it fell silent."""
 
     in_vain: bool = False
 
 
-class Failed(msgspec.Struct, frozen=True):
+class RequestFailed(msgspec.Struct, frozen=True):
     """The request failed."""
 
     error: ApiError
 
 
-class Waited(msgspec.Struct, frozen=True):
+class WaitOver(msgspec.Struct, frozen=True):
     """The wait is over; also what a state meets that waits for nothing."""
 
 
-Seen: TypeAlias = Paged[T] | Told[T] | Ended | Failed | Waited
-Step: TypeAlias = tuple[Iterable[Change[V]], State[V]]
+ReflectorInput: TypeAlias = PageReceived[T] | EventReceived[T] | WatchEnded | RequestFailed | WaitOver
+ReflectorStep: TypeAlias = tuple[Iterable[Change[V]], ReflectorState[V]]
 
 
-def step(state: State[V], seen: Seen[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
+def step(
+    state: ReflectorState[V], seen: ReflectorInput[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+) -> ReflectorStep[V]:
     """What has changed, and the next state. This is the whole of the protocol; the reflector only asks and waits.
 
     What a list has changed is found as it is read: until then `known` has to stay as it is.
     """
     match state, seen:
-        case Listing(), Paged(page=page):
+        case Listing(), PageReceived(page=page):
             return _paged(state, page, known, keep)
-        case Watching(), Told(event=event):
+        case Watching(), EventReceived(event=event):
             return _told(state, event, known, keep)
-        case Watching(), Ended(in_vain=False):
+        case Watching(), WatchEnded(in_vain=False):
             return [], Watching(state.resource_version)
-        case Watching(), Ended():
+        case Watching(), WatchEnded():
             return [], _retry_watch(state, 0.0)
-        case Listing() | Watching(), Failed(error=Gone()):
-            return [], Expired(initial=isinstance(state, Listing) and state.initial, failures=state.failures + 1)
-        case Listing(), Failed(error=error):
+        case Listing() | Watching(), RequestFailed(error=Gone()):
+            return [], VersionExpired(initial=isinstance(state, Listing) and state.initial, failures=state.failures + 1)
+        case Listing(), RequestFailed(error=error):
             failures = state.failures + 1
             anew: Listing[V] = Listing(initial=state.initial, failures=failures)
-            return [], BackingOff(anew, failures, _asked_to_wait(error))
-        case Watching(), Failed(error=error):
+            return [], InBackoff(anew, failures, _asked_to_wait(error))
+        case Watching(), RequestFailed(error=error):
             return [], _retry_watch(state, _asked_to_wait(error))
-        case Expired(failures=failures), Waited():
+        case VersionExpired(failures=failures), WaitOver():
             again: Listing[V] = Listing(initial=state.initial, failures=failures)
             # The first time is ordinary life; a version that expires again and again must not make us list in a loop.
-            return [], again if failures <= 1 else BackingOff(again, failures)
-        case BackingOff(then=then), Waited():
+            return [], again if failures <= 1 else InBackoff(again, failures)
+        case InBackoff(then=then), WaitOver():
             return [], then
     raise AssertionError(f"{type(state).__name__} cannot meet {type(seen).__name__}")
 
 
-def _retry_watch(state: Watching, at_least_seconds: float) -> BackingOff[V]:
+def _retry_watch(state: Watching, at_least_seconds: float) -> InBackoff[V]:
     failures = state.failures + 1
     then: Listing[V] | Watching = Watching(state.resource_version, failures, state.failed_watches + 1)
     if state.failed_watches + 1 >= WATCHES_BEFORE_RELIST:
         then = Listing(failures=failures)
-    return BackingOff(then, failures, at_least_seconds)
+    return InBackoff(then, failures, at_least_seconds)
 
 
 def _asked_to_wait(error: ApiError) -> float:
     return error.retry_after if isinstance(error, TooManyRequests) else 0.0
 
 
-def _paged(state: Listing[V], page: Page[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
-    items: dict[Key, Kept[V]] = {}
+def _paged(
+    state: Listing[V], page: Page[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+) -> ReflectorStep[V]:
+    items: dict[Key, StoredValue[V]] = {}
     unread = [*state.unread, *page.unread]
     for item in page.items:
         kept = _kept(item, keep)
-        if isinstance(kept, Unread):
+        if isinstance(kept, UndecodableObject):
             unread.append(kept)
         else:
             items[_key(item)] = kept
@@ -216,16 +220,16 @@ def _paged(state: Listing[V], page: Page[T], known: Mapping[Key, Kept[V]], keep:
     if now.continue_ and len(now.pages) < PAGES_AT_MOST:
         return [], now
     if now.continue_:
-        return step(state, Failed(ApiError(f"the list has more than {PAGES_AT_MOST} pages")), known, keep)
+        return step(state, RequestFailed(ApiError(f"the list has more than {PAGES_AT_MOST} pages")), known, keep)
     # The failures stay until the watch tells something: a list alone does not show that its version can be watched.
     return _differences(now, known), Watching(now.resource_version, now.failures)
 
 
-def _differences(listed: Listing[V], known: Mapping[Key, Kept[V]]) -> Iterator[Change[V]]:
+def _differences(listed: Listing[V], known: Mapping[Key, StoredValue[V]]) -> Iterator[Change[V]]:
     """What cannot be read, then deletions, in the order known, then the rest in the order listed."""
     yield from listed.unread
     if listed.unnamed:
-        yield Unread(f"{listed.unnamed} objects could not be decoded, nor their names")
+        yield UndecodableObject(f"{listed.unnamed} objects could not be decoded, nor their names")
     items = {key: new for page in listed.pages for key, new in page.items()}
     unread = {(unread.namespace, unread.name) for unread in listed.unread}
     for key, old in known.items():
@@ -237,7 +241,9 @@ def _differences(listed: Listing[V], known: Mapping[Key, Kept[V]]) -> Iterator[C
     yield Synced(listed.resource_version)
 
 
-def _told(state: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]], keep: Callable[[T], V]) -> Step[V]:
+def _told(
+    state: Watching, event: WatchEvent[T], known: Mapping[Key, StoredValue[V]], keep: Callable[[T], V]
+) -> ReflectorStep[V]:
     # A version that could not be read leaves us where we were: the event is told again, which does no harm.
     now = Watching(event.resource_version or state.resource_version)
     if event.type is EventType.BOOKMARK:
@@ -250,23 +256,27 @@ def _told(state: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]], k
         gone = old is not None and old.uid == event.object.metadata.uid
         return ([Deleted(key, old)] if old is not None and gone else []), now
     new = _kept(event.object, keep)
-    if isinstance(new, Unread):
+    if isinstance(new, UndecodableObject):
         return [new], now
     return list(_arrival(key, new, known)), now
 
 
-def _told_unreadable(state: Watching, now: Watching, event: WatchEvent[T], known: Mapping[Key, Kept[V]]) -> Step[V]:
+def _told_unreadable(
+    state: Watching, now: Watching, event: WatchEvent[T], known: Mapping[Key, StoredValue[V]]
+) -> ReflectorStep[V]:
     """What was known of the object stays, unless it is deleted. Without its name only a list can tell which one was."""
-    unread = event.unread or Unread(event.problem)
+    unread = event.unread or UndecodableObject(event.problem)
     if event.type is not EventType.DELETED:
         return [unread], now
     if event.unread is None:
-        return [unread], Expired(failures=state.failures + 1)
+        return [unread], VersionExpired(failures=state.failures + 1)
     key = (event.unread.namespace, event.unread.name)
     return [unread, *([Deleted(key, known[key])] if key in known else [])], now
 
 
-def _arrival(key: Key, new: Kept[V], known: Mapping[Key, Kept[V]], *, initial: bool = False) -> Iterator[Change[V]]:
+def _arrival(
+    key: Key, new: StoredValue[V], known: Mapping[Key, StoredValue[V]], *, initial: bool = False
+) -> Iterator[Change[V]]:
     old = known.get(key)
     if old is None:
         yield Added(key, new, initial)
@@ -277,16 +287,16 @@ def _arrival(key: Key, new: Kept[V], known: Mapping[Key, Kept[V]], *, initial: b
         yield Updated(key, old, new)
 
 
-def _key(item: Named) -> Key:
+def _key(item: KubernetesObject) -> Key:
     return item.metadata.namespace, item.metadata.name
 
 
-def _kept(item: T, keep: Callable[[T], V]) -> Kept[V] | Unread:
+def _kept(item: T, keep: Callable[[T], V]) -> StoredValue[V] | UndecodableObject:
     meta = item.metadata
     try:
-        return Kept(meta.uid, meta.resource_version, keep(item))
+        return StoredValue(meta.uid, meta.resource_version, keep(item))
     except ValueError as error:
-        return Unread(str(error), meta.namespace, meta.name)
+        return UndecodableObject(str(error), meta.namespace, meta.name)
 
 
 # -- the loop ---------------------------------------------------------------------------------------------------------
@@ -339,33 +349,33 @@ class Reflector(Generic[T, V]):
         await self._synced.wait()
 
     async def run(self) -> None:
-        state: State[V] = Listing(initial=not self.synced)
+        state: ReflectorState[V] = Listing(initial=not self.synced)
         while True:
             state = await self._turn(state)
 
-    async def _turn(self, state: State[V]) -> State[V]:
+    async def _turn(self, state: ReflectorState[V]) -> ReflectorState[V]:
         match state:
             case Watching():
                 return await self._watch(state)
             case Listing():
                 return await self._take_in(state, await self._list(state))
-            case BackingOff():
+            case InBackoff():
                 chosen = self._timings.backoff.seconds(state.failures, self._chance)
                 await self._clock.sleep(max(chosen, min(state.at_least_seconds, self._timings.backoff.cap_seconds)))
-        return self._advance(state, Waited())
+        return self._advance(state, WaitOver())
 
-    async def _list(self, state: Listing[V]) -> Seen[T]:
+    async def _list(self, state: Listing[V]) -> ReflectorInput[T]:
         asking = self._api.list(self._resource, continue_=state.continue_, **self._where)
         try:
-            return Paged(await within(self._clock, self._timings.page_seconds, asking))
+            return PageReceived(await within(self._clock, self._timings.page_seconds, asking))
         except ApiError as error:
-            return Failed(error)
+            return RequestFailed(error)
         except TimeoutError:
-            return Failed(Unavailable("the list was not answered in time"))
+            return RequestFailed(Unavailable("the list was not answered in time"))
 
-    async def _watch(self, state: Watching) -> State[V]:
+    async def _watch(self, state: Watching) -> ReflectorState[V]:
         started_at = self._clock.monotonic()
-        now: State[V] = state
+        now: ReflectorState[V] = state
         told = 0
 
         async def read(heard: Callable[[], None]) -> None:
@@ -378,23 +388,23 @@ class Reflector(Generic[T, V]):
                 async for event in events:
                     heard()
                     told += 1
-                    now = self._advance(now, Told(event))
+                    now = self._advance(now, EventReceived(event))
                     if not isinstance(now, Watching):
                         return
                     await self._give_way(told)
 
-        seen: Seen[T]
+        seen: ReflectorInput[T]
         try:
             await unless_idle(self._clock, self._timings.idle_seconds, read)
-            seen = Ended(in_vain=not told and self._clock.monotonic() - started_at < self._timings.early_seconds)
+            seen = WatchEnded(in_vain=not told and self._clock.monotonic() - started_at < self._timings.early_seconds)
         except ApiError as error:
-            seen = Failed(error)
+            seen = RequestFailed(error)
         except TimeoutError:
             log.warning("%s: nothing heard for %s s, watching anew", self.name, self._timings.idle_seconds)
-            seen = Ended(in_vain=True)
+            seen = WatchEnded(in_vain=True)
         return self._advance(now, seen) if isinstance(now, Watching) else now
 
-    async def _take_in(self, state: Listing[V], seen: Seen[T]) -> State[V]:
+    async def _take_in(self, state: Listing[V], seen: ReflectorInput[T]) -> ReflectorState[V]:
         """As `_advance`, but in turns that are short, as far as nobody can tell.
 
         What the first list tells is told in turns too, but all of it after the list is there, and before it is synced.
@@ -422,7 +432,7 @@ class Reflector(Generic[T, V]):
         if done % EVENTS_IN_A_ROW == 0:
             await self._clock.sleep(0)
 
-    def _advance(self, state: State[V], seen: Seen[T]) -> State[V]:
+    def _advance(self, state: ReflectorState[V], seen: ReflectorInput[T]) -> ReflectorState[V]:
         changes, then = self._step(state, seen)
         found = list(changes)
         for change in found:
@@ -430,8 +440,8 @@ class Reflector(Generic[T, V]):
         self.store.apply(*found, version=then.resource_version if isinstance(then, Watching) else None)
         return then
 
-    def _step(self, state: State[V], seen: Seen[T]) -> Step[V]:
-        if isinstance(seen, Failed):
+    def _step(self, state: ReflectorState[V], seen: ReflectorInput[T]) -> ReflectorStep[V]:
+        if isinstance(seen, RequestFailed):
             self.failures += 1
             log.warning("%s: %s", self.name, seen.error)
         return step(state, seen, self.store.items, self._keep)
@@ -440,7 +450,7 @@ class Reflector(Generic[T, V]):
         if isinstance(change, Synced):
             self.relists += self.synced
             self._synced.set()
-        elif isinstance(change, Unread):
+        elif isinstance(change, UndecodableObject):
             log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
 
     def _keep(self, item: T) -> V:

@@ -235,13 +235,13 @@ class Retry(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Hopeless(msgspec.Struct, frozen=True):
+class TerminalFailure(msgspec.Struct, frozen=True):
     """It did not work, and trying again cannot help until somebody changes the object."""
 
     reason: str
 
 
-Outcome: TypeAlias = Done | Retry | Hopeless
+Outcome: TypeAlias = Done | Retry | TerminalFailure
 
 
 def settle(queue: WorkQueue[K], key: K, outcome: Outcome) -> None:
@@ -254,7 +254,7 @@ def settle(queue: WorkQueue[K], key: K, outcome: Outcome) -> None:
         case Retry():
             log.info("%s: trying again: %s", key, outcome.reason)
             queue.add_failed(key)
-        case Hopeless():
+        case TerminalFailure():
             log.warning("%s: giving up until it changes: %s", key, outcome.reason)
             queue.forget(key)
     queue.done(key)

@@ -2,32 +2,32 @@
 
 from collections.abc import Iterable
 
-from dovetail.scheduling.problem import Node, Pod, Rule
+from dovetail.scheduling.placement import NodeInfo, PodInfo, TopologyRule
 from dovetail.scheduling.refusals import Refusal, check_ports, check_taints
-from dovetail.scheduling.relaxation import Wish
+from dovetail.scheduling.relaxation import RelaxedRequest
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit
 
 
-def nodes_in_order(nodes: Iterable[Node]) -> list[Node]:
+def nodes_in_order(nodes: Iterable[NodeInfo]) -> list[NodeInfo]:
     """Those that are open, in the order in which they are tried."""
     return sorted((node for node in nodes if node.open), key=lambda node: (not node.initialized, node.name))
 
 
-class Site:
+class ExistingNode:
     """A node, and what of it is left."""
 
-    def __init__(self, node: Node, labels: Requirements, free: Resources) -> None:
+    def __init__(self, node: NodeInfo, labels: Requirements, free: Resources) -> None:
         self.node = node
         self.labels = labels
         self.free = free
         self.ports = node.ports
         self.attachments = node.attachments
-        self.placed: list[Pod] = []
+        self.placed: list[PodInfo] = []
 
-    def take(self, wish: Wish, topology: Topology) -> None:
+    def take(self, wish: RelaxedRequest, topology: Topology) -> None:
         """Raises Refusal."""
         self.check(wish, topology)
         pod = wish.pod
@@ -37,7 +37,7 @@ class Site:
         self.placed.append(pod)
         topology.record(pod, self.labels, self.node.taints, there=True)
 
-    def check(self, wish: Wish, topology: Topology) -> None:
+    def check(self, wish: RelaxedRequest, topology: Topology) -> None:
         """Raises Refusal. The labels of a node are as they are: no answer can narrow them any further."""
         pod = wish.pod
         check_taints(wish, self.node.taints)
@@ -50,7 +50,7 @@ class Site:
             raise Refusal(str(unmet))
         self._check_topology(wish, topology)
 
-    def takes(self, wish: Wish, topology: Topology) -> bool:
+    def takes(self, wish: RelaxedRequest, topology: Topology) -> bool:
         """Whether it would."""
         try:
             self.check(wish, topology)
@@ -58,9 +58,9 @@ class Site:
             return False
         return True
 
-    def _check_topology(self, wish: Wish, topology: Topology) -> None:
+    def _check_topology(self, wish: RelaxedRequest, topology: Topology) -> None:
         if not any(map(self.labels.compatible, wish.pod.volumes.alternatives)):
             raise Refusal("its volumes cannot be used here")
         found = topology.narrowed(wish.pod, wish.rules, wish.strict, self.labels)
-        if isinstance(found, Rule):
+        if isinstance(found, TopologyRule):
             raise Refusal(f"{found} does not allow it")

@@ -8,8 +8,16 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
-from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Options, Pod, Pool, Problem
-from dovetail.scheduling.refusals import Refusal, Waiting
+from dovetail.scheduling.placement import (
+    MachineType,
+    NewClaim,
+    Offer,
+    PlacementRequest,
+    PodInfo,
+    Pool,
+    SchedulingOptions,
+)
+from dovetail.scheduling.refusals import PlacementDeferred, Refusal
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources
 from dovetail.scheduling.topology import reach_of
@@ -50,7 +58,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     requirements: Requirements
     reach: Requirements = NO_REQUIREMENTS
     options: tuple[Option, ...]
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     requested: Resources = NOTHING
     ports: HostPorts = NO_PORTS
     held: frozenset[str] = frozenset()
@@ -71,7 +79,7 @@ class Supply:
         self._left = left
 
     @staticmethod
-    def of(pool: Pool, problem: Problem) -> "Supply":
+    def of(pool: Pool, problem: PlacementRequest) -> "Supply":
         options = daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known)
         supply = Supply(pool, options, dict(pool.limits))
         for node in problem.nodes:
@@ -187,12 +195,12 @@ def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> 
     return Requirements(map(lowered, requirements))
 
 
-def decided(draft: Draft, held: frozenset[str], options: Options, reservations: Reservations) -> Draft:
+def decided(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
     """With enough different types, and with the reservations that it may use. Raises Refusal and Waiting."""
     return _flexible(_reserved(_flexible(draft, options), held, options, reservations), options)
 
 
-def _flexible(draft: Draft, options: Options) -> Draft:
+def _flexible(draft: Draft, options: SchedulingOptions) -> Draft:
     """With enough different types; if that is only wished for, its first pod may lower it."""
     types = tuple(draft.types)
     if options.strict_min_values or len(draft.pods) > 1:
@@ -205,7 +213,7 @@ def _flexible(draft: Draft, options: Options) -> Draft:
     return msgspec.structs.replace(draft, requirements=lowered, min_values_relaxed=True)
 
 
-def _reserved(draft: Draft, held: frozenset[str], options: Options, reservations: Reservations) -> Draft:
+def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
     """It holds whatever it might be launched into. What it cannot hold it cannot be made of."""
     node = draft.requirements
     wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
@@ -213,7 +221,9 @@ def _reserved(draft: Draft, held: frozenset[str], options: Options, reservations
     if holds:
         return msgspec.structs.replace(draft, held=holds)
     if options.strict_reserved and (wanted or held):
-        raise Waiting("the reservations that it could use are taken" if wanted else "a reservation would be lost")
+        raise PlacementDeferred(
+            "the reservations that it could use are taken" if wanted else "a reservation would be lost"
+        )
     bought = [
         Option(option.daemons, tuple(each for each in option.types if _unreserved(each, node)))
         for option in draft.options
@@ -227,7 +237,7 @@ def _unreserved(type_: MachineType, requirements: Requirements) -> bool:
     return any(not each.reservation for each in offers(type_, requirements))
 
 
-def finished(draft: Draft, options: Options) -> NewClaim:
+def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
     """With the cheapest types, and pinned to the reservations that it holds. Raises Refusal."""
     node = draft.requirements.without(names.HOSTNAME_LABEL)
     if draft.held:

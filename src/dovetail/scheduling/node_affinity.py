@@ -15,7 +15,7 @@ from dovetail.scheduling.requirements import (
 )
 
 
-class NodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """What a pod says of its node. Fields of nodes are not read; `match_fields` says that there are some."""
 
     selector: Requirements = NO_REQUIREMENTS
@@ -44,10 +44,10 @@ class NodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return sorted(key for key in asked if is_restricted(key, well_known))
 
 
-ANYWHERE: Final = NodeAffinity()
+ANYWHERE: Final = ParsedNodeAffinity()
 
 
-def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> NodeAffinity:
+def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> ParsedNodeAffinity:
     """A pod's; without `preferences` (policy Ignore) as if it had none. Raises RequirementError."""
     affinity = spec.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution
@@ -59,7 +59,7 @@ def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> 
     usable = [term for term in terms if term.match_expressions or term.match_fields]
     if terms and not usable:
         raise RequirementError("the required node affinity is empty, which matches no node")
-    return NodeAffinity(
+    return ParsedNodeAffinity(
         selector=selecting(spec.node_selector),
         terms=tuple(map(_expressions, usable)),
         preferences=tuple(_expressions(each.preference) for each in heaviest_first),

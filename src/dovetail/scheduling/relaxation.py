@@ -4,22 +4,22 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dovetail.scheduling.problem import Pod, Rule
+from dovetail.scheduling.placement import PodInfo, TopologyRule
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Tolerations
 
 
-class Wish(msgspec.Struct, frozen=True):
+class RelaxedRequest(msgspec.Struct, frozen=True):
     """What a pod asks for at one step of relaxation."""
 
-    pod: Pod
+    pod: PodInfo
     strict: Requirements
     full: Requirements
     tolerations: Tolerations
-    rules: tuple[Rule, ...]
+    rules: tuple[TopologyRule, ...]
 
 
-def wishes(pod: Pod, *, respect_preferences: bool = True) -> Iterator[Wish]:
+def wishes(pod: PodInfo, *, respect_preferences: bool = True) -> Iterator[RelaxedRequest]:
     """Everything first, then each time one thing less, in the order of 05 §10."""
     affinity = pod.affinity
     preferences = (pod.preferred_together, pod.preferred_apart, affinity.preferences, pod.preferred_spread)
@@ -27,9 +27,9 @@ def wishes(pod: Pod, *, respect_preferences: bool = True) -> Iterator[Wish]:
     given_up = [0, *([0] * 4 if respect_preferences else counts), 0]
     may_give_up = [max(0, len(affinity.terms) - 1), *counts, 1]
 
-    def wish() -> Wish:
+    def wish() -> RelaxedRequest:
         terms, together, apart, nodes, spread, soft_taints = given_up
-        return Wish(
+        return RelaxedRequest(
             pod=pod,
             strict=affinity.strict(terms),
             full=affinity.full(terms, nodes),

@@ -128,7 +128,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         numbers = count(self.gte or 0) if self.lte is None else range(self.gte or 0, self.lte + 1)
         return next((str(number) for number in numbers if str(number) not in self.values), None)
 
-    def entries(self) -> list[objects.Requirement]:
+    def entries(self) -> list[objects.NodeSelectorRequirement]:
         """As NodeClaims have it; more than one entry where one cannot say it all (R34)."""
         written: list[tuple[Operator, list[str]]] = []
         if self.gte is not None:
@@ -141,7 +141,9 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             written.append((self.operator, sorted(self.values)))
             if not (self.optional or self.bounded) and self.operator in (Operator.NOT_IN, Operator.DOES_NOT_EXIST):
                 written.append((Operator.EXISTS, []))
-        return [objects.Requirement(self.key, operator, values, self.min_values) for operator, values in written]
+        return [
+            objects.NodeSelectorRequirement(self.key, operator, values, self.min_values) for operator, values in written
+        ]
 
     def __str__(self) -> str:
         return " and ".join(f"{self.key} {_text(entry)}" for entry in self.entries())
@@ -154,7 +156,7 @@ def _tighter(of: Callable[[int, int], int], one: int | None, other: int | None) 
     return of(one, other)
 
 
-def _text(entry: objects.Requirement) -> str:
+def _text(entry: objects.NodeSelectorRequirement) -> str:
     if not entry.values:
         return entry.operator
     listed = ", ".join(entry.values[:_VALUES_SHOWN])
@@ -174,7 +176,7 @@ def one_of(key: str, values: Iterable[str], min_values: int | None = None) -> Re
     return Requirement(key, complement=False, values=frozenset(values), min_values=min_values)
 
 
-def read_requirement(entry: objects.Requirement) -> Requirement:
+def read_requirement(entry: objects.NodeSelectorRequirement) -> Requirement:
     """One entry of a pod, NodePool, NodeClaim, instance type or volume. Raises RequirementError."""
     key, values, fewest = normalised(entry.key), frozenset(entry.values), entry.min_values
     match entry.operator:
@@ -203,7 +205,7 @@ def _between(key: str, low: int | None, high: int | None, min_values: int | None
     return Requirement(key, gte=None if low is None else max(0, low), lte=high, min_values=min_values)
 
 
-def _bound(entry: objects.Requirement) -> int:
+def _bound(entry: objects.NodeSelectorRequirement) -> int:
     if len(entry.values) == 1 and _BOUND.fullmatch(entry.values[0]):
         number = int(entry.values[0])
         if -MAX_INTEGER - 1 <= number <= MAX_INTEGER:
@@ -214,7 +216,7 @@ def _bound(entry: objects.Requirement) -> int:
 # -- many labels -------------------------------------------------------------------------------------------------------
 
 
-class Reason(StrEnum):
+class IncompatibilityReason(StrEnum):
     """Why a set of requirements cannot be met."""
 
     UNDEFINED = "undefined"  # the label is asked for, and nobody says what it is
@@ -225,13 +227,13 @@ class Incompatibility(msgspec.Struct, frozen=True, gc=False):
     """The first label, by name, that cannot be as wanted. `meant`: the label that it may be a typing error of."""
 
     key: str
-    reason: Reason
+    reason: IncompatibilityReason
     wanted: Requirement
     had: Requirement | None = None
     meant: str | None = None
 
     def __str__(self) -> str:
-        if self.reason is Reason.UNDEFINED:
+        if self.reason is IncompatibilityReason.UNDEFINED:
             hint = f" (is {shown(self.meant)} meant?)" if self.meant else ""
             return f"label {shown(self.key)} does not have known values{hint}"
         return f"{self.wanted} cannot be met" + (f": there is {self.had}" if self.had else "")
@@ -312,9 +314,9 @@ class Requirements:
             return None
         had = self._by_key.get(wanted.key)
         if had is not None or wanted.impossible:
-            return Incompatibility(wanted.key, Reason.CONFLICT, wanted, had)
+            return Incompatibility(wanted.key, IncompatibilityReason.CONFLICT, wanted, had)
         meant = likely_meant(wanted.key, {*allow_undefined, *self.keys()})
-        return Incompatibility(wanted.key, Reason.UNDEFINED, wanted, meant=meant)
+        return Incompatibility(wanted.key, IncompatibilityReason.UNDEFINED, wanted, meant=meant)
 
     def _first_unmet(self, want: "Requirements", allow_undefined: frozenset[str]) -> Requirement | None:
         for key, wanted in want._by_key.items():
@@ -326,7 +328,7 @@ class Requirements:
                 return wanted
         return None
 
-    def entries(self) -> list[objects.Requirement]:
+    def entries(self) -> list[objects.NodeSelectorRequirement]:
         """As NodeClaims have them."""
         return [entry for each in self for entry in each.entries()]
 
@@ -334,7 +336,7 @@ class Requirements:
 NO_REQUIREMENTS: Final = Requirements()
 
 
-def read_requirements(entries: Iterable[objects.Requirement]) -> Requirements:
+def read_requirements(entries: Iterable[objects.NodeSelectorRequirement]) -> Requirements:
     """All entries together. Raises RequirementError."""
     return Requirements(map(read_requirement, entries))
 

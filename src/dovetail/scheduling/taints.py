@@ -5,22 +5,22 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Effect
+from dovetail.api.names import TaintEffect
 from dovetail.api.objects import Node, NodeClaim, Taint, Toleration
 
 Taints = tuple[Taint, ...]
 Tolerations = frozenset[Toleration]
 
 # The last step of relaxation (05 §10), and how daemons are on new nodes (05 §8.3).
-SOFT_TAINTS_TOLERATED: Final = Toleration(operator="Exists", effect=Effect.PREFER_NO_SCHEDULE)
+SOFT_TAINTS_TOLERATED: Final = Toleration(operator="Exists", effect=TaintEffect.PREFER_NO_SCHEDULE)
 
-_CANDIDATE = Taint(key=names.CANDIDATE_TAINT, effect=Effect.PREFER_NO_SCHEDULE)
+_CANDIDATE = Taint(key=names.CANDIDATE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE)
 _EPHEMERAL = (
-    Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_SCHEDULE),
-    Taint(key=names.NOT_READY_TAINT, effect=Effect.NO_EXECUTE),
-    Taint(key=names.UNREACHABLE_TAINT, effect=Effect.NO_SCHEDULE),
-    Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=Effect.NO_SCHEDULE),
-    Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE),
+    Taint(key=names.NOT_READY_TAINT, effect=TaintEffect.NO_SCHEDULE),
+    Taint(key=names.NOT_READY_TAINT, effect=TaintEffect.NO_EXECUTE),
+    Taint(key=names.UNREACHABLE_TAINT, effect=TaintEffect.NO_SCHEDULE),
+    Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=TaintEffect.NO_SCHEDULE),
+    Taint(key=names.UNREGISTERED_TAINT, effect=TaintEffect.NO_EXECUTE),
 )
 # In tolerations Kubernetes takes no leading zeros.
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")

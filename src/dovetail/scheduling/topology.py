@@ -7,7 +7,7 @@ also seen from the other side: an inverse group counts the pods that carry it, a
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dovetail.api import names
-from dovetail.scheduling.problem import Kind, MachineType, Pod, Pool, Problem, Rule
+from dovetail.scheduling.placement import MachineType, PlacementRequest, PodInfo, Pool, TopologyRule, TopologyRuleKind
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, one_of
 from dovetail.scheduling.taints import Taints, untolerated
 
@@ -15,7 +15,7 @@ from dovetail.scheduling.taints import Taints, untolerated
 Offered = Mapping[str, Collection[Taints]]
 
 
-class Group:
+class TopologyGroup:
     """How many pods are in each domain, of those that one rule is about. A domain that is not counted is not known.
 
     A host is its own domain, known or not.
@@ -23,11 +23,11 @@ class Group:
 
     __slots__ = ("_allowed", "counts", "of_hosts", "rule")
 
-    def __init__(self, rule: Rule, domains: Iterable[str] = ()) -> None:
+    def __init__(self, rule: TopologyRule, domains: Iterable[str] = ()) -> None:
         self.rule = rule
         self.of_hosts = rule.key == names.HOSTNAME_LABEL
         self.counts = dict.fromkeys(domains, 0)
-        self._allowed: dict[tuple[Requirement, bool], Allowed] = {}
+        self._allowed: dict[tuple[Requirement, bool], AllowedDomains] = {}
 
     def add(self, domain: str, number: int = 1) -> None:
         self.counts[domain] = self.counts.get(domain, 0) + number
@@ -47,7 +47,7 @@ class Group:
         found = [domain for domain in allowed.domains if node_allows.has(domain)]
         return frozenset(found[:1] if allowed.only_one else found)
 
-    def allowed(self, pod_allows: Requirement, selects_itself: bool) -> "Allowed":
+    def allowed(self, pod_allows: Requirement, selects_itself: bool) -> "AllowedDomains":
         """The domains that are left to a pod, wherever there are nodes; not to be asked of hosts."""
         known = self._allowed.get((pod_allows, selects_itself))
         if known is None:
@@ -56,13 +56,13 @@ class Group:
 
     def lets_onto(self, host: str, pod_allows: Requirement, selects_itself: bool) -> bool:
         """Whether a pod can go to a host."""
-        if self.rule.kind is Kind.TOGETHER:
+        if self.rule.kind is TopologyRuleKind.TOGETHER:
             return bool(self.counts.get(host)) or (selects_itself and not self.in_reach(pod_allows))
         return self.counts.get(host, 0) <= self.most_on_host(selects_itself)
 
     def most_on_host(self, selects_itself: bool) -> int:
         """As many may be on a host before one more comes. Of hosts there can always be one more, so the least is 0."""
-        return self.rule.max_skew - selects_itself if self.rule.kind is Kind.SPREAD else 0
+        return self.rule.max_skew - selects_itself if self.rule.kind is TopologyRuleKind.SPREAD else 0
 
     def recorded(self, node_allows: Requirement, *, there: bool) -> list[str]:
         """Where a pod counts: where its node is, if that is certain. Away from it is wherever it could still be.
@@ -74,21 +74,23 @@ class Group:
             domains = sorted(node_allows.values) if concrete else []
         else:
             domains = [domain for domain in sorted(self.counts) if node_allows.has(domain)]
-        return domains if self.rule.kind is Kind.APART or (concrete and len(domains) == 1) else []
+        return domains if self.rule.kind is TopologyRuleKind.APART or (concrete and len(domains) == 1) else []
 
-    def _find_allowed(self, pod_allows: Requirement, selects_itself: bool) -> "Allowed":
+    def _find_allowed(self, pod_allows: Requirement, selects_itself: bool) -> "AllowedDomains":
         within = sorted(domain for domain in self.counts if pod_allows.has(domain))
         match self.rule.kind:
-            case Kind.APART:
-                return Allowed([domain for domain in within if not self.counts[domain]])
-            case Kind.TOGETHER:
+            case TopologyRuleKind.APART:
+                return AllowedDomains([domain for domain in within if not self.counts[domain]])
+            case TopologyRuleKind.TOGETHER:
                 # The first of those that want to be together chooses, unless others are in its reach.
                 joined = [domain for domain in within if self.counts[domain]]
-                return Allowed(within, only_one=True) if selects_itself and not joined else Allowed(joined)
-            case Kind.SPREAD:
+                return (
+                    AllowedDomains(within, only_one=True) if selects_itself and not joined else AllowedDomains(joined)
+                )
+            case TopologyRuleKind.SPREAD:
                 most = self._least(within) + self.rule.max_skew - selects_itself
                 even = [domain for domain in within if self.counts[domain] <= most]
-                return Allowed(sorted(even, key=self.counts.__getitem__), only_one=True)
+                return AllowedDomains(sorted(even, key=self.counts.__getitem__), only_one=True)
 
     def _least(self, within: list[str]) -> int:
         too_few = self.rule.min_domains is not None and len(within) < self.rule.min_domains
@@ -98,7 +100,7 @@ class Group:
         return any(count and pod_allows.has(domain) for domain, count in self.counts.items())
 
 
-class Allowed:
+class AllowedDomains:
     """Domains in the order in which they are chosen; `only_one`: the first of them that the node can be in."""
 
     __slots__ = ("domains", "names", "only_one")
@@ -112,12 +114,14 @@ class Allowed:
 class Topology:
     """All groups of a problem. It changes with each placement, which is to be recorded."""
 
-    def __init__(self, groups: Mapping[Rule, Group], inverse: Mapping[Rule, Group]) -> None:
+    def __init__(
+        self, groups: Mapping[TopologyRule, TopologyGroup], inverse: Mapping[TopologyRule, TopologyGroup]
+    ) -> None:
         self._groups = groups
         self._inverse = inverse
 
     @staticmethod
-    def of(problem: Problem) -> "Topology":
+    def of(problem: PlacementRequest) -> "Topology":
         moving = {pod.uid for pod in problem.pods}
         bound = [(node, pod) for node in problem.nodes for pod in node.pods if pod.counts and pod.uid not in moving]
         rules = dict.fromkeys(rule for pod in problem.pods for rule in pod.all_rules)
@@ -130,14 +134,14 @@ class Topology:
             key: offered_domains(problem.pools, problem.types, key) for key in {r.key for r in (*rules, *inverse)}
         }
 
-        def group(rule: Rule) -> Group:
+        def group(rule: TopologyRule) -> TopologyGroup:
             there = (
                 domain
                 for node in problem.nodes
                 if node.open and rule.nodes.passes(labels[node.name], node.taints)
                 for domain in labels[node.name].get(rule.key).values
             )
-            return Group(rule, (*reachable(rule, offered[rule.key]), *there))
+            return TopologyGroup(rule, (*reachable(rule, offered[rule.key]), *there))
 
         found = Topology(
             {rule: group(rule) for rule in rules},
@@ -151,19 +155,19 @@ class Topology:
             _count_on(found._inverse[rule], labels[node.name])
         return found
 
-    def group(self, rule: Rule) -> Group:
+    def group(self, rule: TopologyRule) -> TopologyGroup:
         return self._groups[rule]
 
     def narrowed(
         self,
-        pod: Pod,
-        rules: Iterable[Rule],
+        pod: PodInfo,
+        rules: Iterable[TopologyRule],
         strict: Requirements,
         node: Requirements,
         allow_undefined: frozenset[str] = frozenset(),
         *,
         reach: Requirements = NO_REQUIREMENTS,
-    ) -> Requirements | Rule:
+    ) -> Requirements | TopologyRule:
         """The node with the pod on it, or the rule that does not let it go there.
 
         `rules`: those of the pod that it has not given up. `strict`: what the pod asks of nodes, preferences aside.
@@ -179,13 +183,13 @@ class Topology:
             node = node & answer
         return node
 
-    def _consulted(self, pod: Pod, rules: Iterable[Rule]) -> Iterator[Group]:
+    def _consulted(self, pod: PodInfo, rules: Iterable[TopologyRule]) -> Iterator[TopologyGroup]:
         yield from (each for each in self._inverse.values() if each.rule.selects(pod))
         yield from (self._groups[rule] for rule in as_asked(rules))
 
     def record(
         self,
-        pod: Pod,
+        pod: PodInfo,
         node: Requirements,
         taints: Taints,
         *,
@@ -216,23 +220,23 @@ def reach_of(types: Iterable[MachineType]) -> Requirements:
     return Requirements(one_of(key, frozenset[str]().union(*(each[key] for each in of_each))) for key in sorted(keys))
 
 
-def as_asked(rules: Iterable[Rule]) -> Iterator[Rule]:
+def as_asked(rules: Iterable[TopologyRule]) -> Iterator[TopologyRule]:
     """In the order of kinds, so that a choice is made among what others leave."""
     own = list(rules)
-    return (rule for kind in Kind for rule in own if rule.kind is kind)
+    return (rule for kind in TopologyRuleKind for rule in own if rule.kind is kind)
 
 
-def apart(pod: Pod) -> Iterator[Rule]:
+def apart(pod: PodInfo) -> Iterator[TopologyRule]:
     """The rules by which it keeps others away; preferences never do."""
-    return (rule for rule in pod.rules if rule.kind is Kind.APART)
+    return (rule for rule in pod.rules if rule.kind is TopologyRuleKind.APART)
 
 
-def _add_all(group: Group, domains: Iterable[str]) -> None:
+def _add_all(group: TopologyGroup, domains: Iterable[str]) -> None:
     for domain in domains:
         group.add(domain)
 
 
-def _count_on(group: Group, labels: Requirements) -> None:
+def _count_on(group: TopologyGroup, labels: Requirements) -> None:
     """On a node without the label, a pod is in no domain."""
     _add_all(group, labels.get(group.rule.key).values)
 
@@ -256,7 +260,7 @@ def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineT
     return found
 
 
-def reachable(rule: Rule, offered: Offered) -> Iterator[str]:
+def reachable(rule: TopologyRule, offered: Offered) -> Iterator[str]:
     """Those that a rule knows: offered behind taints that do not matter to it."""
     return (
         domain

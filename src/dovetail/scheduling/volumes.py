@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.pod_specs import SchedulingPod
-from dovetail.api.storage import CSINode, StorageClass, Volume, VolumeClaim
+from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.scheduling.labels import normalised
 from dovetail.scheduling.requirements import (
     NO_REQUIREMENTS,
@@ -35,7 +35,7 @@ _MIGRATED: Final = {
 }
 
 
-class Flaw(StrEnum):
+class VolumeFlaw(StrEnum):
     """Why a claim keeps its pod from being placed (06 §2.3)."""
 
     CLAIM_MISSING = "does not exist"
@@ -54,7 +54,7 @@ class Flaw(StrEnum):
 class VolumeError(ValueError):
     """The pod cannot be placed, because of this claim of its namespace."""
 
-    def __init__(self, claim: str, flaw: Flaw, detail: str = "") -> None:
+    def __init__(self, claim: str, flaw: VolumeFlaw, detail: str = "") -> None:
         super().__init__(f"claim {claim} {flaw}" + (f": {detail}" if detail else ""))
         self.claim = claim
         self.flaw = flaw
@@ -63,8 +63,8 @@ class VolumeError(ValueError):
 class Storage(msgspec.Struct, frozen=True):
     """What volumes there are: claims by namespace and name, the rest by name."""
 
-    claims: Mapping[tuple[str, str], VolumeClaim] = {}
-    volumes: Mapping[str, Volume] = {}
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}
 
 
@@ -112,46 +112,46 @@ def _claims(pod: SchedulingPod) -> Iterator[tuple[str, str]]:
     return ((pod.metadata.namespace or "default", name) for name in dict.fromkeys(names_))
 
 
-def _flaw(claim: VolumeClaim | None, storage: Storage) -> Flaw | None:
+def _flaw(claim: PersistentVolumeClaim | None, storage: Storage) -> VolumeFlaw | None:
     """A claim that is bound needs no class any more."""
     if claim is None:
-        return Flaw.CLAIM_MISSING
+        return VolumeFlaw.CLAIM_MISSING
     if claim.metadata.deletion_timestamp is not None:
-        return Flaw.CLAIM_DELETING
+        return VolumeFlaw.CLAIM_DELETING
     if claim.status.phase == "Lost":
-        return Flaw.CLAIM_LOST
+        return VolumeFlaw.CLAIM_LOST
     if claim.spec.volume_name:
         volume = storage.volumes.get(claim.spec.volume_name)
         if volume is None:
-            return Flaw.VOLUME_MISSING
+            return VolumeFlaw.VOLUME_MISSING
         if volume.metadata.deletion_timestamp is not None:
-            return Flaw.VOLUME_DELETING
-        return None if names.PVC_BIND_COMPLETED in claim.metadata.annotations else Flaw.NOT_YET_BOUND
+            return VolumeFlaw.VOLUME_DELETING
+        return None if names.PVC_BIND_COMPLETED in claim.metadata.annotations else VolumeFlaw.NOT_YET_BOUND
     if not claim.spec.storage_class_name:
-        return Flaw.NO_CLASS
+        return VolumeFlaw.NO_CLASS
     class_ = storage.classes.get(claim.spec.storage_class_name)
     if class_ is None:
-        return Flaw.CLASS_MISSING
-    return Flaw.BOUND_BEFOREHAND if class_.volume_binding_mode == "Immediate" else None
+        return VolumeFlaw.CLASS_MISSING
+    return VolumeFlaw.BOUND_BEFOREHAND if class_.volume_binding_mode == "Immediate" else None
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
 
-def _places(claim: VolumeClaim, storage: Storage) -> Sequence[Requirements]:
+def _places(claim: PersistentVolumeClaim, storage: Storage) -> Sequence[Requirements]:
     """Where the volume is, or could be made; empty: anywhere."""
     if claim.spec.volume_name:
         try:
             return _volume_places(storage.volumes[claim.spec.volume_name])
         except RequirementError as error:
-            raise VolumeError(claim.metadata.name, Flaw.UNREADABLE, str(error)) from None
+            raise VolumeError(claim.metadata.name, VolumeFlaw.UNREADABLE, str(error)) from None
     return [
         Requirements(one_of(normalised(each.key), each.values) for each in term.match_label_expressions)
         for term in storage.classes[claim.spec.storage_class_name or ""].allowed_topologies
     ]
 
 
-def _volume_places(volume: Volume) -> Sequence[Requirements]:
+def _volume_places(volume: PersistentVolume) -> Sequence[Requirements]:
     """A volume that lives on one machine is taken for one that is made anew where the pod goes."""
     required = volume.spec.node_affinity.required
     terms = () if required is None else required.node_selector_terms
@@ -170,7 +170,7 @@ def _combined(places: Iterable[tuple[str, Sequence[Requirements]]]) -> tuple[Req
         both = dict.fromkeys(each & option for each in found for option in options)
         found = [each for each in both if not each.impossible] or list(both)
         if len(found) > MAX_ALTERNATIVES:
-            raise VolumeError(claim, Flaw.TOO_MANY)
+            raise VolumeError(claim, VolumeFlaw.TOO_MANY)
     return tuple(found)
 
 
@@ -183,7 +183,7 @@ def attachments(pod: SchedulingPod, storage: Storage) -> frozenset[Attachment]:
     return frozenset(Attachment(driver, *key) for driver, key in found if driver)
 
 
-def _driver(claim: VolumeClaim | None, storage: Storage) -> str:
+def _driver(claim: PersistentVolumeClaim | None, storage: Storage) -> str:
     """The CSI driver; empty if there is none, or it cannot be known."""
     if claim is None:
         return ""

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.model.records import PdbRecord, PodRecord, Recorder, pdb_record, pool_record
+from dovetail.model.records import PdbRecord, PodInterner, PodRecord, pdb_record, pool_record
 from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
 from dovetail.scheduling.volumes import Storage
 from dovetail.state.derived import Derived
 from dovetail.state.instance_types import InstanceTypes
 from dovetail.state.nodes import ManagedNodes
-from dovetail.state.store import Added, Change, Index, Kept, Named, Store, Synced, by_key, by_name
+from dovetail.state.store import Added, Change, Index, KubernetesObject, Store, StoredValue, Synced, by_key, by_name
 
 
 class NodeClassKind(NamedTuple):
@@ -34,7 +34,7 @@ def _labels(namespace: objects.Namespace) -> Mapping[str, str]:
     return namespace.metadata.labels
 
 
-class Reading(NamedTuple):
+class Projection(NamedTuple):
     """How the objects of a kind are read: the struct for its wire form, and what is kept of it."""
 
     struct: type[Any]
@@ -56,24 +56,26 @@ class ClusterState:
         warn: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._stores: dict[str, Store[Any]] = {}
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, Projection] = {}
 
         def store(plural: str, struct: Any, keep: Callable[[Any], Any] = lambda item: item) -> Store[Any]:
             self._stores[plural] = Store(plural) if failed is None else Store(plural, failed)
-            self._readings[plural] = Reading(struct, keep)
+            self._readings[plural] = Projection(struct, keep)
             return self._stores[plural]
 
         self.node_class = node_class
         self.warn = warn
-        self.pods: Store[PodRecord] = store("pods", pod_specs.WatchedPod, Recorder().watched_pod)
+        self.pods: Store[PodRecord] = store("pods", pod_specs.WatchedPod, PodInterner().watched_pod)
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
         self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)
         self.node_classes: Store[objects.NodeClass] = store(node_class.plural, objects.NodeClass)
         self.pdbs: Store[PdbRecord] = store("poddisruptionbudgets", objects.PodDisruptionBudget, pdb_record)
         self.attachments: Store[objects.VolumeAttachment] = store("volumeattachments", objects.VolumeAttachment)
-        self.stored_claims: Store[storage.VolumeClaim] = store("persistentvolumeclaims", storage.VolumeClaim)
-        self.volumes: Store[storage.Volume] = store("persistentvolumes", storage.Volume)
+        self.stored_claims: Store[storage.PersistentVolumeClaim] = store(
+            "persistentvolumeclaims", storage.PersistentVolumeClaim
+        )
+        self.volumes: Store[storage.PersistentVolume] = store("persistentvolumes", storage.PersistentVolume)
         self.storage_classes: Store[storage.StorageClass] = store("storageclasses", storage.StorageClass)
         self.csi_nodes: Store[storage.CSINode] = store("csinodes", storage.CSINode)
         self.namespaces: Store[Mapping[str, str]] = store(
@@ -97,7 +99,7 @@ class ClusterState:
         """By the plural name of their kind."""
         return self._stores
 
-    def reading(self, plural: str) -> Reading:
+    def reading(self, plural: str) -> Projection:
         """How objects of this kind are read, which large kinds are as compact records."""
         return self._readings[plural]
 
@@ -105,10 +107,10 @@ class ClusterState:
         """Take in changes of one kind of object, by its plural name."""
         self._stores[plural].apply(*changes)
 
-    def load(self, plural: str, item: Named) -> None:
+    def load(self, plural: str, item: KubernetesObject) -> None:
         """Take in an object as it was read from a document. Raises ValueError."""
         meta = item.metadata
-        kept = Kept(meta.uid, meta.resource_version, self._readings[plural].keep(item))
+        kept = StoredValue(meta.uid, meta.resource_version, self._readings[plural].keep(item))
         self.apply(plural, Added((meta.namespace, meta.name), kept))
 
     def loaded(self) -> None:

@@ -18,7 +18,7 @@ from dovetail.state.store import Added, Change, Deleted, Key, Updated
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class PlacingDaemons:
+class SchedulingDaemons:
     """Make it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:

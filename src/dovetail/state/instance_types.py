@@ -12,10 +12,10 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import CapacityType
 from dovetail.model.instance_types import InstanceType, Offering
-from dovetail.scheduling.problem import MachineType, Offer
+from dovetail.scheduling.placement import MachineType, Offer
 from dovetail.scheduling.requirements import RequirementError, Requirements, read_requirements
 from dovetail.scheduling.resources import offered_amounts, type_allocatable
-from dovetail.state.store import Change, Deleted, Synced, Unread
+from dovetail.state.store import Change, Deleted, Synced, UndecodableObject
 
 if TYPE_CHECKING:
     from dovetail.state.cluster import ClusterState
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 BILLION: Final = 1_000_000_000
 _NOT_ASKED: Final = "its instance types have not been looked up yet"
 
-Offered: TypeAlias = tuple[str, str, str]  # instance type, zone, capacity type
+OfferingKey: TypeAlias = tuple[str, str, str]  # instance type, zone, capacity type
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class ProviderAnswer(msgspec.Struct, frozen=True, eq=False):
     """What the provider said of a NodePool as it was then. `flaw`: why nothing can be made of the pool."""
 
     uid: str
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     source: Sequence[InstanceType] = ()
     by_name: Mapping[str, InstanceType] = {}
     types: tuple[MachineType, ...] = ()
-    prices: Mapping[Offered, int] = {}
+    prices: Mapping[OfferingKey, int] = {}
     """In billionths, of all offers: whether one can be had now does not matter to whoever has bought it."""
     flaw: str = ""
     failed: bool = False
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True, eq=False):
     """Whether the types, the prices and the flaw are those of the source."""
 
 
-_NOTHING: Final = Answer("", 0, 0.0, flaw=_NOT_ASKED)
+_NOTHING: Final = ProviderAnswer("", 0, 0.0, flaw=_NOT_ASKED)
 
 
 class InstanceTypes:
@@ -54,18 +54,18 @@ class InstanceTypes:
     def __init__(self, cluster: "ClusterState") -> None:
         self._cluster = cluster
         self.version = 0
-        self._answers: dict[str, Answer] = {}
-        self._read_last: dict[str, Answer] = {}
+        self._answers: dict[str, ProviderAnswer] = {}
+        self._read_last: dict[str, ProviderAnswer] = {}
         self._stale: set[str] = set()
         cluster.pools.subscribe(self._pool_changed)
         cluster.node_classes.subscribe(self._class_changed)
         cluster.claims.subscribe(self._claim_changed)
 
-    def said(self, pool: str) -> Answer:
+    def said(self, pool: str) -> ProviderAnswer:
         """What was said last, as the provider said it; if nothing was, a flaw says so."""
         return self._answers.get(pool, _NOTHING)
 
-    def of(self, pool: str) -> Answer:
+    def of(self, pool: str) -> ProviderAnswer:
         """The same, as scheduling reads it. It is read at the first look, because that takes some milliseconds."""
         answer = self.said(pool)
         if answer.source and not answer.is_read:
@@ -99,7 +99,7 @@ class InstanceTypes:
 
     def _class_changed(self, change: Change[objects.NodeClass]) -> None:
         """What can be had may depend on it."""
-        if not isinstance(change, Synced | Unread):
+        if not isinstance(change, Synced | UndecodableObject):
             self._stale.update(
                 pool.metadata.name
                 for pool in self._cluster.pools.values()
@@ -126,7 +126,7 @@ class InstanceTypes:
             return
         flaw = "" if source else "the provider has no instance types for it"
         by_name = {each.name: each for each in source}
-        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, source, by_name, flaw=flaw)
+        self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, source, by_name, flaw=flaw)
         if source or known is None or known.flaw != flaw:
             self.version += 1
 
@@ -136,7 +136,7 @@ class InstanceTypes:
             return
         meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
         prices = self._read_last.get(meta.name, _NOTHING).prices  # what was bought still has its price
-        self._answers[meta.name] = Answer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
+        self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
         if known is None or known.flaw != flaw:
             self.version += 1
 
@@ -144,7 +144,7 @@ class InstanceTypes:
         """It may have been deleted while the provider was asked."""
         return self._cluster.pools.get(("", pool.metadata.name)) is not None
 
-    def _read(self, pool: str, answer: Answer) -> Answer:
+    def _read(self, pool: str, answer: ProviderAnswer) -> ProviderAnswer:
         """Once for each list; what has not changed in a new one stays the same object."""
         for other in self._read_last.values():
             if other.source is answer.source:
@@ -164,7 +164,9 @@ class InstanceTypes:
         return _with_types(answer, *((known.types, known.prices) if same else (types, prices_of(types))))
 
 
-def _with_types(answer: Answer, types: tuple[MachineType, ...], prices: Mapping[Offered, int]) -> Answer:
+def _with_types(
+    answer: ProviderAnswer, types: tuple[MachineType, ...], prices: Mapping[OfferingKey, int]
+) -> ProviderAnswer:
     flaw = "" if types else "none of its instance types can be read"
     return msgspec.structs.replace(answer, types=types, prices=prices, flaw=flaw, is_read=True)
 
@@ -188,7 +190,7 @@ def machine_type(type_: InstanceType, warn: Callable[[str], object]) -> MachineT
         return None
 
 
-def prices_of(types: Sequence[MachineType]) -> dict[Offered, int]:
+def prices_of(types: Sequence[MachineType]) -> dict[OfferingKey, int]:
     return {
         (type_.name, zone, capacity_type): offer.price
         for type_ in types
@@ -198,7 +200,7 @@ def prices_of(types: Sequence[MachineType]) -> dict[Offered, int]:
     }
 
 
-def bought_as(labels: Mapping[str, str]) -> Offered:
+def bought_as(labels: Mapping[str, str]) -> OfferingKey:
     """What the machine of a claim or Node with these labels was bought as; empty texts before its launch."""
     type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
     return type_, zone, labels.get(names.CAPACITY_TYPE_LABEL, "")

@@ -13,14 +13,14 @@ import msgspec
 from dovetail.api import objects
 from dovetail.model.records import PodRecord
 from dovetail.model.snapshot import ClusterNode, cluster_node
-from dovetail.rules.states import State, state_of
+from dovetail.rules.states import NodeState, state_of
 from dovetail.state.derived import Derived
 
 if TYPE_CHECKING:
     from dovetail.state.cluster import ClusterState
 
 
-class Kind(IntEnum):
+class NodeKeyKind(IntEnum):
     """Which object a node is named after."""
 
     NODE = 0
@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
 
 class NodeKey(NamedTuple):
-    kind: Kind
+    kind: NodeKeyKind
     name: str
 
 
@@ -43,7 +43,7 @@ class ManagedNode(msgspec.Struct, frozen=True, eq=False, gc=False):
     ours: bool
     record: ClusterNode
     """All of it as the rules read it."""
-    state: State
+    state: NodeState
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class ManagedNodes:
     def of_claim(self, claim: objects.NodeClaim) -> ManagedNode:
         """The node of a NodeClaim as it is given; its Node and pods are those of now."""
         node = self._node_of(claim)
-        joined = self.get(NodeKey(Kind.CLAIM, claim.metadata.name) if node is None else _key_of(node))
+        joined = self.get(NodeKey(NodeKeyKind.CLAIM, claim.metadata.name) if node is None else _key_of(node))
         return joined if joined is not None and joined.claim is claim else self._joined(claim, node, None)
 
     def in_pool(self, pool: str) -> list[ManagedNode]:
@@ -103,7 +103,7 @@ class ManagedNodes:
     # -- joining ------------------------------------------------------------------------------------------------------
 
     def _make(self, key: NodeKey, known: ManagedNode | None) -> ManagedNode | None:
-        if key.kind is Kind.NODE:
+        if key.kind is NodeKeyKind.NODE:
             node = self._cluster.nodes.value(key.name)
             return None if node is None else self._joined(self._claim_of(node), node, known)
         claim = self._cluster.claims.value(key.name)
@@ -154,12 +154,12 @@ class ManagedNodes:
         self._touch_instance(node.spec.provider_id)
 
     def _claim_changed(self, claim: objects.NodeClaim) -> None:
-        self.derived.touch(NodeKey(Kind.CLAIM, claim.metadata.name))
+        self.derived.touch(NodeKey(NodeKeyKind.CLAIM, claim.metadata.name))
         self._touch_instance(claim.status.provider_id)
 
     def _pod_changed(self, pod: PodRecord) -> None:
         if pod.node_name:
-            self.derived.touch(NodeKey(Kind.NODE, pod.node_name))
+            self.derived.touch(NodeKey(NodeKeyKind.NODE, pod.node_name))
 
     def _touch_instance(self, provider_id: str) -> None:
         """Which Node and which claim belong together may have changed."""
@@ -168,12 +168,12 @@ class ManagedNodes:
 
     def with_instance(self, provider_id: str) -> Iterator[NodeKey]:
         """All that may stand for the instance."""
-        yield from (NodeKey(Kind.NODE, node.metadata.name) for node in self._cluster.nodes_with[provider_id])
-        yield from (NodeKey(Kind.CLAIM, claim.metadata.name) for claim in self._cluster.claims_with[provider_id])
+        yield from (NodeKey(NodeKeyKind.NODE, node.metadata.name) for node in self._cluster.nodes_with[provider_id])
+        yield from (NodeKey(NodeKeyKind.CLAIM, claim.metadata.name) for claim in self._cluster.claims_with[provider_id])
 
 
 def _key_of(node: objects.Node) -> NodeKey:
-    return NodeKey(Kind.NODE, node.metadata.name)
+    return NodeKey(NodeKeyKind.NODE, node.metadata.name)
 
 
 def _is_same(one: objects.NodeClaim, other: objects.NodeClaim) -> bool:

@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dovetail.api.pod_specs import Container, ContainerResources, SchedulingPod, SchedulingPodSpec
-from dovetail.model.records import Owner, PodRecord, Scheduling
+from dovetail.model.records import Owner, PodRecord, PodScheduling
 from dovetail.scheduling.resources import NOTHING, ONE_POD, ResourceError, Resources, pod_request
 
 
-class Amounts(NamedTuple):
+class PodAmounts(NamedTuple):
     """Of one pod."""
 
     requests: Resources = NOTHING
@@ -34,7 +34,7 @@ class PodSums:
     """Adds up pods, and keeps what each kind of pod asks for. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Scheduling, Amounts] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[PodScheduling, PodAmounts] = WeakKeyDictionary()
 
     def of(self, pods: Iterable[PodRecord]) -> NodeSums | None:
         """None if no pod counts."""
@@ -51,7 +51,7 @@ class PodSums:
                 _add(sums.daemon_limits, amounts.limits)
         return sums if counted else None
 
-    def _amounts(self, scheduling: Scheduling) -> Amounts:
+    def _amounts(self, scheduling: PodScheduling) -> PodAmounts:
         known = self._known.get(scheduling)
         if known is None:
             known = self._known[scheduling] = amounts_of(scheduling)
@@ -63,14 +63,14 @@ def _add(sums: dict[str, int], amounts: Resources) -> None:
         sums[name] = sums.get(name, 0) + amount
 
 
-def amounts_of(scheduling: Scheduling) -> Amounts:
+def amounts_of(scheduling: PodScheduling) -> PodAmounts:
     """What cannot be read counts as nothing here: whoever places the pod says so."""
     try:
         requests = pod_request(SchedulingPod(spec=scheduling.spec, status=scheduling.status))
         limits = pod_request(SchedulingPod(spec=_limits_as_requests(scheduling.spec)))
     except ResourceError:
-        return Amounts()
-    return Amounts(requests, limits - ONE_POD)
+        return PodAmounts()
+    return PodAmounts(requests, limits - ONE_POD)
 
 
 def _limits_as_requests(spec: SchedulingPodSpec) -> SchedulingPodSpec:

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.api.objects import is_true
-from dovetail.scheduling.problem import MachineType, Pool, read_pool
+from dovetail.scheduling.placement import MachineType, Pool, read_pool
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ResourceError
 from dovetail.state.cluster import ClusterState
 
 
-class Pools(msgspec.Struct, frozen=True):
+class UsablePools(msgspec.Struct, frozen=True):
     """Heaviest first, with the types of each by its name; and of those that cannot be used, why."""
 
     pools: tuple[Pool, ...] = ()
@@ -24,7 +24,7 @@ class Pools(msgspec.Struct, frozen=True):
     left_out: Mapping[str, str] = {}
 
 
-class PlacingPools:
+class SchedulingPools:
     """Make it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
@@ -32,7 +32,7 @@ class PlacingPools:
         self._types = cluster.instance_types
         self._version = -1  # of the types, when it was told
         self._changed = True
-        self._told = Pools()
+        self._told = UsablePools()
         cluster.pools.subscribe(lambda _: self._touch())
 
     def _touch(self) -> None:
@@ -42,10 +42,10 @@ class PlacingPools:
         """Ours, made for pods, ready and to stay."""
         for pool in self._cluster.our_pools():
             stays = pool.spec.replicas is None and pool.metadata.deletion_timestamp is None
-            if stays and is_true(pool, Condition.READY):
+            if stays and is_true(pool, ConditionType.READY):
                 yield pool
 
-    def pools(self) -> Pools:
+    def pools(self) -> UsablePools:
         """The same object unless something has changed."""
         if self._changed or self._types.version != self._version:
             self._changed, self._version = False, self._types.version
@@ -57,7 +57,7 @@ class PlacingPools:
                 self._told = _keeping(self._told, found)
         return self._told
 
-    def _look(self) -> Pools:
+    def _look(self) -> UsablePools:
         pools: list[Pool] = []
         left_out: dict[str, str] = {}
         for pool in self.usable():
@@ -71,13 +71,15 @@ class PlacingPools:
                 left_out[pool.metadata.name] = flaw
         by_name = sorted(pools, key=lambda pool: pool.name, reverse=True)
         heaviest_first = tuple(sorted(by_name, key=lambda pool: -pool.weight))
-        return Pools(heaviest_first, {pool.name: self._types.of(pool.name).types for pool in heaviest_first}, left_out)
+        return UsablePools(
+            heaviest_first, {pool.name: self._types.of(pool.name).types for pool in heaviest_first}, left_out
+        )
 
 
-def _keeping(old: Pools, new: Pools) -> Pools:
+def _keeping(old: UsablePools, new: UsablePools) -> UsablePools:
     """The new ones, with what has not changed as it was."""
     known = {pool.name: pool for pool in old.pools}
     pools = tuple(known[each.name] if known.get(each.name) == each else each for each in new.pools)
-    return Pools(
+    return UsablePools(
         old.pools if old.pools == pools else pools, old.types if old.types == new.types else new.types, new.left_out
     )

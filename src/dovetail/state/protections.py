@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dovetail.model.records import Owner, PdbRecord, PodRecord
-from dovetail.rules.nodes import PodsStanding
+from dovetail.rules.nodes import PodsVerdict
 from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
 from dovetail.rules.protection import POD_RULES, may_be_protected, other_inputs, protection
 from dovetail.rules.verdict import Rule, Verdict, together
@@ -24,7 +24,7 @@ from dovetail.state.store import Added, Change, Contents, Deleted, Updated
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
 
 
-class Effect(StrEnum):
+class ProtectionStatus(StrEnum):
     """What a protection does for a pod that has it."""
 
     ACTIVE = "active"
@@ -32,23 +32,23 @@ class Effect(StrEnum):
     INVALID = "invalid"  # something is wrong with it, whatever that leads to (R2, R11)
 
 
-Effects: TypeAlias = tuple[tuple[Rule, Effect], ...]
+ProtectionStatuses: TypeAlias = tuple[tuple[Rule, ProtectionStatus], ...]
 
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
     """What the rules say of alike pods. The verdicts may name another pod that is alike."""
 
-    effects: Effects = ()
+    effects: ProtectionStatuses = ()
     blockers: tuple[Verdict, ...] = ()
     keeps: bool = False  # where they are, for the time being: no place elsewhere is sought for them (05 §12.2)
     until: datetime | None = None
     when: Instants = ALWAYS  # all of them allow
 
 
-class Alike(msgspec.Struct, eq=False, weakref=True):
+class PodGroup(msgspec.Struct, eq=False, weakref=True):
     """Pods that the rules of a kind treat alike: one of them, and what was said last."""
 
-    kind: "_Kind"
+    kind: "_ProtectionSource"
     pod: PodRecord
     judgement: Judgement | None = None
     by: object = None  # what the rules read besides the pod
@@ -63,7 +63,7 @@ class Alike(msgspec.Struct, eq=False, weakref=True):
         return known
 
 
-class _Kind(ABC):
+class _ProtectionSource(ABC):
     """Rules that protect pods."""
 
     by: object = None
@@ -76,7 +76,7 @@ class _Kind(ABC):
     def judge(self, pod: PodRecord, now: datetime) -> Judgement: ...
 
 
-class _Annotated(_Kind):
+class _AnnotationProtections(_ProtectionSource):
     def key_of(self, pod: PodRecord) -> Hashable | None:
         """Records share equal annotations, so their identity will do."""
         if not may_be_protected(pod):
@@ -99,7 +99,7 @@ class _Annotated(_Kind):
         )
 
 
-class _Selected(_Kind):
+class _PdbProtections(_ProtectionSource):
     """By PodDisruptionBudgets."""
 
     def __init__(self) -> None:
@@ -133,18 +133,18 @@ class _Selected(_Kind):
 
 
 # By the number of the kind and what makes pods alike: one of them, and how many there are.
-Counted: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
+GroupCounts: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
 
 
-class PodCounts:
+class PodGroupCounts:
     """How many active pods are alike. Make it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
-        self._kinds = (_Annotated(), _Selected())
+        self._kinds = (_AnnotationProtections(), _PdbProtections())
         self._counts: dict[tuple[int, Hashable], tuple[PodRecord, int]] = {}
         cluster.pods.subscribe(self._follow)
 
-    def counted(self) -> Counted:
+    def counted(self) -> GroupCounts:
         """As of now; later changes do not touch it."""
         return self._counts.copy()
 
@@ -168,22 +168,22 @@ class PodCounts:
                     del self._counts[key]
 
 
-class AlikePods:
+class PodProtections:
     """What protects pods. Asked by one thread at a time; what was said is kept for as long as a group is held."""
 
     def __init__(self) -> None:
-        self._selected = _Selected()
-        self._kinds = (_Annotated(), self._selected)
-        self._groups: WeakValueDictionary[tuple[int, Hashable], Alike] = WeakValueDictionary()
-        self._counted: list[Alike] = []
+        self._selected = _PdbProtections()
+        self._kinds = (_AnnotationProtections(), self._selected)
+        self._groups: WeakValueDictionary[tuple[int, Hashable], PodGroup] = WeakValueDictionary()
+        self._counted: list[PodGroup] = []
 
     def know(self, pdbs: Contents[PdbRecord]) -> None:
         """These are the budgets from now on."""
         self._selected.know(pdbs)
 
-    def effects(self, counted: Counted, now: datetime) -> Counter[tuple[Rule, Effect]]:
+    def effects(self, counted: GroupCounts, now: datetime) -> Counter[tuple[Rule, ProtectionStatus]]:
         """How many pods have which protection, and what it does for them."""
-        counts: Counter[tuple[Rule, Effect]] = Counter()
+        counts: Counter[tuple[Rule, ProtectionStatus]] = Counter()
         groups = [self._group(key, pod) for key, (pod, _) in counted.items()]
         for group, (_, count) in zip(groups, counted.values(), strict=True):
             for effect in group.judged(now).effects:
@@ -191,19 +191,19 @@ class AlikePods:
         self._counted = groups
         return counts
 
-    def groups_of(self, pods: Iterable[PodRecord]) -> tuple[Alike, ...]:
+    def groups_of(self, pods: Iterable[PodRecord]) -> tuple[PodGroup, ...]:
         """What these pods are alike to, as long as none of them changes."""
-        found: dict[tuple[int, Hashable], Alike] = {}
+        found: dict[tuple[int, Hashable], PodGroup] = {}
         for pod in pods:
             for number, kind in enumerate(self._kinds) if pod.active else ():
                 if (alike := kind.key_of(pod)) is not None and (key := (number, alike)) not in found:
                     found[key] = self._group(key, pod)
         return tuple(found.values())
 
-    def _group(self, key: tuple[int, Hashable], pod: PodRecord) -> Alike:
+    def _group(self, key: tuple[int, Hashable], pod: PodRecord) -> PodGroup:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Alike(self._kinds[key[0]], pod)
+            group = self._groups[key] = PodGroup(self._kinds[key[0]], pod)
         return group
 
     def leaves(self, pod: PodRecord, now: datetime) -> bool:
@@ -214,18 +214,20 @@ class AlikePods:
         return not pod.active or not any(group.judged(now).keeps for group in self.groups_of((pod,)))
 
 
-def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsStanding:
+def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsVerdict:
     """What the pods of a node say together. While something blocks, when that ends is told by what blocks."""
-    return PodsStanding(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
+    return PodsVerdict(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
 
 
-def blockers(groups: Iterable[Alike], now: datetime) -> list[Verdict]:
+def blockers(groups: Iterable[PodGroup], now: datetime) -> list[Verdict]:
     """What blocks pods of these groups now."""
     return [verdict for group in groups for verdict in group.judged(now).blockers]
 
 
-def _effect(verdict: Verdict, *, faulty: bool) -> Effect:
-    return Effect.INVALID if faulty else Effect.ELAPSED if verdict.allowed else Effect.ACTIVE
+def _effect(verdict: Verdict, *, faulty: bool) -> ProtectionStatus:
+    return (
+        ProtectionStatus.INVALID if faulty else ProtectionStatus.ELAPSED if verdict.allowed else ProtectionStatus.ACTIVE
+    )
 
 
 def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:

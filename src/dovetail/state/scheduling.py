@@ -19,89 +19,89 @@ from dovetail.api import objects
 from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.scheduling.daemons import Daemon
-from dovetail.scheduling.problem import MachineType, Node, Origin, Pod, Pool
+from dovetail.scheduling.placement import MachineType, NodeInfo, Origin, PodInfo, Pool
 from dovetail.state.cluster import ClusterState
-from dovetail.state.daemons import PlacingDaemons
+from dovetail.state.daemons import SchedulingDaemons
 from dovetail.state.derived import Derived
-from dovetail.state.instance_types import Offered
+from dovetail.state.instance_types import OfferingKey
 from dovetail.state.nodes import ManagedNode, NodeKey
-from dovetail.state.places import Place, PlacingNodes
-from dovetail.state.pools import PlacingPools
-from dovetail.state.protections import Alike, AlikePods, Judgement
-from dovetail.state.refusals import Unplaceable
+from dovetail.state.pools import SchedulingPools
+from dovetail.state.protections import Judgement, PodGroup, PodProtections
+from dovetail.state.schedulable_nodes import SchedulableNode, SchedulableNodes
 from dovetail.state.store import Added, Change, Contents, Deleted, Key, Updated
+from dovetail.state.unplaceable import Unplaceable
 
 __all__ = [
-    "Disrupted",
-    "Moving",
-    "Places",
-    "PlacingState",
-    "Pods",
-    "ReadPods",
+    "DisruptedNodeTrigger",
+    "MovablePods",
+    "NodePods",
+    "PendingPodTrigger",
+    "PodsToPlace",
+    "SchedulingInputs",
+    "SchedulingState",
     "Trigger",
     "Unplaceable",
-    "Waiting",
     "moving",
 ]
 
 _NAMED_AT_MOST: Final = 5
 
 
-class Places(msgspec.Struct, frozen=True):
+class SchedulingInputs(msgspec.Struct, frozen=True):
     """All of a Problem but its pods and options. `left_out`: pools that cannot be used now, and why."""
 
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeInfo, ...] = ()
     pools: tuple[Pool, ...] = ()
     types: Mapping[str, tuple[MachineType, ...]] = {}
     daemons: tuple[Daemon, ...] = ()
     left_out: Mapping[str, str] = {}
 
 
-class Pods(msgspec.Struct, frozen=True, gc=False):
+class PodsToPlace(msgspec.Struct, frozen=True, gc=False):
     """Pods to be placed, and by UID those that cannot be."""
 
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PodInfo, ...] = ()
     refused: Mapping[str, Unplaceable] = {}
 
 
-class ReadPods(msgspec.Struct, frozen=True, eq=False, gc=False):
+class NodePods(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The pods of a node, as they were read when it looked so; None: one that nobody has to place."""
 
-    place: Place | None
+    place: SchedulableNode | None
     pods: tuple[PodRecord, ...]
-    read: tuple[Pod | Unplaceable | None, ...]
+    read: tuple[PodInfo | Unplaceable | None, ...]
 
 
-class Moving(msgspec.Struct, frozen=True, eq=False, gc=False):
+class MovablePods(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Those of the pods of a node that would have to go, and what was said of all of them."""
 
-    of: ReadPods
-    groups: tuple[Alike, ...]
+    of: NodePods
+    groups: tuple[PodGroup, ...]
     judged: tuple[Judgement, ...]
-    found: Pods
+    found: PodsToPlace
 
     def holds(self, now: datetime) -> bool:
         """Whether the rules still say the same."""
         return all(map(is_, self.judged, [group.judged(now) for group in self.groups]))
 
 
-def moving(read: ReadPods, alike: AlikePods, now: datetime) -> Moving:
+def moving(read: NodePods, alike: PodProtections, now: datetime) -> MovablePods:
     """What has to go now. On any thread: it reads nothing else."""
     groups = alike.groups_of(read.pods)
     both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
     found = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
-    return Moving(read, groups, tuple(group.judged(now) for group in groups), found)
+    return MovablePods(read, groups, tuple(group.judged(now) for group in groups), found)
 
 
-def _sorted_out(read: Iterable[tuple[PodRecord, Pod | Unplaceable]]) -> Pods:
-    found: list[Pod] = []
+def _sorted_out(read: Iterable[tuple[PodRecord, PodInfo | Unplaceable]]) -> PodsToPlace:
+    found: list[PodInfo] = []
     refused: dict[str, Unplaceable] = {}
     for pod, each in read:
         if isinstance(each, Unplaceable):
             refused[pod.uid] = each
         else:
             found.append(each)
-    return Pods(tuple(found), refused)
+    return PodsToPlace(tuple(found), refused)
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -113,22 +113,22 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     at: datetime
     nodes: Mapping[NodeKey, ManagedNode]
     """Those that are ours to act on."""
-    movable: Mapping[NodeKey, ReadPods]
+    movable: Mapping[NodeKey, NodePods]
     """The pods of those that have a Node."""
     claims: Contents[objects.NodeClaim]
     pools: tuple[objects.NodePool, ...]
     """Those that are ours."""
     pdbs: Contents[PdbRecord]
-    places: Places
-    prices: Mapping[str, Mapping[Offered, int]]
+    places: SchedulingInputs
+    prices: Mapping[str, Mapping[OfferingKey, int]]
     """By pool, of what it can be made of."""
     nominations: Mapping[str, datetime]
     """Until when a pod is expected, by claim or Node."""
-    owed: tuple[Pod, ...]
+    owed: tuple[PodInfo, ...]
     """Pods that are to be placed anyway."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class PendingPodTrigger(msgspec.Struct, frozen=True):
     """A pod has become provisionable."""
 
     pod: PodRecord
@@ -138,7 +138,7 @@ class Waiting(msgspec.Struct, frozen=True):
         return self.pod.uid
 
 
-class Disrupted(msgspec.Struct, frozen=True):
+class DisruptedNodeTrigger(msgspec.Struct, frozen=True):
     """A node has been tainted, and its pods will need another."""
 
     node: objects.Node
@@ -148,10 +148,10 @@ class Disrupted(msgspec.Struct, frozen=True):
         return self.node.metadata.uid
 
 
-Trigger: TypeAlias = Waiting | Disrupted
+Trigger: TypeAlias = PendingPodTrigger | DisruptedNodeTrigger
 
 
-class PlacingState:
+class SchedulingState:
     """Make it before changes are applied: it subscribes to the stores.
 
     `pause`: how long a claim that is being launched keeps others from being decided.
@@ -165,14 +165,14 @@ class PlacingState:
         self._unbound: set[Key] = set()  # active pods without a node, whether the scheduler has seen them or not
         self._unlaunched: dict[str, objects.NodeClaim] = {}
         self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
-        self._alike = AlikePods()
-        self._going: dict[str, Moving] = {}  # by node
+        self._alike = PodProtections()
+        self._going: dict[str, MovablePods] = {}  # by node
         self._parts: tuple[object, ...] = (None, None, None)  # what was told last was made of
-        self._told = Places()
-        self._nodes = PlacingNodes(cluster)
-        self._daemons = PlacingDaemons(cluster)
-        self._pools = PlacingPools(cluster)
-        self._movable: Derived[NodeKey, ReadPods] = Derived(self._read_node)
+        self._told = SchedulingInputs()
+        self._nodes = SchedulableNodes(cluster)
+        self._daemons = SchedulingDaemons(cluster)
+        self._pools = SchedulingPools(cluster)
+        self._movable: Derived[NodeKey, NodePods] = Derived(self._read_node)
         cluster.managed.derived.dependents.append(self._movable)
         self._nodes.derived.dependents.append(self._movable)
         cluster.settle_too(self._nodes.derived, cost=4)
@@ -223,19 +223,19 @@ class PlacingState:
         """Those that new nodes can be made of, if their instance types are known."""
         return self._pools.usable()
 
-    def places(self) -> Places:
+    def places(self) -> SchedulingInputs:
         """The same object unless something has changed; then with everything in it that has not."""
         nodes, pools, daemons = parts = (self._nodes.nodes(), self._pools.pools(), self._daemons.daemons())
         if not all(map(is_, parts, self._parts)):
             self._parts = parts
-            self._told = Places(nodes, pools.pools, pools.types, daemons, pools.left_out)
+            self._told = SchedulingInputs(nodes, pools.pools, pools.types, daemons, pools.left_out)
         return self._told
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> SchedulableNode | None:
         """The objects behind the node that `places` tells by this name."""
         return self._nodes.place(name)
 
-    def _read_node(self, key: NodeKey, known: ReadPods | None) -> ReadPods | None:
+    def _read_node(self, key: NodeKey, known: NodePods | None) -> NodePods | None:
         managed = self._cluster.managed.get(key)
         if managed is None or managed.node is None or not managed.ours:
             return None
@@ -255,14 +255,14 @@ class PlacingState:
         """All provisionable pods, in no order."""
         return list(self._waiting.values())
 
-    def pending(self) -> Pods:
+    def pending(self) -> PodsToPlace:
         """Provisionable pods (06 §1), without those that cannot be placed whatever is done (06 §2)."""
         return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
 
-    def leaving(self, now: datetime) -> Pods:
+    def leaving(self, now: datetime) -> PodsToPlace:
         """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
         self._alike.know(self._cluster.pdbs.snapshot())
-        going: dict[str, Moving] = {}
+        going: dict[str, MovablePods] = {}
         for place in self._nodes.places():
             if place.seen.open:
                 continue
@@ -273,14 +273,14 @@ class PlacingState:
         self._going = going
         found = [known.found for known in going.values()]
         refused = {uid: each for pods in found for uid, each in pods.refused.items()}
-        return Pods(tuple(pod for pods in found for pod in pods.pods), refused)
+        return PodsToPlace(tuple(pod for pods in found for pod in pods.pods), refused)
 
-    def read(self, place: Place | None, pods: tuple[PodRecord, ...], origin: Origin) -> ReadPods:
+    def read(self, place: SchedulableNode | None, pods: tuple[PodRecord, ...], origin: Origin) -> NodePods:
         """The pods of a node as they would be placed if they had to go."""
         to_place = self._nodes.readings.to_place
-        return ReadPods(place, pods, tuple([to_place(pod, origin) if pod.reschedulable else None for pod in pods]))
+        return NodePods(place, pods, tuple([to_place(pod, origin) if pod.reschedulable else None for pod in pods]))
 
-    def _read(self, pods: Iterable[PodRecord], origin: Origin) -> Pods:
+    def _read(self, pods: Iterable[PodRecord], origin: Origin) -> PodsToPlace:
         return _sorted_out((pod, self._nodes.readings.to_place(pod, origin)) for pod in pods)
 
     # -- nominations and marks (06 §7.4) ------------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class PlacingState:
                 known = key in self._waiting
                 self._waiting[key] = pod
                 if not known:
-                    self._tell(Waiting(pod))
+                    self._tell(PendingPodTrigger(pod))
             case Deleted(key=key):
                 self._waiting.pop(key, None)
                 self._unbound.discard(key)
@@ -346,9 +346,9 @@ class PlacingState:
     def _node_changed(self, change: Change[objects.Node]) -> None:
         match change:
             case Added(new=new) if has_disrupted_taint(new.value):
-                self._tell(Disrupted(new.value))
+                self._tell(DisruptedNodeTrigger(new.value))
             case Updated(old=old, new=new) if has_disrupted_taint(new.value) and not has_disrupted_taint(old.value):
-                self._tell(Disrupted(new.value))
+                self._tell(DisruptedNodeTrigger(new.value))
             case Deleted(key=key):
                 self._nominated.pop(key[1], None)
 

@@ -23,7 +23,7 @@ V = TypeVar("V")
 Key: TypeAlias = tuple[str, str]  # namespace (empty for what has none) and name
 
 
-class Named(Protocol):
+class KubernetesObject(Protocol):
     """Any object of Kubernetes."""
 
     @property
@@ -37,7 +37,7 @@ class InFlight(Exception):
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
-class Unread(msgspec.Struct, frozen=True):
+class UndecodableObject(msgspec.Struct, frozen=True):
     """An object that could not be decoded, named as far as that is possible: it must not be taken for a deleted one."""
 
     problem: str
@@ -45,7 +45,7 @@ class Unread(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Kept(msgspec.Struct, Generic[V], frozen=True):
+class StoredValue(msgspec.Struct, Generic[V], frozen=True):
     """What is kept of an object. The version tells whether an own write is reflected; it has no order."""
 
     uid: str
@@ -57,7 +57,7 @@ class Added(msgspec.Struct, Generic[V], frozen=True):
     """An object is there. `initial`: it was in the first list, so it may have been there for long (R24)."""
 
     key: Key
-    new: Kept[V]
+    new: StoredValue[V]
     initial: bool = False
 
 
@@ -65,15 +65,15 @@ class Updated(msgspec.Struct, Generic[V], frozen=True):
     """The same object (by UID) has changed."""
 
     key: Key
-    old: Kept[V]
-    new: Kept[V]
+    old: StoredValue[V]
+    new: StoredValue[V]
 
 
 class Deleted(msgspec.Struct, Generic[V], frozen=True):
     """An object is gone; `old` is what was last known of it."""
 
     key: Key
-    old: Kept[V]
+    old: StoredValue[V]
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class Synced(msgspec.Struct, frozen=True):
     resource_version: str
 
 
-Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | Unread
+Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | UndecodableObject
 
 
 def values_of(change: Change[V]) -> tuple[V, ...]:
@@ -104,7 +104,7 @@ class Contents(msgspec.Struct, Generic[V], frozen=True):
     """All objects as they were together at one version; later changes do not touch it."""
 
     resource_version: str
-    items: Mapping[Key, Kept[V]]
+    items: Mapping[Key, StoredValue[V]]
 
 
 def _raise(name: str, error: Exception) -> None:  # noqa: ARG001
@@ -119,7 +119,7 @@ class Store(Generic[V]):
         self.synced = False  # whether a whole list has ever been taken in
         self.undecodable = 0  # how often something could not be read
         self._failed = failed
-        self._items: dict[Key, Kept[V]] = {}
+        self._items: dict[Key, StoredValue[V]] = {}
         self._version = ""
         self._contents: Contents[V] | None = None
         self._subscribers: list[Callable[[Change[V]], None]] = []
@@ -128,7 +128,7 @@ class Store(Generic[V]):
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def get(self, key: Key) -> Kept[V] | None:
+    def get(self, key: Key) -> StoredValue[V] | None:
         """What is known of one object, as of the last change applied."""
         return self._items.get(key)
 
@@ -171,16 +171,16 @@ class Store(Generic[V]):
         for change in changes:
             self.tell(change)
 
-    def replace(self, items: dict[Key, Kept[V]], version: str) -> None:
+    def replace(self, items: dict[Key, StoredValue[V]], version: str) -> None:
         """These are the objects from now on. Whoever calls this tells of the changes."""
         self._items, self._version, self._contents = items, version, None
 
     @property
-    def items(self) -> Mapping[Key, Kept[V]]:
+    def items(self) -> Mapping[Key, StoredValue[V]]:
         """As they are now; they change with the store."""
         return self._items
 
-    def copy(self) -> dict[Key, Kept[V]]:
+    def copy(self) -> dict[Key, StoredValue[V]]:
         return self._items.copy()
 
     def tell(self, change: Change[V]) -> None:
@@ -189,7 +189,7 @@ class Store(Generic[V]):
         match change:
             case Synced():
                 self.synced = True
-            case Unread():
+            case UndecodableObject():
                 self.undecodable += 1
         for subscriber in self._subscribers:
             try:
@@ -199,7 +199,7 @@ class Store(Generic[V]):
 
     # -- own writes ---------------------------------------------------------------------------------------------------
 
-    def wrote(self, written: Named) -> None:
+    def wrote(self, written: KubernetesObject) -> None:
         """What we wrote, as the server answered; the watch may have been faster, and the object even be gone."""
         version = _number(written.metadata.resource_version)
         if version > self._reached:
@@ -247,7 +247,7 @@ class Store(Generic[V]):
             self._written.pop(key, None)
 
 
-def take_in(change: Change[V], items: dict[Key, Kept[V]]) -> None:
+def take_in(change: Change[V], items: dict[Key, StoredValue[V]]) -> None:
     match change:
         case Added(key=key, new=new) | Updated(key=key, new=new):
             items[key] = new
@@ -300,11 +300,11 @@ class Index(Generic[V]):
             case Deleted(key=key, old=old):
                 self._drop(key, old)
 
-    def _put(self, key: Key, kept: Kept[V]) -> None:
+    def _put(self, key: Key, kept: StoredValue[V]) -> None:
         if text := self._text_of(kept.value):
             self._groups.setdefault(text, {})[key] = kept.value
 
-    def _drop(self, key: Key, kept: Kept[V]) -> None:
+    def _drop(self, key: Key, kept: StoredValue[V]) -> None:
         text = self._text_of(kept.value)
         group = self._groups.get(text)
         if group is not None and group.pop(key, None) is not None and not group:

@@ -20,8 +20,8 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.rules.budgets import (
     Allowance,
     BudgetRule,
+    BudgetSemantics,
     PoolCounts,
-    Reading,
     allowance,
     allowances,
     pool_counts,
@@ -36,7 +36,7 @@ from dovetail.rules.deadlines import (
 )
 from dovetail.rules.nodes import (
     OwnVerdicts,
-    PodsStanding,
+    PodsVerdict,
     ReasonVerdict,
     judge_reasons,
     own_verdicts,
@@ -45,7 +45,7 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import may_be_protected, protection
-from dovetail.rules.states import State, state_of
+from dovetail.rules.states import NodeState, state_of
 from dovetail.rules.verdict import Verdict
 from dovetail.values.schedule.instants import ALWAYS, Instants
 
@@ -62,7 +62,7 @@ class PoolAssessment(msgspec.Struct, frozen=True, eq=False):
     counts: PoolCounts
     claims: int
     """NodeClaims that are not being deleted."""
-    semantics: Reading
+    semantics: BudgetSemantics
     allowances: dict[Reason, Allowance]
     until: datetime
     """Time alone changes nothing here before this instant."""
@@ -77,11 +77,11 @@ class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     member: ClusterNode
     record: PoolRecord | None
     """Its NodePool."""
-    state: State
+    state: NodeState
     own: OwnVerdicts
     limiting: tuple[tuple[PodRecord, Verdict], ...]
     """The verdicts about its pods that block now or at some other time."""
-    pods: PodsStanding
+    pods: PodsVerdict
     free: Instants
     """When no rule blocks a graceful disruption."""
     expires_at: datetime | None
@@ -95,7 +95,9 @@ class NodeAssessment(msgspec.Struct, frozen=True, eq=False, kw_only=True):
 class Assessment:
     """See the module. Each part is assessed when it is asked for, once."""
 
-    def __init__(self, snapshot: Snapshot, at: datetime, semantics: Reading, before: "Assessment | None") -> None:
+    def __init__(
+        self, snapshot: Snapshot, at: datetime, semantics: BudgetSemantics, before: "Assessment | None"
+    ) -> None:
         self.snapshot = snapshot
         self.at = at
         self.semantics = semantics
@@ -219,7 +221,11 @@ class Assessment:
 
 
 def assess(
-    snapshot: Snapshot, at: datetime, semantics: Reading = Reading.SEED, *, before: Assessment | None = None
+    snapshot: Snapshot,
+    at: datetime,
+    semantics: BudgetSemantics = BudgetSemantics.SEED,
+    *,
+    before: Assessment | None = None,
 ) -> Assessment:
     """Ask every rule about everything in the snapshot. `before`: an assessment of the same cluster a while ago."""
     return Assessment(snapshot, at, semantics, before)
@@ -251,7 +257,7 @@ def _deadlines(snapshot: Snapshot) -> dict[str, datetime]:
 
 
 def _assess_pools(
-    snapshot: Snapshot, at: datetime, semantics: Reading, before: Mapping[str, PoolAssessment]
+    snapshot: Snapshot, at: datetime, semantics: BudgetSemantics, before: Mapping[str, PoolAssessment]
 ) -> dict[str, PoolAssessment]:
     members: dict[str, list[ClusterNode]] = defaultdict(list)
     for member in snapshot.nodes:

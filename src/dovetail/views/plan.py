@@ -11,19 +11,19 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.problem import Problem
-from dovetail.planning.disruption.board import Board, Left
+from dovetail.model.finding import Finding
+from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
-from dovetail.scheduling.problem import MachineType, NewClaim, Pod, Solution
+from dovetail.scheduling.placement import MachineType, NewClaim, PodInfo, Solution
 from dovetail.views.explain.verdicts import View
 
 _BILLIONTH = 1e-9
 _TYPES_NAMED = 10
 
 
-class Fate(StrEnum):
+class NodeOutcome(StrEnum):
     """What becomes of a node now."""
 
     GOES = "goes"
@@ -83,12 +83,12 @@ class CommandView(View, frozen=True):
     confirmed_after_seconds: float | None
 
 
-class NodeFate(View, frozen=True):
+class NodeOutcomeView(View, frozen=True):
     """`reasons` for which it could go, or is kept from going; `why`: the witness, or what it waits for."""
 
     name: str
     nodepool: str
-    fate: Fate
+    fate: NodeOutcome
     reasons: tuple[str, ...]
     why: tuple[str, ...]
 
@@ -108,22 +108,22 @@ class RemovalView(View, frozen=True):
 class PlanView(View, frozen=True):
     at: datetime
     commands: tuple[CommandView, ...]
-    nodes: tuple[NodeFate, ...]
+    nodes: tuple[NodeOutcomeView, ...]
     removals: tuple[RemovalView, ...]
     complete: bool
     """False: time was not enough to look at everything."""
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
 
 def plan_view(
-    board: Board,
+    board: DisruptionBoard,
     decision: Decision,
     *,
     pools: Mapping[str, str],
-    left: Sequence[Left],
+    left: Sequence[BlockedNode],
     validation_seconds: float,
     removals: Iterable[RemovalView] = (),
-    problems: Sequence[Problem] = (),
+    problems: Sequence[Finding] = (),
 ) -> PlanView:
     """`pools`: of every node that is asked about, by its name. `left`: nodes with a reason to go that rules keep."""
     confirmed = validation_seconds if decision.validated_first else None
@@ -141,7 +141,7 @@ def plan_view(
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
-def _command(board: Board, command: Command, confirmed: float | None) -> CommandView:
+def _command(board: DisruptionBoard, command: Command, confirmed: float | None) -> CommandView:
     names = {pod.uid: str(pod) for each in command.candidates for pod in each.pods}
     return CommandView(
         id=command.id,
@@ -194,9 +194,11 @@ def _dollars(billionths: int | None) -> float | None:
 # -- the others --------------------------------------------------------------------------------------------------------
 
 
-def _fates(board: Board, decision: Decision, pools: Mapping[str, str], left: Sequence[Left]) -> Iterable[NodeFate]:
+def _fates(
+    board: DisruptionBoard, decision: Decision, pools: Mapping[str, str], left: Sequence[BlockedNode]
+) -> Iterable[NodeOutcomeView]:
     going = {node: command for command in decision.commands for node in command.nodes}
-    kept: dict[str, list[Left]] = defaultdict(list)
+    kept: dict[str, list[BlockedNode]] = defaultdict(list)
     for each in left:
         kept[each.node].append(each)
     wanted: dict[str, list[Reason]] = defaultdict(list)
@@ -206,12 +208,15 @@ def _fates(board: Board, decision: Decision, pools: Mapping[str, str], left: Seq
     for name, pool in sorted(pools.items()):
         reasons = [*wanted[name], *(each.verdict.reason for each in kept[name])]
         if name in going:
-            fate, why = Fate.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
+            fate, why = NodeOutcome.GOES, [f"{going[name].reason.value}: in command {going[name].id}"]
         elif name in decision.standing or (wanted[name] and name not in decision.refused):
-            fate, why = Fate.WAITS, [_waits(board, pool, wanted[name])]
+            fate, why = NodeOutcome.WAITS, [_waits(board, pool, wanted[name])]
         else:
-            fate, why = Fate.STAYS, [*map(str, filter(None, [decision.refused.get(name)])), *_blockers(kept[name])]
-        yield NodeFate(
+            fate, why = (
+                NodeOutcome.STAYS,
+                [*map(str, filter(None, [decision.refused.get(name)])), *_blockers(kept[name])],
+            )
+        yield NodeOutcomeView(
             name=name,
             nodepool=pool,
             fate=fate,
@@ -220,7 +225,7 @@ def _fates(board: Board, decision: Decision, pools: Mapping[str, str], left: Seq
         )
 
 
-def _blockers(kept: Iterable[Left]) -> Iterable[str]:
+def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:
     """Most reasons are blocked by the same rule: it is told once."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for each in kept:
@@ -228,7 +233,7 @@ def _blockers(kept: Iterable[Left]) -> Iterable[str]:
     return (f"{', '.join(named)}: {blocker}" for blocker, named in reasons.items())
 
 
-def _waits(board: Board, pool: str, reasons: Sequence[Reason]) -> str:
+def _waits(board: DisruptionBoard, pool: str, reasons: Sequence[Reason]) -> str:
     spent = [
         f"the budget for {reason.value} of NodePool {pool} is used up: {allowance.limit} at once"
         for reason in reasons
@@ -241,16 +246,18 @@ def _waits(board: Board, pool: str, reasons: Sequence[Reason]) -> str:
 # -- one node drained --------------------------------------------------------------------------------------------------
 
 
-class Drained(msgspec.Struct, frozen=True, kw_only=True):
+class DrainedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that is taken away in thought: all its pods that would have to move, and those that cannot be placed."""
 
     node: str
     price: int | None
-    pods: tuple[Pod, ...]
+    pods: tuple[PodInfo, ...]
     unplaceable: Mapping[str, str] = {}  # why, by pod
 
 
-def removal_view(board: Board, drained: Drained, solution: Solution, *, blockers: Sequence[str]) -> RemovalView:
+def removal_view(
+    board: DisruptionBoard, drained: DrainedNode, solution: Solution, *, blockers: Sequence[str]
+) -> RemovalView:
     """Of the pods that would have to move, where each would go."""
     names = {pod.uid: str(pod) for pod in drained.pods}
     new = solution.new_for(names)

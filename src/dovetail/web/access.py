@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, Create, KubeApi, Resource
 from dovetail.runtime.tasks import within
-from dovetail.web.stream import EVERYTHING, Sight
+from dovetail.web.stream import EVERYTHING, Visibility
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ RETRY_SECONDS: Final = 5
 NEEDED: Final[tuple[Resource[Any], ...]] = (NODES, NODECLAIMS, NODEPOOLS)
 
 
-class Refused(Exception):
+class AccessDenied(Exception):
     """Not shown; the code is that of HTTP."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -39,10 +39,10 @@ class Refused(Exception):
         self.code = code
 
 
-class Access(Protocol):
+class Authorizer(Protocol):
     """Decides what somebody may see."""
 
-    async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Sight:
+    async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Visibility:
         """Of which of these namespaces the bearer may see pods. Raises Refused."""
 
 
@@ -55,7 +55,7 @@ class _User(msgspec.Struct, frozen=True):
     extra: dict[str, list[str]] = {}
 
 
-class _Answers(Generic[T]):
+class _ReviewCache(Generic[T]):
     """The latest answers by token, each for a minute."""
 
     def __init__(self, clock: Clock) -> None:
@@ -73,7 +73,7 @@ class _Answers(Generic[T]):
             self._kept.popitem(last=False)
 
 
-class ReviewedAccess(Access):
+class ReviewAuthorizer(Authorizer):
     """Asks the API server about each token, and about the rights of whom it stands for; answers hold for a minute.
 
     `api` must be a client of its own: anybody can make us ask, and the API server may take its time.
@@ -84,17 +84,17 @@ class ReviewedAccess(Access):
         self._clock = clock
         self._audiences = audiences
         # Apart, so that a flood of unknown tokens does not push out those that are known.
-        self._sights = _Answers[Sight](clock)
-        self._refusals = _Answers[Refused](clock)
+        self._sights = _ReviewCache[Visibility](clock)
+        self._refusals = _ReviewCache[AccessDenied](clock)
         self._readers = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._waiting = 0
         self._reviews = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
-    async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Sight:
+    async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Visibility:
         if not token:
-            raise Refused(401, "a bearer token is needed")
+            raise AccessDenied(401, "a bearer token is needed")
         if len(token) > TOKEN_BYTES_AT_MOST or not token.isprintable():
-            raise Refused(401, "this is no token")
+            raise AccessDenied(401, "this is no token")
         key = hashlib.sha256(token.encode()).digest()  # tokens themselves are not kept
         known = self._known(key)
         if known is None:
@@ -103,22 +103,22 @@ class ReviewedAccess(Access):
                 if known is None:
                     asked_at = self._clock.monotonic()
                     known = await self._found(token, namespaces)
-                    if isinstance(known, Refused):
+                    if isinstance(known, AccessDenied):
                         self._refusals.keep(key, known, asked_at=asked_at)
                     else:
                         self._sights.keep(key, known, asked_at=asked_at)
-        if isinstance(known, Refused):
+        if isinstance(known, AccessDenied):
             # Anew: an exception that is raised again and again keeps the frames of each time.
-            raise Refused(known.code, str(known))
+            raise AccessDenied(known.code, str(known))
         return known
 
-    def _known(self, key: bytes) -> Sight | Refused | None:
+    def _known(self, key: bytes) -> Visibility | AccessDenied | None:
         return self._sights.get(key) or self._refusals.get(key)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """Few readers are asked about at a time; others wait a little. Raises Refused."""
-        busy = Refused(503, "too many readers are being asked about at once; try again")
+        busy = AccessDenied(503, "too many readers are being asked about at once; try again")
         if self._waiting >= WAITING_AT_MOST:
             raise busy
         self._waiting += 1
@@ -133,23 +133,25 @@ class ReviewedAccess(Access):
         finally:
             self._readers.release()
 
-    async def _found(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Sight | Refused:
+    async def _found(
+        self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]
+    ) -> Visibility | AccessDenied:
         """Refusals are answers, too. That nobody could be asked is not kept: it raises Refused."""
         try:
             user = await self._user(token)
             if user is None:
-                return Refused(401, "the cluster does not know this token, or it has expired")
+                return AccessDenied(401, "the cluster does not know this token, or it has expired")
             missing = await self._denied(user, ((resource, "") for resource in NEEDED))
             if missing:
                 kinds = ", ".join(resource.plural for resource, _ in missing)
-                return Refused(403, f"{user.name} may not list {kinds}")
+                return AccessDenied(403, f"{user.name} may not list {kinds}")
             if not await self._denied(user, [(PODS, "")]):
                 return EVERYTHING
             names = await namespaces()
             denied = {name for _, name in await self._denied(user, ((PODS, name) for name in sorted(names)))}
-            return Sight(names - denied)
+            return Visibility(names - denied)
         except ApiError as error:
-            raise Refused(503, f"the cluster could not be asked about this token: {error.message}") from error
+            raise AccessDenied(503, f"the cluster could not be asked about this token: {error.message}") from error
 
     async def _user(self, token: str) -> _User | None:
         spec: dict[str, Any] = {"token": token, **({"audiences": list(self._audiences)} if self._audiences else {})}

@@ -7,7 +7,7 @@
 | `/api/node/{kind}/{name}` | everything about one node |
 | `/api/stream` | server-sent events: `delta` (with an id), `tick`, and `reset`, after which the board is read anew |
 
-To show a cluster, give a `Source` (`dovetail.web.sources`):
+To show a cluster, give a `BoardSource` (`dovetail.web.sources`):
 
     async with board_served(source, address="127.0.0.1", port=0) as port:
         ...                       # http://127.0.0.1:{port}/ shows it
@@ -30,14 +30,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from dovetail.ports import Compute
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.web.access import Access
-from dovetail.web.listening import ListenerLimits, listening
+from dovetail.web.access import Authorizer
+from dovetail.web.listener import ListenerLimits, listening
 from dovetail.web.pages import HEADERS, is_known, page_routes
 from dovetail.web.readers import Readers, failure, is_loopback
-from dovetail.web.sources import Source
-from dovetail.web.stream import Sight, Stream
+from dovetail.web.sources import BoardSource
+from dovetail.web.stream import Stream, Visibility
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +46,14 @@ _JSON: Final = "application/json"
 
 @asynccontextmanager
 async def board_served(
-    source: Source,
+    source: BoardSource,
     *,
     address: str = "127.0.0.1",
     port: int = 0,
-    access: Access | None = None,
+    access: Authorizer | None = None,
     routes: Iterable[web.RouteDef] = (),
     compute: Compute | None = None,
-    reading: Reading = Reading.SEED,
+    reading: BudgetSemantics = BudgetSemantics.SEED,
     beforehand: bool = True,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
@@ -74,7 +74,7 @@ async def stream_served(
     *,
     address: str = "127.0.0.1",
     port: int = 0,
-    access: Access | None = None,
+    access: Authorizer | None = None,
     routes: Iterable[web.RouteDef] = (),
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
@@ -137,7 +137,7 @@ class _Api:
             readers.get("/api/stream", self.stream),
         ]
 
-    async def board(self, request: web.Request, sight: Sight) -> web.Response:
+    async def board(self, request: web.Request, sight: Visibility) -> web.Response:
         body, compressed, tag = await self._stream.whole(sight)
         headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization, Accept-Encoding"}
         headers["X-At"] = str(round(self._stream.source.look().at.timestamp()))  # the board itself may be older
@@ -147,7 +147,7 @@ class _Api:
             return web.Response(body=compressed, content_type=_JSON, headers=headers | {"Content-Encoding": "gzip"})
         return web.Response(body=body, content_type=_JSON, headers=headers)
 
-    async def node(self, request: web.Request, sight: Sight) -> web.Response:
+    async def node(self, request: web.Request, sight: Visibility) -> web.Response:
         key = f"{request.match_info['kind']}/{request.match_info['name']}"
         try:
             details = await self._stream.details(key, sight)
@@ -156,7 +156,7 @@ class _Api:
         headers = {"Cache-Control": "private, no-store"}
         return web.Response(body=msgspec.json.encode(details, enc_hook=str), content_type=_JSON, headers=headers)
 
-    async def stream(self, request: web.Request, sight: Sight) -> web.StreamResponse:
+    async def stream(self, request: web.Request, sight: Visibility) -> web.StreamResponse:
         version = request.headers.get("Last-Event-ID") or request.query.get("after", "")
         response = web.StreamResponse(
             headers=HEADERS

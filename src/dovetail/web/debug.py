@@ -13,12 +13,12 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from dovetail.controllers.disruption.engine import Disruption, Past
+from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.controllers.disruption.reporter import described, one_line
 from dovetail.model.refs import Sentence
 from dovetail.values.timestamp import format_time
 from dovetail.web.readers import Readers
-from dovetail.web.stream import Sight
+from dovetail.web.stream import Visibility
 
 SECONDS_AT_MOST: Final = 60.0
 LINES: Final = 60
@@ -43,17 +43,17 @@ _WITHOUT_PODS: Final = frozenset(
 )
 
 
-def decisions_route(readers: Readers, disruption: Disruption) -> web.RouteDef:
+def decisions_route(readers: Readers, disruption: DisruptionController) -> web.RouteDef:
     """`/debug/decisions`."""
 
-    async def answer(_: web.Request, sight: Sight) -> web.Response:
+    async def answer(_: web.Request, sight: Visibility) -> web.Response:
         body = msgspec.json.encode(decisions(disruption.history, disruption.left_alone, sight))
         return web.Response(body=body, content_type="application/json", headers={"Cache-Control": "private, no-store"})
 
     return readers.get("/debug/decisions", answer)
 
 
-def decisions(history: Sequence[Past], left_alone: Mapping[str, Sentence], sight: Sight) -> dict[str, Any]:
+def decisions(history: Sequence[PastDecision], left_alone: Mapping[str, Sentence], sight: Visibility) -> dict[str, Any]:
     """Commands, the latest first, and the nodes that have a reason to go and stay."""
     restricted = sight.namespaces is not None
 
@@ -76,7 +76,7 @@ def profiling_routes(readers: Readers) -> list[web.RouteDef]:
     return [readers.get("/debug/pprof/profile", profile), readers.get("/debug/pprof/tasks", tasks)]
 
 
-async def profile(request: web.Request, _: Sight) -> web.Response:
+async def profile(request: web.Request, _: Visibility) -> web.Response:
     """What takes the event loop's time for `?seconds=10`, functions that take the most first."""
     try:
         seconds = float(request.query.get("seconds", "10"))
@@ -98,7 +98,7 @@ async def profile(request: web.Request, _: Sight) -> web.Response:
     return web.Response(text=text.getvalue())
 
 
-async def tasks(_: web.Request, __: Sight) -> web.Response:
+async def tasks(_: web.Request, __: Visibility) -> web.Response:
     """Every task and the lines it waits at."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):

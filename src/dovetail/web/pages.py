@@ -23,7 +23,7 @@ HEADERS: Final = {
 }
 
 
-class _File:
+class _StaticFile:
     """A file of the package, read once."""
 
     def __init__(self, name: str, body: bytes) -> None:
@@ -35,7 +35,7 @@ class _File:
 def page_routes() -> list[web.RouteDef]:
     """`/`, and what it loads below `/static`."""
     files = {
-        entry.name: _File(entry.name, entry.read_bytes())
+        entry.name: _StaticFile(entry.name, entry.read_bytes())
         for entry in (resources.files("dovetail.web") / "static").iterdir()
         if entry.name.rpartition(".")[2] in _TYPES
     }
@@ -52,7 +52,7 @@ def page_routes() -> list[web.RouteDef]:
     return [web.get("/", index), web.get("/static/{name}", static)]
 
 
-def _answer(request: web.Request, file: _File) -> web.Response:
+def _answer(request: web.Request, file: _StaticFile) -> web.Response:
     if is_known(request, f'"{file.tag}"'):
         return web.Response(status=304, headers={"ETag": f'"{file.tag}"'})
     response = web.Response(body=file.body, content_type=file.type, charset="utf-8")

@@ -15,17 +15,17 @@ from prometheus_client.core import Metric
 
 from dovetail.observe.metrics import CONTENT_TYPE, rendered
 from dovetail.runtime.compute import ThreadCompute
-from dovetail.runtime.manager import Health
-from dovetail.web.listening import ListenerLimits, listening
+from dovetail.runtime.manager import HealthStatus
+from dovetail.web.listener import ListenerLimits, listening
 
 SCRAPES_AT_ONCE: Final = 8  # each holds its text until it is read; cut-off ones are still counted while they wait
 
-Checks: TypeAlias = Mapping[str, Callable[[], Health]]
+Checks: TypeAlias = Mapping[str, Callable[[], HealthStatus]]
 
 
-def always_well() -> Health:
+def always_well() -> HealthStatus:
     """That it answers at all is the check."""
-    return Health(ok=True)
+    return HealthStatus(ok=True)
 
 
 def probe_routes(probe: str, checks: Checks) -> list[web.RouteDef]:

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 from aiohttp import web
 
-from dovetail.web.access import RETRY_SECONDS, Access, Refused
-from dovetail.web.stream import EVERYTHING, Sight
+from dovetail.web.access import RETRY_SECONDS, AccessDenied, Authorizer
+from dovetail.web.stream import EVERYTHING, Visibility
 
-ReaderHandler: TypeAlias = Callable[[web.Request, Sight], Awaitable[web.StreamResponse]]
+ReaderHandler: TypeAlias = Callable[[web.Request, Visibility], Awaitable[web.StreamResponse]]
 
 _LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
 
@@ -32,7 +32,7 @@ def is_loopback(address: str) -> bool:
 class Readers:
     """The readers of one listener. `namespaces`: those that have pods."""
 
-    def __init__(self, access: Access | None, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> None:
+    def __init__(self, access: Authorizer | None, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> None:
         self._access = access
         self._namespaces = namespaces
 
@@ -49,7 +49,7 @@ class Readers:
         if self._access is None and not _is_local(request.host):
             raise web.HTTPForbidden(text="this name is not served here; use 127.0.0.1 or localhost\n")
 
-    async def _sight(self, request: web.Request) -> Sight:
+    async def _sight(self, request: web.Request) -> Visibility:
         """Raises HTTPException."""
         self.check_host(request)
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
@@ -59,7 +59,7 @@ class Readers:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         try:
             return await self._access.sight(token if scheme.lower() == "bearer" else "", self._namespaces)
-        except Refused as refused:
+        except AccessDenied as refused:
             headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}
             raise failure(refused.code, str(refused), headers.get(refused.code)) from None
 

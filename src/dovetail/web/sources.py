@@ -8,40 +8,40 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.engine import Disruption, Past
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.disruption.engine import DisruptionController, PastDecision
 from dovetail.controllers.disruption.reporter import one_line
-from dovetail.model.problem import Problem, Severity
-from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.model.finding import Finding, Severity
+from dovetail.model.records import PodInterner, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.refs import Ref, Sentence
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Clock, KubeApi
 from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import happens_within
 from dovetail.state.store import Change
-from dovetail.views.board.details import Decided
+from dovetail.views.board.details import DecisionView
 from dovetail.views.forecast.assembly import machine_of
-from dovetail.views.forecast.data import Machine
+from dovetail.views.forecast.data import InstanceLabels
 
 LONGEST_WAIT: Final = timedelta(hours=1)
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ClusterAt(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The cluster at one moment. `take` may need a while and is called on a worker thread."""
 
     at: datetime
     version: int
     """Another one, if anything but the time has changed."""
     take: Callable[[], Snapshot]
-    machines: Mapping[str, Machine] = {}
-    problems: Sequence[Problem] = ()
-    decisions: Sequence[Decided] = ()
+    machines: Mapping[str, InstanceLabels] = {}
+    problems: Sequence[Finding] = ()
+    decisions: Sequence[DecisionView] = ()
     """The latest first."""
     left_alone: Mapping[str, Sentence] = {}
     """By node: why it stays though it has a reason to go."""
 
 
-class Source(Protocol):
+class BoardSource(Protocol):
     """What is shown. Everything is called on the event loop that serves the page."""
 
     title: str
@@ -51,14 +51,14 @@ class Source(Protocol):
     pace: float
     """How many of its seconds pass in one of ours; 0: its time stands still."""
 
-    def look(self) -> Seen:
+    def look(self) -> ClusterAt:
         """The cluster now, at once."""
 
-    async def changed(self, seen: Seen, until: datetime | None) -> None:
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:
         """Return when it is no longer as it was seen, or that instant has come."""
 
 
-class News:
+class ChangeCounter:
     """A number that grows, and a way to wait for it."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def _until(until: datetime | None, now: datetime, pace: float) -> float | None:
     return span.total_seconds() / pace
 
 
-class FileSource(Source):
+class FileSource(BoardSource):
     """Files do not change, but time passes; with `at` it stands still there."""
 
     def __init__(
@@ -95,8 +95,8 @@ class FileSource(Source):
         title: str,
         asking: str = "",
         at: datetime | None = None,
-        machines: Mapping[str, Machine] | None = None,
-        problems: Sequence[Problem] = (),
+        machines: Mapping[str, InstanceLabels] | None = None,
+        problems: Sequence[Finding] = (),
     ) -> None:
         self.title = title
         self.asking = asking
@@ -106,10 +106,10 @@ class FileSource(Source):
         self._at = at
         self._machines = machines or {}
         self._problems = problems
-        self._news = News()
+        self._news = ChangeCounter()
 
-    def look(self) -> Seen:
-        return Seen(
+    def look(self) -> ClusterAt:
+        return ClusterAt(
             at=self._clock.now() if self._at is None else self._at,
             version=0,
             take=lambda: self._snapshot,
@@ -117,33 +117,33 @@ class FileSource(Source):
             problems=self._problems,
         )
 
-    async def changed(self, seen: Seen, until: datetime | None) -> None:
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:
         await self._news.wait(seen.version, _until(until, self.look().at, self.pace))
 
 
-class PushedSource(Source):
+class PushedSource(BoardSource):
     """Shows what it was last given, such as by a simulation that lives on a loop or thread of its own."""
 
     def __init__(self, *, title: str, asking: str = "", pace: float = 1.0) -> None:
         self.title = title
         self.asking = asking
         self.pace = pace
-        self._news = News()
+        self._news = ChangeCounter()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._seen = Seen(at=datetime.now(UTC), version=0, take=Snapshot)
+        self._seen = ClusterAt(at=datetime.now(UTC), version=0, take=Snapshot)
 
     def push(
         self,
         at: datetime,
         snapshot: Snapshot,
         *,
-        decisions: Sequence[Decided] = (),
+        decisions: Sequence[DecisionView] = (),
         left_alone: Mapping[str, Sentence] | None = None,
-        machines: Mapping[str, Machine] | None = None,
+        machines: Mapping[str, InstanceLabels] | None = None,
         pace: float | None = None,
     ) -> None:
         """Show this from now on. May be called from any thread."""
-        made = Seen(
+        made = ClusterAt(
             at=at,
             version=self._seen.version + 1,
             take=lambda: snapshot,
@@ -157,17 +157,17 @@ class PushedSource(Source):
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.tell)
 
-    def look(self) -> Seen:
+    def look(self) -> ClusterAt:
         self._loop = asyncio.get_running_loop()
         return self._seen
 
-    async def changed(self, seen: Seen, until: datetime | None) -> None:  # noqa: ARG002  whoever pushes tells the time
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:  # noqa: ARG002  whoever pushes tells the time
         self._loop = asyncio.get_running_loop()
         while self._seen.version == seen.version:
             await self._news.wait(self._news.version, None)
 
 
-class LiveSource(Source):
+class LiveSource(BoardSource):
     """A cluster, followed by list and watch. `run` the reflectors in a TaskGroup."""
 
     def __init__(self, api: KubeApi, clock: Clock, *, title: str, asking: str = "", seed: int = 0) -> None:
@@ -175,8 +175,8 @@ class LiveSource(Source):
         self.asking = asking
         self.pace = 1.0
         self._clock = clock
-        self._news = News()
-        self._pods = Reflector(api, clock, PODS, Recorder().pod, seed=seed)
+        self._news = ChangeCounter()
+        self._pods = Reflector(api, clock, PODS, PodInterner().pod, seed=seed)
         self._nodes = Reflector(api, clock, NODES, lambda node: (node_record(node), machine_of(node)), seed=seed)
         self._claims = Reflector(api, clock, NODECLAIMS, claim_record, seed=seed)
         self._pools = Reflector(api, clock, NODEPOOLS, pool_record, seed=seed)
@@ -195,7 +195,7 @@ class LiveSource(Source):
             async with asyncio.timeout(seconds):
                 await waiting
 
-    def look(self) -> Seen:
+    def look(self) -> ClusterAt:
         pods, nodes, claims, pools, pdbs = (reflector.store.snapshot().items.values() for reflector in self.reflectors)
 
         def take() -> Snapshot:
@@ -208,7 +208,7 @@ class LiveSource(Source):
             )
 
         machines = {kept.value[0].name: kept.value[1] for kept in nodes}
-        return Seen(
+        return ClusterAt(
             at=self._clock.now(),
             version=self._news.version,
             take=take,
@@ -216,12 +216,12 @@ class LiveSource(Source):
             problems=[_unlisted(reflector.name) for reflector in self.reflectors if not reflector.synced],
         )
 
-    async def changed(self, seen: Seen, until: datetime | None) -> None:
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:
         await self._news.wait(seen.version, _until(until, self._clock.now(), self.pace))
 
 
-def _unlisted(plural: str) -> Problem:
-    return Problem(
+def _unlisted(plural: str) -> Finding:
+    return Finding(
         severity=Severity.ERROR,
         rule="NotListed",
         object=Ref(plural),
@@ -231,25 +231,27 @@ def _unlisted(plural: str) -> Problem:
     )
 
 
-class ControllerSource(Source):
+class ControllerSource(BoardSource):
     """The running controller: what it knows, what it decided, and why it leaves other nodes alone."""
 
-    def __init__(self, cluster: Cluster, disruption: Disruption, *, title: str, asking: str = "") -> None:
+    def __init__(
+        self, cluster: WatchedCluster, disruption: DisruptionController, *, title: str, asking: str = ""
+    ) -> None:
         self.title = title
         self.asking = asking
         self.pace = 1.0
         self._cluster = cluster
         self._disruption = disruption
-        self._news = News()
+        self._news = ChangeCounter()
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
             cache.subscribe(self._told)
 
     def _told(self, _change: Change[Any]) -> None:
         self._news.tell()
 
-    def look(self) -> Seen:
+    def look(self) -> ClusterAt:
         cluster = self._cluster
-        return Seen(
+        return ClusterAt(
             at=cluster.clock.now(),
             version=self._news.version,
             take=cluster.records(),
@@ -258,14 +260,14 @@ class ControllerSource(Source):
             left_alone=self._disruption.left_alone,
         )
 
-    async def changed(self, seen: Seen, until: datetime | None) -> None:
+    async def changed(self, seen: ClusterAt, until: datetime | None) -> None:
         await self._news.wait(seen.version, _until(until, self._cluster.clock.now(), self.pace))
 
 
-def decided(past: Past) -> Decided:
+def decided(past: PastDecision) -> DecisionView:
     """A decision, for people."""
     why = Sentence() if past.rejected is None else Sentence(f"{past.rejected.cause}: ", past.rejected.message)
-    return Decided(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
+    return DecisionView(at=past.command.at, text=one_line(past.command), nodes=tuple(past.command.nodes), rejected=why)
 
 
 def _values(kept: Iterable[Any]) -> Iterable[Any]:

@@ -21,14 +21,14 @@ import msgspec
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports import Compute
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.tasks import happens_within
 from dovetail.views.assessment import Assessment, assess
-from dovetail.views.board.details import Details, make_details
+from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
-from dovetail.views.board.rows import Board, Row, next_change, redacted
+from dovetail.views.board.rows import Board, NodeRow, next_change, redacted
 from dovetail.views.explain.verdicts import View, explain
-from dovetail.web.sources import Seen, Source
+from dovetail.web.sources import BoardSource, ClusterAt
 
 AHEAD: Final = timedelta(days=7)
 DELTAS_KEPT: Final = 256
@@ -45,7 +45,7 @@ NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(), 
 Raw = msgspec.Raw
 
 
-class Sight(msgspec.Struct, frozen=True):
+class Visibility(msgspec.Struct, frozen=True):
     """Of which namespaces a reader may see the names of pods; None: of all."""
 
     namespaces: frozenset[str] | None = None
@@ -54,10 +54,10 @@ class Sight(msgspec.Struct, frozen=True):
         return self.namespaces is None or namespace in self.namespaces
 
 
-EVERYTHING: Final = Sight()
+EVERYTHING: Final = Visibility()
 
 
-class Whole(View, frozen=True, kw_only=True):
+class BoardMessage(View, frozen=True, kw_only=True):
     """What `/api/board` answers."""
 
     version: str
@@ -72,7 +72,7 @@ class Whole(View, frozen=True, kw_only=True):
     rest: Raw
 
 
-class Delta(View, frozen=True, kw_only=True, omit_defaults=True):
+class BoardDelta(View, frozen=True, kw_only=True, omit_defaults=True):
     """What is different; parts that are not there have not changed."""
 
     version: str
@@ -85,7 +85,7 @@ class Delta(View, frozen=True, kw_only=True, omit_defaults=True):
     rest: Raw | None = None
 
 
-class Rest(View, frozen=True):
+class BoardExtras(View, frozen=True):
     """The small parts, which are sent as a whole."""
 
     herds: object
@@ -96,12 +96,12 @@ class Rest(View, frozen=True):
 class Feed:
     """The board for those with the same sight, and its last changes."""
 
-    def __init__(self, sight: Sight, boot: str) -> None:
+    def __init__(self, sight: Visibility, boot: str) -> None:
         self.sight = sight
         self._boot = boot
         self._number = 0
         self._board: Board | None = None
-        self._rows: dict[str, tuple[Row, bytes]] = {}
+        self._rows: dict[str, tuple[NodeRow, bytes]] = {}
         self._pools: list[bytes] = []
         self._rest = b""
         self._deltas: deque[tuple[int, bytes]] = deque(maxlen=DELTAS_KEPT)
@@ -117,7 +117,7 @@ class Feed:
         if self.sight.namespaces is not None:
             board = redacted(board, self.sight.may_see)
         encode = partial(msgspec.json.encode, enc_hook=str)
-        rows: dict[str, tuple[Row, bytes]] = {}
+        rows: dict[str, tuple[NodeRow, bytes]] = {}
         changed = []
         for row in board.rows:
             known = self._rows.get(row.key)
@@ -128,7 +128,7 @@ class Feed:
                 changed.append(Raw(known[1]))
             rows[row.key] = known
         pools = [encode(pool) for pool in board.pools]
-        rest = encode(Rest(board.herds, board.problems, board.decisions))
+        rest = encode(BoardExtras(board.herds, board.problems, board.decisions))
         gone = [key for key in self._rows if key not in rows]
         first = self._board is None
         new_pools, new_rest = pools != self._pools, rest != self._rest
@@ -136,7 +136,7 @@ class Feed:
         if first or not (changed or gone or new_pools or new_rest):
             return
         self._number += 1
-        delta = Delta(
+        delta = BoardDelta(
             version=self.version,
             at=board.at,
             end=board.end,
@@ -156,7 +156,7 @@ class Feed:
         if self._body is None:
             board = self._board
             body = msgspec.json.encode(
-                Whole(
+                BoardMessage(
                     version=self.version,
                     title=title,
                     pace=pace,
@@ -192,16 +192,18 @@ class Feed:
 class Stream:
     """See the module. `run` it in a TaskGroup."""
 
-    def __init__(self, source: Source, compute: Compute, *, reading: Reading = Reading.SEED) -> None:
+    def __init__(
+        self, source: BoardSource, compute: Compute, *, reading: BudgetSemantics = BudgetSemantics.SEED
+    ) -> None:
         self.source = source
         self._compute = compute
         self._reading = reading
         self._boot = secrets.token_hex(4)
-        self._feeds: OrderedDict[Sight, Feed] = OrderedDict()
+        self._feeds: OrderedDict[Visibility, Feed] = OrderedDict()
         self._lock = asyncio.Lock()
         self._readers = 0
         self._read = asyncio.Event()  # set while somebody reads
-        self._seen: Seen | None = None
+        self._seen: ClusterAt | None = None
         self.assessment = assess(Snapshot(), datetime.min.replace(tzinfo=UTC))
         self._boards = BoardMaker()
         self.board: Board = NOTHING
@@ -226,7 +228,7 @@ class Stream:
                 return
             self.show(now, *await self._compute.run(self._made, now))
 
-    def show(self, seen: Seen, assessment: Assessment, board: Board) -> None:
+    def show(self, seen: ClusterAt, assessment: Assessment, board: Board) -> None:
         """This is the board now, and what it was made of."""
         following = next_change(board)
         self._seen, self.assessment, self.board = seen, assessment, board
@@ -239,7 +241,7 @@ class Stream:
     def _is_over(self, at: datetime) -> bool:
         return self._until is not None and at >= self._until
 
-    def _made(self, seen: Seen) -> tuple[Assessment, Board]:
+    def _made(self, seen: ClusterAt) -> tuple[Assessment, Board]:
         assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment)
         # The span grows by whole hours, so that rows do not change because of its end.
         end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
@@ -250,7 +252,7 @@ class Stream:
 
     # -- what readers get ----------------------------------------------------------------------------------------------
 
-    async def feed(self, sight: Sight) -> Feed:
+    async def feed(self, sight: Visibility) -> Feed:
         """The board for this sight, up to date."""
         await self.refresh()
         found = self._feeds.get(sight)
@@ -262,11 +264,11 @@ class Stream:
             self._feeds.popitem(last=False)
         return found
 
-    async def whole(self, sight: Sight) -> tuple[bytes, bytes, str]:
+    async def whole(self, sight: Visibility) -> tuple[bytes, bytes, str]:
         feed = await self.feed(sight)
         return feed.whole(self.source.title, self.source.pace, self.board.at)
 
-    async def events(self, after: str, sight: Sight) -> AsyncGenerator[bytes, None]:
+    async def events(self, after: str, sight: Visibility) -> AsyncGenerator[bytes, None]:
         """Server-sent events after this version, for a while."""
         ends_at = asyncio.get_running_loop().time() + STREAM_SECONDS
         self._readers += 1
@@ -298,7 +300,7 @@ class Stream:
         await self.refresh()
         return frozenset(pod.namespace for pod in self.assessment.snapshot.pods)
 
-    async def details(self, key: str, sight: Sight) -> Details:
+    async def details(self, key: str, sight: Visibility) -> NodeDetails:
         """Everything about one node. Raises LookupError."""
         await self.refresh()
         seen, assessment = self._seen, self.assessment

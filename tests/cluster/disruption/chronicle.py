@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.planning.disruption.records import Recorded, read_record
+from dovetail.api.names import ConditionType
+from dovetail.planning.disruption.records import CommandRecord, read_record
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, KubeApi, Resource
 from dovetail.state.store import Added, Change, Deleted, Updated
 from tests.cluster.termination.history import History, Thing, Version
@@ -100,18 +100,18 @@ class Chronicle(History):
         """At which whole second it went into S3 or, without it, into S4."""
         first = next((each for each in self.things(claim) if is_disrupted(each)), None)
         assert first is not None, f"{claim} was never taken"
-        marked_at = since(first, Condition.DISRUPTION_REASON)
+        marked_at = since(first, ConditionType.DISRUPTION_REASON)
         ended_at = [at for each in self.things(claim) if (at := each.metadata.deletion_timestamp) is not None]
         return min(([] if marked_at is None else [marked_at]) + ended_at)
 
     def states(self, claim: str) -> list[str]:
         """S1 to S6 as it said of itself, one after the other."""
-        said = [reason_of(each, Condition.DISRUPTION_STATE) for each in self.things(claim)]
+        said = [reason_of(each, ConditionType.DISRUPTION_STATE) for each in self.things(claim)]
         return [state for state, before in zip(said, ["", *said], strict=False) if state not in ("", before)]
 
-    def commands_of(self, claim: str) -> list[Recorded]:
+    def commands_of(self, claim: str) -> list[CommandRecord]:
         """Those that the claim has been in, in their order."""
-        found: list[Recorded] = []
+        found: list[CommandRecord] = []
         for version in self.versions(NODECLAIMS, claim):
             text = None if version.thing is None else version.thing.metadata.annotations.get(names.DISRUPTION_COMMAND)
             record = None if text is None else read_record(text)
@@ -139,7 +139,7 @@ def since(claim: Thing, type_: str) -> datetime | None:
 
 
 def is_initialized(claim: Thing) -> bool:
-    return claim.condition(Condition.INITIALIZED) == "True"
+    return claim.condition(ConditionType.INITIALIZED) == "True"
 
 
 def is_deleted(claim: Thing) -> bool:
@@ -148,4 +148,4 @@ def is_deleted(claim: Thing) -> bool:
 
 def is_disrupted(claim: Thing) -> bool:
     """S3 to S6: it holds a slot of its pool's budgets (R26)."""
-    return is_deleted(claim) or claim.condition(Condition.DISRUPTION_REASON) == "True"
+    return is_deleted(claim) or claim.condition(ConditionType.DISRUPTION_REASON) == "True"

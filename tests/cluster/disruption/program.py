@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from dovetail.controllers.assembly import Disrupting
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.assembly import DisruptionOptions
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
 from dovetail.planning.timings import Timings
 from dovetail.ports import KubeApi
@@ -36,7 +36,7 @@ SHORT: Final = Timings(
     least_drain_seconds=0.5,
     instance_poll_seconds=0.5,
 )
-PROVISIONING: Final = Provisioning(
+PROVISIONING: Final = ProvisioningOptions(
     compute=ThreadCompute(), batch_idle=timedelta(seconds=0.2), batch_longest=timedelta(seconds=1)
 )
 
@@ -63,7 +63,7 @@ async def acting(server: Server, timings: Timings = SHORT) -> AsyncIterator[Stag
             try:
                 await chronicle.wait_synced()
                 async with running(
-                    server, timings=timings, provisioning=PROVISIONING, disrupting=Disrupting()
+                    server, timings=timings, provisioning=PROVISIONING, disrupting=DisruptionOptions()
                 ) as program:
                     yield Stage(program, api, chronicle, asyncio.Lock())
             finally:

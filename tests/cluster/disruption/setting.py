@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Create, Delete, NotFound, Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.kinds import NAMESPACES
@@ -130,7 +130,7 @@ class Setting(termination.Setting):
 
     def _is_drifted(self, claim: str, drifted: bool) -> bool:
         found = self.history.get(NODECLAIMS, claim)
-        return found is not None and (found.condition(Condition.DRIFTED) == "True") == drifted
+        return found is not None and (found.condition(ConditionType.DRIFTED) == "True") == drifted
 
     async def unguard(self, *pods: str) -> None:
         """Nothing protects them any more."""
@@ -225,18 +225,18 @@ class Setting(termination.Setting):
     def is_waiting(self, old: str, new: str) -> bool:
         going, coming = self.history.get(NODECLAIMS, old), self.history.get(NODECLAIMS, new)
         assert going is not None
-        return coming is not None and is_disrupted(going) and coming.condition(Condition.LAUNCHED) == "True"
+        return coming is not None and is_disrupted(going) and coming.condition(ConditionType.LAUNCHED) == "True"
 
     async def is_in(self, claim: str, state: str) -> None:
         """Once the claim says so of itself."""
 
         def says_so() -> bool:
             found = self.history.get(NODECLAIMS, claim)
-            return found is not None and reason_of(found, Condition.DISRUPTION_STATE) == state
+            return found is not None and reason_of(found, ConditionType.DISRUPTION_STATE) == state
 
         await self.history.until(says_so, f"{claim} is in {state}")
 
-    async def is_true(self, claim: str, condition: Condition) -> None:
+    async def is_true(self, claim: str, condition: ConditionType) -> None:
         def says_so() -> bool:
             found = self.history.get(NODECLAIMS, claim)
             return found is not None and found.condition(condition) == "True"

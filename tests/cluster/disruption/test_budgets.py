@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.ports import NODES, PODS
 from tests.cluster.disruption.chronicle import reason_of
 from tests.cluster.disruption.playing import Endings, Timeline, judge, name_of, named
@@ -111,7 +111,7 @@ def went_for(setting: Setting, **claims: Sequence[str]) -> set[str]:
     """All of these; each went for the reason by which it is given."""
     for reason, those in claims.items():
         for claim in those:
-            assert reason_of(setting.chronicle.things(claim)[-1], Condition.DISRUPTION_REASON) == reason, claim
+            assert reason_of(setting.chronicle.things(claim)[-1], ConditionType.DISRUPTION_REASON) == reason, claim
     return {claim for those in claims.values() for claim in those}
 
 

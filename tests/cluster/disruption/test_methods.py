@@ -12,7 +12,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES
 from tests.cluster.disruption.chronicle import since
@@ -86,7 +86,7 @@ async def graceful_expiry(setting: Setting) -> None:
     found = setting.history.get(NODECLAIMS, old)
     assert found is not None
     assert found.metadata.creation_timestamp is not None
-    expired_at = since(found, Condition.EXPIRED)
+    expired_at = since(found, ConditionType.EXPIRED)
     assert expired_at is not None
     assert expired_at >= found.metadata.creation_timestamp + timedelta(seconds=5)
     setting.assert_within(lambda _: 0)

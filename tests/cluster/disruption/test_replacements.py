@@ -8,7 +8,7 @@ import asyncio
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODES
 from tests.cluster.disruption.chronicle import is_disrupted
 from tests.cluster.disruption.program import SHORT, acting
@@ -35,7 +35,7 @@ def test_a_node_whose_replacement_never_registers_stays(plane: ControlPlane) -> 
             found = setting.history.get(NODECLAIMS, old)
             assert found is not None
             assert names.DISRUPTION_COMMAND not in found.metadata.annotations
-            assert found.condition(Condition.DRIFTED) == "True"  # S2
+            assert found.condition(ConditionType.DRIFTED) == "True"  # S2
             await setting.deploy("more", cpu="1")
             (more,) = setting.pods("more")
             assert more.spec["nodeName"] == web.spec["nodeName"] == setting.node(old)

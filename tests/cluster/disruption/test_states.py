@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason, Reason
+from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.ports import NODES, PODS
 from dovetail.values.timestamp import parse_time
 from tests.cluster.disruption.chronicle import is_deleted, is_initialized
@@ -66,9 +66,9 @@ async def all_replacements_are_waited_for(setting: Setting) -> None:
     await setting.history.until(lambda: len(setting.claims()) == 3, f"{old} gets two replacements")
     one, other = sorted(setting.ever() - {old})
     for claim in (one, other):
-        await setting.is_true(claim, Condition.REGISTERED)
+        await setting.is_true(claim, ConditionType.REGISTERED)
     await setting.mark_ready(one, ready=True)
-    await setting.is_true(one, Condition.INITIALIZED)
+    await setting.is_true(one, ConditionType.INITIALIZED)
     await setting.is_in(old, "S3")
     await setting.all_methods_are_tried()
     assert not any(moment.deleted for moment in setting.chronicle.moments(setting.name))
@@ -135,7 +135,7 @@ async def consolidation_never_does_that(setting: Setting) -> None:
     await setting.occupy(spare, kept, cpu="100m", annotations=GUARDED)
     await setting.change_pool(disruption={"consolidateAfter": "0s"})
     for claim in (spare, kept):
-        await setting.is_true(claim, Condition.CONSOLIDATABLE)
+        await setting.is_true(claim, ConditionType.CONSOLIDATABLE)
     await setting.all_methods_are_tried()
     assert setting.disrupted() == set()
     assert not any(setting.was_tainted(claim, CANDIDATE) for claim in (spare, kept))

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
 from dovetail.model.records import Owner
 from dovetail.observe.metrics import Metrics
@@ -118,7 +118,7 @@ def _amount(text: str) -> float:
 
 async def scaled_out(server: Server, workloads: Sequence[Manifest], pool: Sequence[Manifest], pods: int) -> Outcome:
     """Once so many pods run, and those of DaemonSets; raises TimeoutError if they never do."""
-    provisioning = Provisioning(compute=ThreadCompute())
+    provisioning = ProvisioningOptions(compute=ThreadCompute())
     async with (
         connect(kubeconfig=str(server.kubeconfig), qps=None) as admin,
         running(server, timings=Timings(), provisioning=provisioning) as program,
@@ -166,7 +166,7 @@ async def _until(is_so: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(LOOKS_EVERY_SECONDS)
 
 
-def _pool_is_ready(cluster: Cluster) -> bool:
+def _pool_is_ready(cluster: WatchedCluster) -> bool:
     kept = cluster.pools.get(("", POOL))
     return kept is not None and any(
         each.type == "Ready" and each.status == "True" for each in kept.value.status.conditions

@@ -12,13 +12,13 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling.node_affinity import ANYWHERE
-from dovetail.scheduling.problem import BoundPod, Kind, Node, Pod, Problem, Rule
+from dovetail.scheduling.placement import BoundPod, NodeInfo, PlacementRequest, PodInfo, TopologyRule, TopologyRuleKind
 from dovetail.scheduling.requirements import Requirement, Requirements
 from dovetail.values.selector import Expression, Selector
 from tests.cluster.scheduling.world import Question
 
 replace = msgspec.structs.replace
-Fitting = Callable[[Problem, Pod], Iterable[str]]
+Fitting = Callable[[PlacementRequest, PodInfo], Iterable[str]]
 
 _HOST: Final = "example.com/any-host"
 _ENDING: Final = "example.com/ending"
@@ -28,7 +28,7 @@ class Difference(msgspec.Struct, frozen=True):
     """`undone`: the question without it, as far as one node goes; of several questions one yes is enough."""
 
     name: str
-    undone: Callable[[Question, Node], Iterable[Question]]
+    undone: Callable[[Question, NodeInfo], Iterable[Question]]
 
 
 def differing(question: Question, ours: frozenset[str], theirs: frozenset[str], fitting: Fitting) -> dict[str, str]:
@@ -48,23 +48,25 @@ def _explanation(question: Question, name: str, wanted: bool, fitting: Fitting) 
     return ""
 
 
-def _node(question: Question, name: str) -> Node:
+def _node(question: Question, name: str) -> NodeInfo:
     return next(node for node in question.problem.nodes if node.name == name)
 
 
-def _ask(question: Question, pod: Pod, nodes: Iterable[Node]) -> Question:
-    return Question(question.wire, pod, Problem(pods=(pod,), nodes=tuple(nodes)))
+def _ask(question: Question, pod: PodInfo, nodes: Iterable[NodeInfo]) -> Question:
+    return Question(question.wire, pod, PlacementRequest(pods=(pod,), nodes=tuple(nodes)))
 
 
 # -- the differences ---------------------------------------------------------------------------------------------------
 
 
-def _hosts_can_be_added(question: Question, _: Node) -> Iterable[Question]:
+def _hosts_can_be_added(question: Question, _: NodeInfo) -> Iterable[Question]:
     """With another name for the label, a host is a domain like any other."""
     pod = replace(
         question.pod,
         rules=tuple(
-            replace(rule, key=_HOST) if (rule.kind, rule.key) == (Kind.SPREAD, names.HOSTNAME_LABEL) else rule
+            replace(rule, key=_HOST)
+            if (rule.kind, rule.key) == (TopologyRuleKind.SPREAD, names.HOSTNAME_LABEL)
+            else rule
             for rule in question.pod.rules
         ),
     )
@@ -72,11 +74,13 @@ def _hosts_can_be_added(question: Question, _: Node) -> Iterable[Question]:
     yield _ask(question, pod, nodes)
 
 
-def _no_label_no_answer(question: Question, node: Node) -> Iterable[Question]:
+def _no_label_no_answer(question: Question, node: NodeInfo) -> Iterable[Question]:
     """Without rules to stay apart over labels that the node has not."""
 
-    def kept(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-        return tuple(rule for rule in rules if rule.kind is not Kind.APART or rule.key in node.requirements())
+    def kept(rules: tuple[TopologyRule, ...]) -> tuple[TopologyRule, ...]:
+        return tuple(
+            rule for rule in rules if rule.kind is not TopologyRuleKind.APART or rule.key in node.requirements()
+        )
 
     def among(bound: BoundPod) -> BoundPod:
         return replace(bound, apart=kept(bound.apart))
@@ -85,14 +89,14 @@ def _no_label_no_answer(question: Question, node: Node) -> Iterable[Question]:
     yield _ask(question, replace(question.pod, rules=kept(question.pod.rules)), nodes)
 
 
-def _overdrawn(question: Question, node: Node) -> Iterable[Question]:
+def _overdrawn(question: Question, node: NodeInfo) -> Iterable[Question]:
     """With nothing left of what there is too much of."""
     clipped = replace(node, requested=node.requested & node.allocatable)
     nodes = (clipped if each is node else each for each in question.problem.nodes)
     yield _ask(question, question.pod, nodes)
 
 
-def _terms_before_preferences(question: Question, _: Node) -> Iterable[Question]:
+def _terms_before_preferences(question: Question, _: NodeInfo) -> Iterable[Question]:
     """With each of the terms as the only one."""
     affinity = question.pod.affinity
     for index in range(max(1, len(affinity.terms))):
@@ -100,21 +104,21 @@ def _terms_before_preferences(question: Question, _: Node) -> Iterable[Question]
         yield _ask(question, replace(question.pod, affinity=one), question.problem.nodes)
 
 
-def _domains_in_reach(question: Question, node: Node) -> Iterable[Question]:
+def _domains_in_reach(question: Question, node: NodeInfo) -> Iterable[Question]:
     """Without affinity, if the node is like it: then all domains are in reach."""
     is_like_it = any(map(node.requirements().compatible, question.pod.affinity.alternatives()))
     pod = replace(question.pod, affinity=ANYWHERE) if is_like_it else question.pod
     yield _ask(question, pod, question.problem.nodes)
 
 
-def _ending_pods(question: Question, _: Node) -> Iterable[Question]:
+def _ending_pods(question: Question, _: NodeInfo) -> Iterable[Question]:
     """With pods that end for all rules but spreads."""
 
     def among(bound: BoundPod) -> BoundPod:
         return bound if bound.counts else replace(bound, counts=True, labels={**bound.labels, _ENDING: ""})
 
-    def lasting(rule: Rule) -> Rule:
-        if rule.kind is not Kind.SPREAD or rule.selector is None:
+    def lasting(rule: TopologyRule) -> TopologyRule:
+        if rule.kind is not TopologyRuleKind.SPREAD or rule.selector is None:
             return rule
         expressions = (*rule.selector.expressions, Expression(_ENDING, "DoesNotExist", frozenset()))
         return replace(rule, selector=Selector(rule.selector.labels, expressions))
@@ -123,12 +127,12 @@ def _ending_pods(question: Question, _: Node) -> Iterable[Question]:
     yield _ask(question, replace(question.pod, rules=tuple(map(lasting, question.pod.rules))), nodes)
 
 
-def _each_key_alone(question: Question, _: Node) -> Iterable[Question]:
+def _each_key_alone(question: Question, _: NodeInfo) -> Iterable[Question]:
     """With spreads that look only at nodes that have the labels of all of them."""
-    spreads = [rule for rule in question.pod.rules if rule.kind is Kind.SPREAD]
+    spreads = [rule for rule in question.pod.rules if rule.kind is TopologyRuleKind.SPREAD]
     labelled = Requirements(Requirement(rule.key) for rule in spreads)
 
-    def over_all(rule: Rule) -> Rule:
+    def over_all(rule: TopologyRule) -> TopologyRule:
         alternatives = tuple(each & labelled for each in rule.nodes.alternatives)
         return replace(rule, nodes=replace(rule.nodes, alternatives=alternatives)) if rule in spreads else rule
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from dovetail.scheduling import fast, reference
-from dovetail.scheduling.problem import Node, Pod, Problem
+from dovetail.scheduling.placement import NodeInfo, PlacementRequest, PodInfo
 from dovetail.scheduling.resources import NOTHING
 from tests.cluster.scheduling import scenarios
 from tests.cluster.scheduling.comparing import Step, all_at_once, one_by_one, reasons_of, tally
@@ -124,47 +124,47 @@ def _claim(name: str) -> Manifest:
 # -- it can fail -------------------------------------------------------------------------------------------------------
 
 
-def _no_taints(node: Node) -> Node:
+def _no_taints(node: NodeInfo) -> NodeInfo:
     return replace(node, taints=())
 
 
-def _room_for_all(node: Node) -> Node:
+def _room_for_all(node: NodeInfo) -> NodeInfo:
     return replace(node, requested=NOTHING)
 
 
-def _no_ports(node: Node) -> Node:
+def _no_ports(node: NodeInfo) -> NodeInfo:
     return replace(node, ports=frozenset())
 
 
-def _no_limits(node: Node) -> Node:
+def _no_limits(node: NodeInfo) -> NodeInfo:
     return replace(node, attach_limits={})
 
 
-def _no_labels(node: Node) -> Node:
+def _no_labels(node: NodeInfo) -> NodeInfo:
     return replace(node, labels={})
 
 
-def _nobody(node: Node) -> Node:
+def _nobody(node: NodeInfo) -> NodeInfo:
     return replace(node, pods=())
 
 
-def _nobody_minds(node: Node) -> Node:
+def _nobody_minds(node: NodeInfo) -> NodeInfo:
     return replace(node, pods=tuple(replace(pod, apart=()) for pod in node.pods))
 
 
-def _no_spread_or_affinity(pod: Pod) -> Pod:
+def _no_spread_or_affinity(pod: PodInfo) -> PodInfo:
     return replace(pod, rules=())
 
 
-def _no_selector(pod: Pod) -> Pod:
-    return replace(pod, affinity=Pod(uid="").affinity)
+def _no_selector(pod: PodInfo) -> PodInfo:
+    return replace(pod, affinity=PodInfo(uid="").affinity)
 
 
-def _no_volumes(pod: Pod) -> Pod:
-    return replace(pod, volumes=Pod(uid="").volumes)
+def _no_volumes(pod: PodInfo) -> PodInfo:
+    return replace(pod, volumes=PodInfo(uid="").volumes)
 
 
-def _a_little_more(pod: Pod) -> Pod:
+def _a_little_more(pod: PodInfo) -> PodInfo:
     return replace(pod, request=pod.request + pod.request)
 
 
@@ -172,15 +172,15 @@ WRONG_NODES: Final = (_no_taints, _room_for_all, _no_ports, _no_limits, _no_labe
 WRONG_PODS: Final = (_no_spread_or_affinity, _no_selector, _no_volumes, _a_little_more)
 
 
-def _wrong_about_nodes(wrong: Callable[[Node], Node]) -> Fitting:
-    def fitting(problem: Problem, pod: Pod) -> tuple[str, ...]:
+def _wrong_about_nodes(wrong: Callable[[NodeInfo], NodeInfo]) -> Fitting:
+    def fitting(problem: PlacementRequest, pod: PodInfo) -> tuple[str, ...]:
         return reference.fitting(replace(problem, nodes=tuple(map(wrong, problem.nodes))), pod)
 
     return fitting
 
 
-def _wrong_about_pods(wrong: Callable[[Pod], Pod]) -> Fitting:
-    def fitting(problem: Problem, pod: Pod) -> tuple[str, ...]:
+def _wrong_about_pods(wrong: Callable[[PodInfo], PodInfo]) -> Fitting:
+    def fitting(problem: PlacementRequest, pod: PodInfo) -> tuple[str, ...]:
         changed = wrong(pod)
         return reference.fitting(replace(problem, pods=(changed,)), changed)
 

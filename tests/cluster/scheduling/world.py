@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.pod_specs import SchedulingPod
-from dovetail.api.storage import CSINode, StorageClass, Volume, VolumeClaim
+from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.kube import connect
 from dovetail.ports import (
     NODES,
@@ -28,9 +28,9 @@ from dovetail.ports import (
     Patch,
     Resource,
 )
-from dovetail.scheduling import problem
+from dovetail.scheduling import placement
 from dovetail.scheduling.host_ports import NO_PORTS, host_ports
-from dovetail.scheduling.problem import Pod, Problem, read_bound_pod, read_pod
+from dovetail.scheduling.placement import PlacementRequest, PodInfo, read_bound_pod, read_pod
 from dovetail.scheduling.resources import node_resources, pod_request, total
 from dovetail.scheduling.taints import node_taints
 from dovetail.scheduling.volumes import Attachment, Storage, attach_limits, attachments, pod_volumes
@@ -57,8 +57,8 @@ LABELS_OF_SPACES: Final = {
 }
 SCHEDULING_PODS: Final = PODS.read_as(SchedulingPod)
 SPACES: Final = Resource("", "v1", "namespaces", "Namespace", Space)
-CLAIMS: Final = VOLUME_CLAIMS.read_as(VolumeClaim)
-VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", Volume)
+CLAIMS: Final = VOLUME_CLAIMS.read_as(PersistentVolumeClaim)
+VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", PersistentVolume)
 CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", StorageClass)
 CSI_NODES: Final = Resource("storage.k8s.io", "v1", "csinodes", "CSINode", CSINode)
 RUNTIME_CLASSES: Final = Resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", dict[str, Any])
@@ -94,8 +94,8 @@ class Question(msgspec.Struct, frozen=True):
     """Which nodes would take the pod now?"""
 
     wire: SchedulingPod
-    pod: Pod
-    problem: Problem
+    pod: PodInfo
+    problem: PlacementRequest
 
 
 class World:
@@ -302,11 +302,11 @@ class World:
             self._node(node, [each for each in there if each.spec.node_name == node.metadata.name])
             for node in self._nodes
         )
-        return Question(pod, read, Problem(pods=(read,), nodes=nodes))
+        return Question(pod, read, PlacementRequest(pods=(read,), nodes=nodes))
 
-    def _node(self, node: objects.Node, pods: list[SchedulingPod]) -> problem.Node:
+    def _node(self, node: objects.Node, pods: list[SchedulingPod]) -> placement.NodeInfo:
         has, name = node_resources(node, None), node.metadata.name
-        return problem.Node(
+        return placement.NodeInfo(
             name=name,
             labels=node.metadata.labels,
             taints=node_taints(node, None),

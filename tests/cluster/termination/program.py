@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from prometheus_client import CollectorRegistry
 
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube.client import connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -38,7 +38,7 @@ SYNC_SECONDS: Final = 60  # far more than it takes; a busy machine is no failure
 class Program:
     """One process after another, each without a lease: there is no other replica."""
 
-    cluster: Cluster
+    cluster: WatchedCluster
     metrics: Metrics
 
     def __init__(
@@ -48,8 +48,8 @@ class Program:
         *,
         timings: Timings,
         reflecting: ReflectorTimings,
-        provisioning: Provisioning | None,
-        disrupting: Disrupting | None,
+        provisioning: ProvisioningOptions | None,
+        disrupting: DisruptionOptions | None,
     ) -> None:
         self._server = server
         self._group = group
@@ -67,7 +67,7 @@ class Program:
         clock, connecting = SystemClock(), connect(kubeconfig=str(self._server.kubeconfig))
         api = await self._connection.enter_async_context(connecting)
         provider = KwokProvider(api)
-        self.cluster = Cluster(api, clock, provider.node_classes, timings=self._reflecting)
+        self.cluster = WatchedCluster(api, clock, provider.node_classes, timings=self._reflecting)
         self.metrics = Metrics(CollectorRegistry())
         self._stopping = asyncio.Event()
         controllers = all_controllers(
@@ -75,7 +75,7 @@ class Program:
             provider,
             self.metrics,
             self._timings,
-            Gates(),
+            FeatureGates(),
             provisioning=self._provisioning,
             disrupting=self._disrupting,
         )
@@ -116,8 +116,8 @@ async def running(
     *,
     timings: Timings = SHORT,
     reflecting: ReflectorTimings = ReflectorTimings(),  # noqa: B008  frozen
-    provisioning: Provisioning | None = None,
-    disrupting: Disrupting | None = None,
+    provisioning: ProvisioningOptions | None = None,
+    disrupting: DisruptionOptions | None = None,
 ) -> AsyncIterator[Program]:
     """The program, started; should it fail by itself, so does the block, with its error."""
     try:

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
+from dovetail.api.names import ConditionType
+from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome, clean, live_leases
 from dovetail.ports import (
     NODECLAIMS,
     NODEPOOLS,
@@ -87,8 +87,8 @@ async def one_of_them_in_a_command(setting: Setting) -> str:
     return touched(setting)[0]
 
 
-def by_object(found: tuple[Cleaned, ...]) -> dict[str, tuple[str, ...]]:
-    assert all(each.fate is Fate.CLEANED for each in found), found
+def by_object(found: tuple[CleanedObject, ...]) -> dict[str, tuple[str, ...]]:
+    assert all(each.fate is CleanupOutcome.CLEANED for each in found), found
     return {each.object: each.changes for each in found}
 
 
@@ -107,7 +107,7 @@ def test_candidates_and_a_command_leave_no_trace() -> None:
         await setting.program.kill()
         assert CANDIDATE in setting.taints(node_of(setting, other))
         assert DISRUPTED in setting.taints(node_of(setting, taken))
-        assert setting.condition(Condition.DISRUPTION_REASON, taken)["status"] == "True"
+        assert setting.condition(ConditionType.DISRUPTION_REASON, taken)["status"] == "True"
         changes = by_object(await clean(api_of(setting)))
         assert f"taint {names.DISRUPTED_TAINT}:NoSchedule" in changes[f"Node/{node_of(setting, taken)}"]
         assert changes[f"Node/{node_of(setting, other)}"] == (f"taint {names.CANDIDATE_TAINT}:PreferNoSchedule",)
@@ -132,7 +132,7 @@ def test_a_dry_run_tells_the_same_and_writes_nothing() -> None:
         written = len(setting.sim.server.trace)
         told = await clean(api_of(setting), dry_run=True)
         assert len(setting.sim.server.trace) == written
-        assert {each.fate for each in told} == {Fate.WOULD_CLEAN}
+        assert {each.fate for each in told} == {CleanupOutcome.WOULD_CLEAN}
         done = await clean(api_of(setting))
         assert [(each.object, each.changes) for each in told] == [(each.object, each.changes) for each in done]
 
@@ -195,10 +195,10 @@ def test_one_that_cannot_be_cleaned_does_not_stop_the_others() -> None:
             Fault(error=Forbidden("not you")), verb="patch", resource=NODES, name=stubborn, client="cleanup"
         )
         fates = {each.object: (each.fate, each.error) for each in await clean(api_of(setting))}
-        assert fates.pop(f"Node/{stubborn}") == (Fate.FAILED, "not you")
-        assert fates.pop(f"NodeClaim/{first}") == (Fate.FAILED, f"left until Node/{stubborn} can be cleaned")
+        assert fates.pop(f"Node/{stubborn}") == (CleanupOutcome.FAILED, "not you")
+        assert fates.pop(f"NodeClaim/{first}") == (CleanupOutcome.FAILED, f"left until Node/{stubborn} can be cleaned")
         assert set(fates) == {f"Node/{node_of(setting, second)}", f"NodeClaim/{second}", "NodePool/default"}
-        assert {fate for fate, _ in fates.values()} == {Fate.CLEANED}
+        assert {fate for fate, _ in fates.values()} == {CleanupOutcome.CLEANED}
         assert set(by_object(await clean(api_of(setting)))) == {f"Node/{stubborn}", f"NodeClaim/{first}"}
 
     play(scenario)
@@ -211,7 +211,7 @@ def test_one_that_changes_all_the_time_is_given_up() -> None:
         setting.sim.server.faults.add(
             Fault(error=Conflict("changed")), verb="patch", resource=NODEPOOLS, client="cleanup", times=SLOW
         )
-        failed = [each for each in await clean(api_of(setting)) if each.fate is Fate.FAILED]
+        failed = [each for each in await clean(api_of(setting)) if each.fate is CleanupOutcome.FAILED]
         assert [(each.object, each.error) for each in failed] == [("NodePool/default", "changed")]
 
     play(scenario)

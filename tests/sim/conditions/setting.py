@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.nodeclaim.consolidatable import PodEvents
-from dovetail.controllers.nodeclaim.drift import Drifting
+from dovetail.controllers.nodeclaim.drift import DriftDetection
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -198,9 +198,9 @@ def play(
         provider = Provider(program.api, vendor)
         cluster = program.cluster
         types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
-        made = [PodEvents(cluster, timings), Drifting(cluster, provider, types, timings), *more(program)]
+        made = [PodEvents(cluster, timings), DriftDetection(cluster, provider, types, timings), *more(program)]
         for controller in made:
-            if isinstance(controller, Keyed):
+            if isinstance(controller, KeyedController):
                 controller.measure(metrics)
         return made
 

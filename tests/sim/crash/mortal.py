@@ -13,9 +13,9 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.assembly import Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.assembly import FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
@@ -31,7 +31,7 @@ from dovetail.ports import (
 )
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
-from dovetail.runtime.passing import PassingReads
+from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import SimCloud
 from tests.unit.controllers.running import under_checkers
@@ -87,7 +87,7 @@ class Life:
             await asyncio.get_running_loop().create_future()
 
 
-class MortalApi(PassingReads):
+class MortalApi(ReadThroughApi):
     """The API as a process sees it that may die at each write."""
 
     def __init__(self, api: KubeApi, life: Life) -> None:
@@ -158,7 +158,7 @@ class Ending(msgspec.Struct, frozen=True):
     writes: list[str]
 
 
-def live_through(flow: Flow[R], crash: CrashPoint | None, *, provisioning: Provisioning | None = None) -> Ending:
+def live_through(flow: Flow[R], crash: CrashPoint | None, *, provisioning: ProvisioningOptions | None = None) -> Ending:
     """Run the flow to its end, with the crash, if any, and a fresh process after it."""
 
     async def main(sim: SimCluster) -> Ending:
@@ -174,7 +174,11 @@ def live_through(flow: Flow[R], crash: CrashPoint | None, *, provisioning: Provi
 
 
 async def _live(
-    sim: SimCluster, cloud: SimCloud, lives: list[Life], crash: CrashPoint | None, provisioning: Provisioning | None
+    sim: SimCluster,
+    cloud: SimCloud,
+    lives: list[Life],
+    crash: CrashPoint | None,
+    provisioning: ProvisioningOptions | None,
 ) -> None:
     while True:
         life = Life(crash if not lives else None)
@@ -193,12 +197,12 @@ async def _live(
         await sim.clock.sleep(DOWN_SECONDS)
 
 
-async def _process(sim: SimCluster, cloud: SimCloud, life: Life, provisioning: Provisioning | None) -> None:
+async def _process(sim: SimCluster, cloud: SimCloud, life: Life, provisioning: ProvisioningOptions | None) -> None:
     api = MortalApi(sim.server.client(names.COMPONENT), life)
     provider = MortalCloud(cloud, life)
-    cluster = Cluster(api, sim.clock, provider.node_classes)
+    cluster = WatchedCluster(api, sim.clock, provider.node_classes)
     metrics = Metrics(CollectorRegistry())
-    controllers = all_controllers(cluster, provider, metrics, Timings(), Gates(), provisioning=provisioning)
+    controllers = all_controllers(cluster, provider, metrics, Timings(), FeatureGates(), provisioning=provisioning)
     recorder = EventRecorder(api, sim.clock, instance="test")
     manager = Manager(
         api,

@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.assembly import Disrupting
+from dovetail.api.names import ConditionType
+from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch, Resource
-from dovetail.rules.states import State, state_of
+from dovetail.rules.states import NodeState, state_of
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
 from dovetail.sim.server.store import Change
 from tests import manifests
@@ -33,7 +33,7 @@ _PASSES = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_c
 
 
 def play(scenario: Scenario, **options: Any) -> None:
-    provisioning.play(scenario, disrupting=Disrupting(), **options)
+    provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ async def drift(setting: Setting, *claims: str, drifted: bool = True) -> None:
         looks = int((claim["metadata"].get("annotations") or {}).get("example.com/look", "0"))
         await setting.annotate(NODECLAIMS, name, {"example.com/look": str(looks + 1)})
     await setting.sim.wait_until(
-        lambda: all(bool(setting.condition(Condition.DRIFTED, name)) == drifted for name in claims), timeout="1s"
+        lambda: all(bool(setting.condition(ConditionType.DRIFTED, name)) == drifted for name in claims), timeout="1s"
     )
 
 
@@ -125,14 +125,14 @@ def pods_of(setting: Setting, claim: str) -> list[Raw]:
     return setting.sim.pods(node=node_of(setting, claim))
 
 
-def state(setting: Setting, claim: str) -> State:
+def state(setting: Setting, claim: str) -> NodeState:
     """As the rules derive it from the objects that the program has seen."""
     kept = setting.program.cluster.claims.get(("", claim))
     assert kept is not None, f"{claim} is gone"
     return state_of(setting.program.cluster.member(kept.value))
 
 
-def is_true(setting: Setting, claim: str, condition: Condition) -> bool:
+def is_true(setting: Setting, claim: str, condition: ConditionType) -> bool:
     return bool(setting.condition(condition, claim).get("status") == "True")
 
 
@@ -140,7 +140,7 @@ def in_disruption(claim: Raw) -> bool:
     """S3 to S6, by the claim alone."""
     conditions = (claim.get("status") or {}).get("conditions") or ()
     return is_deleting(claim) or any(
-        each["type"] == Condition.DISRUPTION_REASON and each["status"] == "True" for each in conditions
+        each["type"] == ConditionType.DISRUPTION_REASON and each["status"] == "True" for each in conditions
     )
 
 

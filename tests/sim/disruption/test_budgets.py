@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, PODS
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from tests.sim.disruption.setting import (
     Most,
     allowed,
@@ -144,7 +144,7 @@ def test_a_budget_without_reasons_is_for_the_reasons_that_no_other_names() -> No
         assert most.of == {"default": 2}
         await setting.sim.run_for("30m")
         assert is_marked(setting, "bare")
-        assert state(setting, "bare") is State.CANDIDATE
+        assert state(setting, "bare") is NodeState.CANDIDATE
 
     play(scenario)
 
@@ -245,7 +245,7 @@ def test_a_node_counts_until_it_is_gone() -> None:
         await hold(setting, "a", "b", "c", pods=BIG)
         setting.cloud.delete_seconds = 1200
         await empty(setting, "a")
-        await setting.sim.wait_until(lambda: state(setting, "a") is State.TERMINATING)
+        await setting.sim.wait_until(lambda: state(setting, "a") is NodeState.TERMINATING)
         await empty(setting, "b")
         await setting.sim.run_for("15m")
         assert touched(setting) == ["a"]

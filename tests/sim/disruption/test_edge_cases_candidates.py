@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Delete, Patch
 from dovetail.sim.actors.wire import READY, RUN_FOR, created_at
 from dovetail.sim.cloud.machines import Launch
@@ -236,7 +236,7 @@ def test_7_consolidation_never_takes_a_protected_pod_even_if_the_drain_is_limite
         await setting.bind(node_of(setting, "bare"), agent)
         await _delete(setting, "p-bare")
         await stays(setting, "a", "b", "bare", lasting="1h")
-        assert is_true(setting, "bare", Condition.CONSOLIDATABLE)
+        assert is_true(setting, "bare", ConditionType.CONSOLIDATABLE)
 
     play(scenario)
 
@@ -279,7 +279,7 @@ def test_7_so_does_drift_of_static_pools() -> None:
 
 
 def _initialized(setting: Setting) -> list[str]:
-    return [name for name in others(setting) if is_true(setting, name, Condition.INITIALIZED)]
+    return [name for name in others(setting) if is_true(setting, name, ConditionType.INITIALIZED)]
 
 
 def test_8_a_drifted_node_goes_and_no_capacity_is_made_for_its_protected_pod() -> None:
@@ -392,7 +392,7 @@ def test_11_a_node_without_claim_and_a_claim_without_node_are_left_alone() -> No
         await setting.add_node("alone")
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want("c1", requirements=[OF_FOUR])
-        await setting.sim.wait_until(lambda: is_true(setting, "c1", Condition.LAUNCHED))
+        await setting.sim.wait_until(lambda: is_true(setting, "c1", ConditionType.LAUNCHED))
         await drift(setting, "c1")
         await stays(setting, "c1")
         assert setting.taints("alone") == []
@@ -408,7 +408,7 @@ def test_12_nodes_of_a_pool_that_nobody_knows_stay_and_it_is_said_why() -> None:
         (node,) = await hold(setting, "drifted", pool="other")
         (bare,) = await hold(setting, "bare", pods={"annotations": GUARDED})
         await setting.sim.run_for("3m")
-        assert is_true(setting, "bare", Condition.CONSOLIDATABLE)
+        assert is_true(setting, "bare", ConditionType.CONSOLIDATABLE)
         await edit_pool(setting, name="other", budgets=[{"nodes": "0"}])
         await drift(setting, "drifted")
         for name in ("default", "other"):
@@ -479,7 +479,7 @@ def test_14_nodes_that_are_not_initialized_or_not_managed_count_for_nothing() ->
         await hold(setting, "a", "b")
         setting.cloud.next_launches(Launch(ready=False))
         await setting.want("coming", requirements=[OF_FOUR])
-        await setting.sim.wait_until(lambda: is_true(setting, "coming", Condition.REGISTERED))
+        await setting.sim.wait_until(lambda: is_true(setting, "coming", ConditionType.REGISTERED))
         await setting.sim.apply(manifests.node("foreign", labels={names.NODEPOOL_LABEL: "default"}))
         await setting.sim.run_for("10s")
         setting.sim.set_node_ready("foreign", ready=False)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, PODS, Patch, Resource
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.store import Change
@@ -83,7 +83,7 @@ def test_23_what_is_on_its_way_counts_and_nothing_new_begins() -> None:
         began = sorted(touched(setting))
         await setting.sim.run_for("8m")
         assert sorted(touched(setting)) == began
-        assert all(state(setting, claim) is State.DISRUPTING for claim in began)
+        assert all(state(setting, claim) is NodeState.DISRUPTING for claim in began)
         for new in others(setting, *old):
             setting.sim.set_node_ready(node_of(setting, new), ready=True)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old), timeout="30m")
@@ -101,7 +101,9 @@ def test_27_drifted_that_is_not_true_is_no_reason(status: str) -> None:
         await setting.begin(pool(consolidateAfter="Never"))
         await hold(setting, "a", "b")
         there = found(setting, "a")["status"]["conditions"]
-        await put_status(setting.sim, NODECLAIMS, "a", {"conditions": [*there, condition(Condition.DRIFTED, status)]})
+        await put_status(
+            setting.sim, NODECLAIMS, "a", {"conditions": [*there, condition(ConditionType.DRIFTED, status)]}
+        )
         await setting.sim.run_for("10m")
         assert touched(setting) == []
         assert not is_marked(setting, "a")
@@ -132,7 +134,9 @@ def test_29_nodes_of_a_static_pool_only_drift() -> None:
         await setting.begin(pool(), pool_of_four("static", replicas=3, disruption=told))
 
         def up() -> list[str]:
-            return [each for each in others(setting, pool="static") if is_true(setting, each, Condition.INITIALIZED)]
+            return [
+                each for each in others(setting, pool="static") if is_true(setting, each, ConditionType.INITIALIZED)
+            ]
 
         await setting.sim.wait_until(lambda: len(up()) == 3)
         first, second, third = up()
@@ -195,7 +199,7 @@ def test_36_a_node_that_gets_a_second_reason_stays_in_its_command() -> None:
         await empty(setting, "a")
         await setting.sim.run_for("5m")
         assert annotation(setting.claim("a"), names.DISRUPTION_COMMAND) == command
-        assert state(setting, "a") is State.DISRUPTING
+        assert state(setting, "a") is NodeState.DISRUPTING
         (new,) = others(setting, "a")
         setting.sim.set_node_ready(node_of(setting, new), ready=True)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"))

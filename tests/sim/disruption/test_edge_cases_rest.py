@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.scheduling.problem import Options
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.actors.wire import created_at
 from dovetail.sim.cloud.machines import Launch
 from tests import manifests
@@ -203,7 +203,7 @@ def test_42_rules_between_pods_are_hard_and_wishes_can_be_ignored(kind: str, res
         hard = kind in ("anti-affinity", "spread")
         assert len(others(setting)) == (3 if hard or respect else 1)
 
-    play(scenario, options=Options(respect_preferences=respect))
+    play(scenario, options=SchedulingOptions(respect_preferences=respect))
 
 
 def test_43_a_node_that_has_just_got_a_pod_is_a_place_to_go_to() -> None:
@@ -218,7 +218,7 @@ def test_43_a_node_that_has_just_got_a_pod_is_a_place_to_go_to() -> None:
         await setting.run_until(quiet_at - MINUTE)
         assert touched(setting) == []
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"), timeout="5m")
-        assert not is_true(setting, "b", Condition.CONSOLIDATABLE)
+        assert not is_true(setting, "b", ConditionType.CONSOLIDATABLE)
         assert others(setting) == ["b"]
 
     play(scenario)

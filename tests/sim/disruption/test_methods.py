@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.api import names
-from dovetail.controllers.assembly import Disrupting
+from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from tests import manifests
@@ -13,7 +13,7 @@ from tests.unit.controllers.manifests import Manifest
 
 
 def play(scenario: Any, **options: Any) -> None:
-    provisioning.play(scenario, disrupting=Disrupting(), **options)
+    provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
 
 
 def pool(**disruption: Any) -> Manifest:

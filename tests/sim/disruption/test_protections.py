@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Delete
 from dovetail.sim.actors.wire import created_at
 from tests import manifests
@@ -81,7 +81,7 @@ def test_pods_that_come_and_go_keep_a_node_from_being_consolidated() -> None:
         for number in range(10):
             await setting.sim.run_for("90s")
             await setting.bind(node, manifests.pod(f"job-{number}"))
-            assert not is_true(setting, "busy", Condition.CONSOLIDATABLE)
+            assert not is_true(setting, "busy", ConditionType.CONSOLIDATABLE)
         assert touched(setting) == []
         last_at = setting.now()
         taken = Taken(setting)
@@ -101,7 +101,7 @@ def test_a_destination_may_be_inside_its_own_quiet_time() -> None:
         await setting.sim.run_for("9m30s")
         await hold(setting, "young", pods={"cpu": "2"})
         await setting.sim.wait_until(lambda: touched(setting) == ["old"], timeout="2m")
-        assert not is_true(setting, "young", Condition.CONSOLIDATABLE)
+        assert not is_true(setting, "young", ConditionType.CONSOLIDATABLE)
 
     play(scenario)
 

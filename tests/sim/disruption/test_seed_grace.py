@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from dovetail.api import names
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.actors.wire import created_at
 from tests import manifests
 from tests.sim.disruption.setting import (
@@ -52,7 +52,7 @@ def test_a_node_goes_the_moment_its_pods_protection_ends() -> None:
         await setting.sim.run_for("5m")
         taken = Taken(setting)
         assert await idle_until(setting, ends_at) == (0, 0), "nothing is polled"
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
         await setting.run_past(ends_at)
         await setting.sim.run_for("100ms")
         assert taken.at == {old: ends_at}
@@ -90,7 +90,7 @@ def test_in_the_seeds_timeline_drift_begins_and_the_pod_stays_for_its_four_hours
         name, ends_at = pod["metadata"]["name"], created_at(pod) + 4 * HOUR
         await drift(setting, old)
         await setting.sim.run_for("1m")
-        assert state(setting, old) is State.DRAINING
+        assert state(setting, old) is NodeState.DRAINING
         assert others(setting, old) == [], "no capacity is brought up for a pod that stays"
         await setting.run_until(ends_at - MOMENT)
         assert setting.runs(name)
@@ -146,7 +146,7 @@ def test_only_the_pods_that_leave_get_a_replacement() -> None:
         (new,) = others(setting, old)
         assert found(setting, new)["spec"]["resources"]["requests"]["cpu"] == "1500m"
         await setting.sim.wait_until(lambda: is_deleting(setting.claim(old)))
-        assert is_true(setting, new, Condition.INITIALIZED)
+        assert is_true(setting, new, ConditionType.INITIALIZED)
         await setting.sim.run_for("5m")
         assert [pod["spec"]["nodeName"] for pod in setting.sim.pods(app="free")] == [node_of(setting, new)]
         assert [pod["spec"]["nodeName"] for pod in setting.sim.pods(app="kept")] == [node_of(setting, old)]
@@ -164,7 +164,7 @@ def test_without_a_limit_a_guarded_pod_keeps_its_drifted_node() -> None:
         await drift(setting, old)
         await setting.sim.run_for("12h")
         assert touched(setting) == []
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
 
     play(scenario)
 
@@ -199,11 +199,11 @@ def test_nodes_expire_gracefully_one_after_the_other_with_replacements_first() -
         most, taken = Most(setting), Taken(setting)
         # A writer of the condition has its own timer.
         assert (await idle_until(setting, expires_at))[0] == 0
-        assert not any(is_true(setting, claim, Condition.EXPIRED) for claim in old)
+        assert not any(is_true(setting, claim, ConditionType.EXPIRED) for claim in old)
         await setting.sim.run_for("5s")
-        assert all(is_true(setting, claim, Condition.EXPIRED) for claim in old)
+        assert all(is_true(setting, claim, ConditionType.EXPIRED) for claim in old)
         (first,) = touched(setting)
-        assert state(setting, first) is State.DISRUPTING
+        assert state(setting, first) is NodeState.DISRUPTING
         assert all(is_marked(setting, claim) for claim in old if claim != first)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old), timeout="15m")
         assert most.of == {"default": 1}
@@ -223,10 +223,10 @@ def test_expire_after_is_the_hard_limit_behind_it() -> None:
         first_at = min(created_at(found(setting, claim)) for claim in old)
         await setting.run_until(first_at + 3 * HOUR - SECOND)
         assert touched(setting) == []
-        assert all(state(setting, claim) is State.CANDIDATE for claim in old)
+        assert all(state(setting, claim) is NodeState.CANDIDATE for claim in old)
         await setting.run_until(max(created_at(found(setting, claim)) for claim in old) + 3 * HOUR + SECOND)
         assert sorted(touched(setting)) == old
-        assert all(state(setting, claim) is State.DRAINING for claim in old)
+        assert all(state(setting, claim) is NodeState.DRAINING for claim in old)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, *old))
         await setting.runs_all("web", 2)
 
@@ -243,7 +243,7 @@ def test_a_budget_for_expired_governs_graceful_expiry_alone() -> None:
         await setting.begin(told)
         (old,) = await stand(setting, told)
         await setting.run_until(created_at(found(setting, old)) + 2 * HOUR)
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
         six = setting.now().replace(hour=6, minute=0, second=0, microsecond=0)
         taken = Taken(setting)
         assert await idle_until(setting, six) == (0, 0)

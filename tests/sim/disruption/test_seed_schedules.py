@@ -5,7 +5,7 @@ from datetime import timedelta
 from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.ports import NODECLAIMS
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.actors.cluster import START
 from tests import manifests
 from tests.sim.disruption.setting import (
@@ -152,7 +152,7 @@ def test_pods_for_weekends_only_let_a_drifted_node_go_on_saturday() -> None:
         taken = Taken(setting)
         opens_at = SATURDAY + 2 * HOUR
         assert await idle_until(setting, opens_at) == (0, 0)
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
         await setting.run_past(opens_at)
         await setting.sim.run_for("100ms")
         assert taken.at == {old: opens_at}

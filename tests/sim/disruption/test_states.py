@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODES
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.sim.actors.wire import created_at
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -51,17 +51,17 @@ def test_a_candidate_that_is_undrifted_is_none_any_more() -> None:
 
     async def scenario(setting: Setting) -> None:
         (claim,) = await stand(setting, pool(budgets=[NOTHING]))
-        assert state(setting, claim) is State.STEADY
+        assert state(setting, claim) is NodeState.STEADY
         await drift(setting, claim)
         await setting.sim.run_for("3s")
-        assert state(setting, claim) is State.CANDIDATE
+        assert state(setting, claim) is NodeState.CANDIDATE
         assert is_marked(setting, claim)
-        assert setting.condition(Condition.DISRUPTION_STATE, claim)["reason"] == "S2"
+        assert setting.condition(ConditionType.DISRUPTION_STATE, claim)["reason"] == "S2"
         await drift(setting, claim, drifted=False)
         await setting.sim.run_for("3s")
-        assert state(setting, claim) is State.STEADY
+        assert state(setting, claim) is NodeState.STEADY
         assert setting.taints(node_of(setting, claim)) == []
-        assert setting.condition(Condition.DISRUPTION_STATE, claim)["reason"] == "S1"
+        assert setting.condition(ConditionType.DISRUPTION_STATE, claim)["reason"] == "S1"
         assert touched(setting) == []
 
     play(scenario)
@@ -90,11 +90,11 @@ def test_an_empty_candidate_that_gets_a_pod_is_none_any_more() -> None:
         await scale(setting, 0)
         await setting.sim.run_for("10s")
         assert is_marked(setting, claim)
-        assert state(setting, claim) is State.CANDIDATE
+        assert state(setting, claim) is NodeState.CANDIDATE
         await scale(setting, 1)
         await setting.runs_all("web", 1)
         await setting.sim.run_for("3s")
-        assert state(setting, claim) is State.STEADY
+        assert state(setting, claim) is NodeState.STEADY
         assert not is_marked(setting, claim)
         assert len(setting.claims()) == 1, "the taint only asks the scheduler to prefer others, and there are none"
 
@@ -151,25 +151,25 @@ def test_a_replacement_that_does_not_come_up_within_ten_minutes_brings_the_node_
         setting.cloud.next_launches(Launch(registers=False), times=4)
         taken = Taken(setting)
         await drift(setting, old)
-        await setting.sim.wait_until(lambda: state(setting, old) is State.DISRUPTING)
+        await setting.sim.wait_until(lambda: state(setting, old) is NodeState.DISRUPTING)
         for pause in (1, 2, 4):
             assert DISRUPTED in setting.taints(node_of(setting, old))
             (new,) = others(setting, old)
             gives_up_at = taken.at[old] + 10 * MINUTE
             await setting.run_until(gives_up_at - SECOND)
-            assert state(setting, old) is State.DISRUPTING
+            assert state(setting, old) is NodeState.DISRUPTING
             await setting.run_until(gives_up_at + SECOND)
-            assert state(setting, old) is State.CANDIDATE
+            assert state(setting, old) is NodeState.CANDIDATE
             assert DISRUPTED not in setting.taints(node_of(setting, old))
-            assert setting.condition(Condition.DISRUPTION_REASON, old) == {}
+            assert setting.condition(ConditionType.DISRUPTION_REASON, old) == {}
             assert is_deleting(setting.claim(new)), "it never registered"
             assert setting.notes(EventReason.DISRUPTION_ROLLED_BACK, old)[-1].endswith(f"by {format_time(gives_up_at)}")
             await setting.run_until(gives_up_at + pause * MINUTE - SECOND)
-            assert state(setting, old) is State.CANDIDATE
+            assert state(setting, old) is NodeState.CANDIDATE
             assert CANDIDATE in setting.taints(node_of(setting, old)), "the reason still stands"
             taken = Taken(setting)
             await setting.run_until(gives_up_at + pause * MINUTE + SECOND)
-            assert state(setting, old) is State.DISRUPTING
+            assert state(setting, old) is NodeState.DISRUPTING
         assert len(setting.sim.pods(app="web", ready=True)) == 1
 
     play(scenario)
@@ -183,16 +183,16 @@ def test_a_success_ends_the_pauses_of_a_pool() -> None:
         setting.cloud.next_launches(Launch(registers=False), times=2)
         await drift(setting, first)
         await setting.sim.run_for("21m30s")  # 10 and 10, with a minute between them: the next one is 2 min off
-        assert state(setting, first) is State.CANDIDATE
+        assert state(setting, first) is NodeState.CANDIDATE
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, first))
         setting.cloud.next_launches(Launch(registers=False))
         await setting.sim.run_for("1m")
         await drift(setting, second)
-        await setting.sim.wait_until(lambda: state(setting, second) is State.DISRUPTING)
+        await setting.sim.wait_until(lambda: state(setting, second) is NodeState.DISRUPTING)
         await setting.sim.run_for("10m30s")
-        assert state(setting, second) is State.CANDIDATE
+        assert state(setting, second) is NodeState.CANDIDATE
         await setting.sim.run_for("45s")
-        assert state(setting, second) is State.DISRUPTING, "after one minute, not four"
+        assert state(setting, second) is NodeState.DISRUPTING, "after one minute, not four"
 
     play(scenario)
 
@@ -206,19 +206,19 @@ def test_a_pool_that_has_to_wait_holds_back_no_other() -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await drift(setting, blue)
         await setting.sim.run_for("10m15s")
-        assert state(setting, blue) is State.CANDIDATE
+        assert state(setting, blue) is NodeState.CANDIDATE
         await stand(setting, app="g", nodeSelector={"team": "green"})
-        await setting.sim.wait_until(lambda: state(setting, blue) is State.DISRUPTING)
+        await setting.sim.wait_until(lambda: state(setting, blue) is NodeState.DISRUPTING)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, blue))
         (green,) = (each["metadata"]["name"] for each in setting.claims("green"))
         (blue,) = (each["metadata"]["name"] for each in setting.claims("blue"))
         setting.cloud.next_launches(Launch(registers=False))
         await drift(setting, blue)
         await setting.sim.run_for("10m15s")
-        assert state(setting, blue) is State.CANDIDATE
+        assert state(setting, blue) is NodeState.CANDIDATE
         await drift(setting, green)
-        assert await setting.seconds_until(lambda: state(setting, green) is State.DISRUPTING) <= 2
-        assert state(setting, blue) is State.CANDIDATE
+        assert await setting.seconds_until(lambda: state(setting, green) is NodeState.DISRUPTING) <= 2
+        assert state(setting, blue) is NodeState.CANDIDATE
 
     play(scenario)
 
@@ -231,9 +231,9 @@ def test_a_replacement_that_registered_stays_and_serves_when_it_is_ready_at_last
         setting.cloud.next_launches(Launch(ready=False))
         await drift(setting, old)
         await setting.sim.run_for("10m10s")
-        assert state(setting, old) is State.CANDIDATE
+        assert state(setting, old) is NodeState.CANDIDATE
         (new,) = others(setting, old)
-        assert is_true(setting, new, Condition.REGISTERED)
+        assert is_true(setting, new, ConditionType.REGISTERED)
         assert not is_deleting(setting.claim(new))
         setting.sim.set_node_ready(node_of(setting, new), ready=True)
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old))
@@ -264,14 +264,14 @@ def test_a_node_goes_only_when_all_of_its_replacements_are_initialized() -> None
         await setting.sim.wait_until(lambda: len(setting.claims()) == 3)
         began_at = setting.now()
         await setting.run_until(began_at + 3 * MINUTE)
-        ready = [each for each in others(setting, "old") if is_true(setting, each, Condition.INITIALIZED)]
+        ready = [each for each in others(setting, "old") if is_true(setting, each, ConditionType.INITIALIZED)]
         assert len(ready) == 1
-        assert state(setting, "old") is State.DISRUPTING
+        assert state(setting, "old") is NodeState.DISRUPTING
         assert len(setting.sim.pods(app="web", ready=True)) == 2
         (late,) = set(others(setting, "old")) - set(ready)
         setting.sim.set_node_ready(node_of(setting, late), ready=True)
         await setting.sim.wait_until(lambda: is_deleting(setting.claim("old")))
-        assert all(is_true(setting, each, Condition.INITIALIZED) for each in others(setting, "old"))
+        assert all(is_true(setting, each, ConditionType.INITIALIZED) for each in others(setting, "old"))
         assert len(others(setting, "old")) == 2
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "old"))
         await setting.runs_all("web", 2)
@@ -353,7 +353,7 @@ def test_expired_unhealthy_and_interrupted_nodes_go_at_once_and_use_up_the_budge
         setting.sim.set_node_ready(node_of(setting, "ill"), ready=False)
         setting.cloud.interrupt(str(found(setting, "spot")["status"]["providerID"]))
         await setting.sim.run_for("1s")
-        assert state(setting, "spot") is State.DRAINING
+        assert state(setting, "spot") is NodeState.DRAINING
         await setting.sim.run_for("10m")
         assert is_deleting(setting.claim("ill"))
         await setting.sim.wait_until(lambda: is_deleting(setting.claim("expired")), timeout="30m")
@@ -361,9 +361,9 @@ def test_expired_unhealthy_and_interrupted_nodes_go_at_once_and_use_up_the_budge
         assert len(setting.claims()) == 8, "nobody waits for replacements: their pods are nobody's"
         await drift(setting, "drifted")
         await setting.run_until(began_at + 60 * MINUTE)
-        assert state(setting, "drifted") is State.CANDIDATE, "3 of 3 are on their way"
+        assert state(setting, "drifted") is NodeState.CANDIDATE, "3 of 3 are on their way"
         assert is_marked(setting, "drifted")
-        await setting.sim.wait_until(lambda: state(setting, "drifted") is State.DISRUPTING, timeout="30m")
+        await setting.sim.wait_until(lambda: state(setting, "drifted") is NodeState.DISRUPTING, timeout="30m")
         assert len(touched(setting)) == 3
         assert (
             disrupted(setting, "expired") == disrupted(setting, "unhealthy") == disrupted(setting, "interrupted") == 1
@@ -398,10 +398,10 @@ def test_a_node_in_s3_that_is_interrupted_does_not_wait_for_its_replacement() ->
         (old,) = await stand(setting, pool())
         setting.cloud.next_launches(Launch(seconds=120))
         await drift(setting, old)
-        await setting.sim.wait_until(lambda: state(setting, old) is State.DISRUPTING)
+        await setting.sim.wait_until(lambda: state(setting, old) is NodeState.DISRUPTING)
         setting.cloud.interrupt(str(found(setting, old)["status"]["providerID"]))
         await setting.sim.run_for("1s")
-        assert state(setting, old) is State.DRAINING
+        assert state(setting, old) is NodeState.DRAINING
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, old))
         await setting.runs_all("web", 1)
         await setting.sim.run_for("15m")
@@ -440,8 +440,8 @@ def test_a_writer_that_takes_very_long_holds_nobody_up_for_long() -> None:
         setting.sim.server.faults.add(stuck, verb="patch", resource=NODECLAIMS, name="two", subresource="status")
         await edit_pool(setting, consolidateAfter="0s")
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "one"), timeout="100s")
-        assert not is_true(setting, "two", Condition.CONSOLIDATABLE)  # it is still being written
+        assert not is_true(setting, "two", ConditionType.CONSOLIDATABLE)  # it is still being written
         await setting.sim.run_for("1m")
-        assert is_true(setting, "two", Condition.CONSOLIDATABLE)
+        assert is_true(setting, "two", ConditionType.CONSOLIDATABLE)
 
     play(scenario)

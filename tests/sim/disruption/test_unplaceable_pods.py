@@ -1,7 +1,7 @@
 """What do people read of a node with a pod that can be placed nowhere else: in its event, and at `/debug/decisions`?"""
 
 from dovetail.api.names import EventReason
-from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.web.debug import decisions
 from dovetail.web.stream import EVERYTHING
 from tests.sim.disruption.setting import found, hold, play, pool
@@ -16,7 +16,7 @@ def test_the_event_and_the_debug_page_name_the_pod_and_the_cause() -> None:
         (node,) = await hold(setting, "c1", pods={"nodeSelector": {"karpenter.sh/registered": "true"}})
         await setting.sim.wait_until(lambda: bool(setting.events(EventReason.UNCONSOLIDATABLE)), timeout="5m")
         assert found(setting, "c1")
-        (disruption,) = (each for each in setting.program.controllers if isinstance(each, Disruption))
+        (disruption,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
         told = decisions(disruption.history, disruption.left_alone, EVERYTHING)["leftAlone"][node]
         notes = {event["note"] for event in setting.events(EventReason.UNCONSOLIDATABLE)}
         assert notes == {told}

@@ -18,31 +18,31 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.api.names import REPLACEMENT_OF, Condition
-from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.api.names import REPLACEMENT_OF, ConditionType
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.recheck import Recheck
 from dovetail.controllers.disruption.strays import DisruptionStrays, FailedReplacements
-from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
+from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
-from dovetail.planning.disruption.records import Recorded, read_record
+from dovetail.planning.disruption.records import CommandRecord, read_record
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, CloudProvider, Patch
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Context, Controller
-from dovetail.scheduling.problem import NewClaim, Pod, read_pool
+from dovetail.scheduling.placement import NewClaim, PodInfo, read_pool
 from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from tests.sim.provisioning import setting as provisioning
 from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
 from tests.sim.termination.setting import annotation, is_deleting
@@ -59,11 +59,11 @@ OWN = (names.NODEPOOL_LABEL, names.KWOK_NODECLASS_LABEL)
 class Parts(msgspec.Struct, frozen=True):
     """What a process runs, and what tests ask of it."""
 
-    cluster: Cluster
+    cluster: WatchedCluster
     types: InstanceTypeSource
     controllers: list[Controller]
     commands: DisruptionCommands
-    state: PlacingState
+    state: SchedulingState
     counts: DisruptionMetrics
 
     async def refresh(self) -> None:
@@ -72,7 +72,11 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 def parts(
-    cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings, gates: Gates | None = None
+    cluster: WatchedCluster,
+    provider: CloudProvider,
+    metrics: Metrics,
+    timings: Timings,
+    gates: FeatureGates | None = None,
 ) -> Parts:
     """All controllers, but nobody who decides anything: that is the tests' part."""
     types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
@@ -81,8 +85,8 @@ def parts(
         provider,
         metrics,
         timings,
-        gates or Gates(),
-        provisioning=Provisioning(compute=InlineCompute()),
+        gates or FeatureGates(),
+        provisioning=ProvisioningOptions(compute=InlineCompute()),
         types=types,
     )
     (provisioner,) = (each for each in made if isinstance(each, Provisioner))
@@ -94,7 +98,7 @@ def parts(
         ClaimCreation(cluster, metrics),
         metrics,
         timings,
-        recheck=Recheck(cluster, Reading.SEED),
+        recheck=Recheck(cluster, BudgetSemantics.SEED),
         counts=counts,
     )
     leftovers = (DisruptionStrays(cluster, provisioner.state), FailedReplacements(cluster, commands, timings))
@@ -136,7 +140,7 @@ class Setting(provisioning.Setting):
         replacements: int = 0,
         method: Method = Method.DRIFT,
         pool: str = "default",
-        pods: Sequence[Pod] = (),
+        pods: Sequence[PodInfo] = (),
     ) -> Command:
         """Of claims that are there; of several replacements the first is for the pods."""
         candidates = [self.candidate(name, pods if name == claims[0] else ()) for name in claims]
@@ -149,7 +153,7 @@ class Setting(provisioning.Setting):
             replacements=tuple(self.new_claim(pool, uids if number == 0 else ()) for number in range(replacements)),
         )
 
-    def candidate(self, name: str, pods: Sequence[Pod] = ()) -> Candidate:
+    def candidate(self, name: str, pods: Sequence[PodInfo] = ()) -> Candidate:
         claim = self.claim(name)
         assert claim is not None
         meta = claim["metadata"]
@@ -175,7 +179,7 @@ class Setting(provisioning.Setting):
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def record(self, claim: str) -> Recorded | None:
+    def record(self, claim: str) -> CommandRecord | None:
         text = annotation(self.claim(claim), names.DISRUPTION_COMMAND)
         return None if text is None else read_record(text)
 
@@ -187,7 +191,7 @@ class Setting(provisioning.Setting):
         found = self.claim(claim)
         if found is None or is_deleting(found) or self.record(claim) is None:
             return False
-        reason = self.condition(Condition.DISRUPTION_REASON, claim).get("status") == "True"
+        reason = self.condition(ConditionType.DISRUPTION_REASON, claim).get("status") == "True"
         return reason and TAINT in self.taints(found["status"]["nodeName"])
 
     def is_untouched(self, claim: str) -> bool:
@@ -195,7 +199,7 @@ class Setting(provisioning.Setting):
         found = self.claim(claim)
         if found is None or is_deleting(found) or annotation(found, names.DISRUPTION_COMMAND) is not None:
             return False
-        reason = self.condition(Condition.DISRUPTION_REASON, claim)
+        reason = self.condition(ConditionType.DISRUPTION_REASON, claim)
         return not reason and TAINT not in self.taints(found["status"]["nodeName"])
 
     def held_for(self, pool: str = "default") -> timedelta | None:

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import REPLACEMENT_OF, Condition, EventReason
+from dovetail.api.names import REPLACEMENT_OF, ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES, Conflict, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.rules.budgets import pool_counts
 from dovetail.runtime.dry_run import DryRunApi
-from dovetail.scheduling.problem import Pod
+from dovetail.scheduling.placement import PodInfo
 from dovetail.sim.server.faults import Fault
 from tests import manifests
 from tests.sim.disruption_commands.setting import TAINT, Setting, play
@@ -19,11 +19,11 @@ from tests.sim.provisioning.setting import BIG, pool_of_four
 from tests.sim.termination.setting import annotation, counted, is_deleting
 from tests.unit.controllers.manifests import node_class
 
-REASON = Condition.DISRUPTION_REASON
+REASON = ConditionType.DISRUPTION_REASON
 
 
 def initialized(setting: Setting, claim: str) -> bool:
-    return setting.condition(Condition.INITIALIZED, claim).get("status") == "True"
+    return setting.condition(ConditionType.INITIALIZED, claim).get("status") == "True"
 
 
 # -- with replacements -------------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_pods_move_and_get_no_second_node() -> None:
         await setting.sim.run_for("3m")  # after which it is said again where the pod is to go
         (old,) = setting.claims()
         (pod,) = setting.sim.pods(app="web")
-        moved = Pod(uid=pod["metadata"]["uid"], name=pod["metadata"]["name"])
+        moved = PodInfo(uid=pod["metadata"]["uid"], name=pod["metadata"]["name"])
         # Long enough for the provisioner to plan before the replacement is there, if it did.
         setting.sim.server.faults.add(
             Fault(delay_seconds=5), verb="create", resource=NODECLAIMS, client=names.COMPONENT
@@ -243,7 +243,7 @@ def test_one_node_that_cannot_be_written_does_not_hold_up_the_others() -> None:
 def test_pods_are_expected_where_they_were_planned() -> None:
     async def scenario(setting: Setting) -> None:
         _, there = await setting.stand("a", "b")
-        pod = Pod(uid="u1", name="web")
+        pod = PodInfo(uid="u1", name="web")
         command = setting.command("a", method=Method.SINGLE_NODE, pods=[pod])
         await setting.start(msgspec.structs.replace(command, landing={"u1": f"node/{there}"}))
         await setting.sim.run_for("1s")

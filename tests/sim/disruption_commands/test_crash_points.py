@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import REPLACEMENT_OF
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command, command_id
@@ -19,7 +19,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, EventType, Patch, Resource
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Context, Manager, ManagerTimings
-from dovetail.scheduling.problem import NewClaim, read_pool
+from dovetail.scheduling.placement import NewClaim, read_pool
 from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import Launch, SimCloud
@@ -54,7 +54,7 @@ class Decider:
 
     name = "decider"
 
-    def __init__(self, cluster: Cluster, made: Parts, shape: Shape, begun: asyncio.Event) -> None:
+    def __init__(self, cluster: WatchedCluster, made: Parts, shape: Shape, begun: asyncio.Event) -> None:
         self._cluster = cluster
         self._made = made
         self._shape = shape
@@ -214,7 +214,7 @@ async def _live(
 async def _process(sim: SimCluster, cloud: SimCloud, shape: Shape, life: Life, begun: asyncio.Event) -> None:
     api = MortalApi(sim.server.client(names.COMPONENT), life)
     provider = MortalCloud(cloud, life)
-    cluster = Cluster(api, sim.clock, provider.node_classes)
+    cluster = WatchedCluster(api, sim.clock, provider.node_classes)
     made = parts(cluster, provider, Metrics(CollectorRegistry()), Timings())
     manager = Manager(
         api,

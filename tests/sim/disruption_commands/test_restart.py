@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.ports import NODECLAIMS, NODES, Unavailable
 from dovetail.sim.cloud.machines import Launch
@@ -156,7 +156,7 @@ def test_a_roll_back_that_was_cut_short_is_finished() -> None:
         await setting.delete_claim(new)
         await setting.sim.run_for("20s")
         assert setting.taints(node) == []
-        assert setting.condition(Condition.DISRUPTION_REASON, "a")["status"] == "True"
+        assert setting.condition(ConditionType.DISRUPTION_REASON, "a")["status"] == "True"
         await setting.program.kill()
         setting.sim.server.faults.clear()
         await setting.program.start()

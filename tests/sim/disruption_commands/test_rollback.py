@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.records import record_of
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Delete, Forbidden, InsufficientCapacity, Patch
@@ -77,7 +77,7 @@ def test_of_several_replacements_those_that_came_stay() -> None:
         assert setting.is_untouched("a")
         (stays,) = setting.replacements()
         name = stays["metadata"]["name"]
-        assert setting.condition(Condition.INITIALIZED, name)["status"] == "True"
+        assert setting.condition(ConditionType.INITIALIZED, name)["status"] == "True"
         assert counted(setting.parts.counts.queue_failures) == 1
 
     play(scenario)
@@ -255,7 +255,7 @@ def test_a_node_that_expires_meanwhile_is_never_untainted() -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.start(setting.command("a", replacements=1))
         await setting.sim.wait_until(lambda: is_deleting(setting.claim("a")))
-        assert setting.condition(Condition.DISRUPTION_REASON, "a")["reason"] == "Expired"
+        assert setting.condition(ConditionType.DISRUPTION_REASON, "a")["reason"] == "Expired"
         for _ in range(30):
             await setting.sim.run_for("30s")
             assert TAINT in setting.taints(node)
@@ -388,7 +388,7 @@ def test_an_expired_claim_keeps_its_reason() -> None:
         )
         await setting.stand("a", expireAfter="3m")
         await setting.sim.wait_until(lambda: is_deleting(setting.claim("a")))
-        assert setting.condition(Condition.DISRUPTION_REASON, "a")["reason"] == "Expired"
+        assert setting.condition(ConditionType.DISRUPTION_REASON, "a")["reason"] == "Expired"
 
     play(scenario)
 

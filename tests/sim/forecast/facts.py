@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api.documents import read_documents
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
@@ -17,19 +17,19 @@ from dovetail.sim.server.store import Change
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, explain
 from dovetail.views.forecast.assembly import Forecast
-from dovetail.views.forecast.data import Certainty, Event, NodeForecast, Type
+from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType, NodeForecast
 from tests.sim.disruption.setting import allowed, in_disruption
 from tests.sim.provisioning.setting import Setting
 
 # The delays of docs/forecast.md.
 DELAYS = {
-    Type.EXPIRES: timedelta(seconds=2),
-    Type.GRACEFULLY_EXPIRES: timedelta(seconds=2),
-    Type.DISRUPTS: timedelta(seconds=30),
-    Type.POD_EVICTED: timedelta(seconds=10),
-    Type.POD_DELETED: timedelta(seconds=10),
-    Type.FORCED: timedelta(seconds=10),
-    Type.DEADLINE: timedelta(seconds=10),
+    ForecastEventType.EXPIRES: timedelta(seconds=2),
+    ForecastEventType.GRACEFULLY_EXPIRES: timedelta(seconds=2),
+    ForecastEventType.DISRUPTS: timedelta(seconds=30),
+    ForecastEventType.POD_EVICTED: timedelta(seconds=10),
+    ForecastEventType.POD_DELETED: timedelta(seconds=10),
+    ForecastEventType.FORCED: timedelta(seconds=10),
+    ForecastEventType.DEADLINE: timedelta(seconds=10),
 }
 # Instants are told to the microsecond, and objects know seconds only.
 ROUNDED = timedelta(seconds=1)
@@ -96,35 +96,35 @@ class Facts:
                 self._note("deleted", name)
             if in_disruption(body):
                 self._note("taken", name)
-            if Condition.EXPIRED in true:
+            if ConditionType.EXPIRED in true:
                 self._note("expired", name)
-            if Condition.INSTANCE_TERMINATING in true or change.type == "DELETED":
+            if ConditionType.INSTANCE_TERMINATING in true or change.type == "DELETED":
                 self._note("ended", name)
 
     def _note(self, what: str, name: str) -> None:
         self._at.setdefault((what, name), self._setting.now())
 
-    def done_at(self, node: NodeForecast, event: Event) -> datetime | None:
+    def done_at(self, node: NodeForecast, event: ForecastEvent) -> datetime | None:
         claim = node.node_claim or ""
         match event.type:
-            case Type.EXPIRES:
+            case ForecastEventType.EXPIRES:
                 return self._at.get(("deleted", claim))
-            case Type.GRACEFULLY_EXPIRES:
+            case ForecastEventType.GRACEFULLY_EXPIRES:
                 return self._at.get(("expired", claim))
-            case Type.DISRUPTS:
+            case ForecastEventType.DISRUPTS:
                 return self._at.get(("taken", claim))
-            case Type.FORCED | Type.DEADLINE:
+            case ForecastEventType.FORCED | ForecastEventType.DEADLINE:
                 return self._at.get(("ended", claim))
             case _:
                 return self._at.get(("pod", str(event.object)))
 
-    def holds(self, node: NodeForecast, event: Event) -> bool:
+    def holds(self, node: NodeForecast, event: ForecastEvent) -> bool:
         """Whether it was done then; a deadline is the latest instant."""
         done_at = self.done_at(node, event)
         if done_at is None:
             return False
         late = done_at - event.at
-        no_sooner = event.type not in (Type.FORCED, Type.DEADLINE)
+        no_sooner = event.type not in (ForecastEventType.FORCED, ForecastEventType.DEADLINE)
         return late <= DELAYS[event.type] and (not no_sooner or late >= -ROUNDED)
 
 
@@ -150,14 +150,14 @@ async def compare(setting: Setting, forecast: Forecast, tally: Tally, name: str)
             tally.add(event.type, event.certainty, facts.holds(node, event), where)
 
 
-def _turned(before: Explanation, after: Explanation, name: str, event: Event) -> bool:
+def _turned(before: Explanation, after: Explanation, name: str, event: ForecastEvent) -> bool:
     """Whether the rules' answer about what the server held changes at that very instant."""
-    if event.type in (Type.FREE, Type.BLOCKED):
+    if event.type in (ForecastEventType.FREE, ForecastEventType.BLOCKED):
         was, is_ = (_node(explanation, name) for explanation in (before, after))
         if was is None or is_ is None:
             return False
         free = (was.free_at == before.at, is_.free_at == after.at)
-        return free == ((False, True) if event.type is Type.FREE else (True, False))
+        return free == ((False, True) if event.type is ForecastEventType.FREE else (True, False))
     rules = (Rule.DISRUPTION_SCHEDULE, Rule.DISRUPTION_BLOCK_SCHEDULE)
     said = [
         [verdict.allowed for verdict in pod.verdicts if verdict.rule in rules]

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
-from dovetail.views.forecast.data import Certainty, Type
+from dovetail.views.forecast.data import Certainty, ForecastEventType
 from tests.sim.disruption.setting import play
 from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump
@@ -37,5 +37,7 @@ def test_what_is_called_exact_happens_at_that_instant(first: int) -> None:
     assert not wrong, "\n".join(wrong)
     exact = {type_: count for (type_, of), count in tally.foretold.items() if of is Certainty.EXACT}
     # That a node is disrupted is exact only if it is alone and nothing has to be placed: not every group has that.
-    assert exact.keys() >= {"budget", *Type} - {Type.DISRUPTS}, "some type of event is never exact"
+    assert exact.keys() >= {"budget", *ForecastEventType} - {ForecastEventType.DISRUPTS}, (
+        "some type of event is never exact"
+    )
     assert sum(exact.values()) > 5 * AT_ONCE

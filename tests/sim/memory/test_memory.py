@@ -17,10 +17,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.model.records import _SharedMapping
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -58,15 +58,15 @@ class Scene:
         self._made = 0
         provider = KwokProvider(self._server)
         metrics = Metrics(CollectorRegistry())
-        self.cluster = Cluster(self._server, clock, provider.node_classes)
+        self.cluster = WatchedCluster(self._server, clock, provider.node_classes)
         self.controllers = all_controllers(
             self.cluster,
             provider,
             metrics,
             Timings(),
-            Gates(),
-            provisioning=Provisioning(compute=InlineCompute()),
-            disrupting=Disrupting(),
+            FeatureGates(),
+            provisioning=ProvisioningOptions(compute=InlineCompute()),
+            disrupting=DisruptionOptions(),
         )
         self.recorder = EventRecorder(self._server, clock, instance="test")
         self.manager = Manager(

@@ -12,21 +12,21 @@ import pytest
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, read_documents
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.model.instance_types import InstanceType
-from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
-from dovetail.planning.disruption.board import Board
+from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
+from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.methods import decide_pass
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.scheduling.problem import Options
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.scenarios.one_shot import look
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
-from dovetail.sim.scenarios.restoring import prepare
+from dovetail.sim.scenarios.restore import prepare
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node_class
@@ -36,7 +36,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 NOW = at("2026-03-04T12:00:00Z")
 
 
-def watched(scenario: Scenario) -> tuple[Assessment, Board]:
+def watched(scenario: Scenario) -> tuple[DisruptionAssessment, DisruptionBoard]:
     """As the controllers see it, whose caches follow a server that holds these objects."""
     prepared = prepare(scenario)
 
@@ -44,13 +44,13 @@ def watched(scenario: Scenario) -> tuple[Assessment, Board]:
         async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
             return prepared.machines.types
 
-    async def main(clock: VirtualClock) -> tuple[Assessment, Board]:
+    async def main(clock: VirtualClock) -> tuple[DisruptionAssessment, DisruptionBoard]:
         server = ApiServer(clock, collect_garbage=False)
         for each in prepared.objects:
             if each.resource.kind != "Namespace" or each.key not in ("default", "kube-system"):
                 server.registry.restore(each.resource, each.body, namespace=each.namespace)
-        cluster = Cluster(server, clock, prepared.node_classes.read_as(objects.NodeClass))
-        state = PlacingState(cluster)
+        cluster = WatchedCluster(server, clock, prepared.node_classes.read_as(objects.NodeClass))
+        state = SchedulingState(cluster)
         types = InstanceTypeSource(cluster, Machines(server), keep_seconds=300)
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(cache.run()) for cache in cluster.reflectors]
@@ -60,7 +60,7 @@ def watched(scenario: Scenario) -> tuple[Assessment, Board]:
             await cluster.settled()
             for task in running:
                 task.cancel()
-        planner = DisruptionPlanner(options=Options())
+        planner = DisruptionPlanner(options=SchedulingOptions())
         assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(scenario.start)))
         return assessment, planner.board(assessment)
 
@@ -69,9 +69,9 @@ def watched(scenario: Scenario) -> tuple[Assessment, Board]:
     return found
 
 
-def told(assessment: Assessment, board: Board) -> dict[str, Any]:
+def told(assessment: DisruptionAssessment, board: DisruptionBoard) -> dict[str, Any]:
     """All of it but UIDs, which the server makes where a file has none."""
-    decision = decide_pass(board, Rules())
+    decision = decide_pass(board, ConsolidationOptions())
     return {
         "candidates": {
             reason: [

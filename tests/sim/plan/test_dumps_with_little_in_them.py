@@ -8,8 +8,8 @@ import msgspec
 
 from dovetail.api.documents import read_documents
 from dovetail.planning.disruption.methods import Decision, decide_pass
-from dovetail.planning.disruption.replacing import Rules
-from dovetail.sim.scenarios.one_shot import Still, look
+from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
@@ -69,14 +69,14 @@ def pod(name: str, node_name: str, **spec: Any) -> Manifest:
     }
 
 
-def seen(*manifests: Manifest) -> Still:
+def seen(*manifests: Manifest) -> OneShotResult:
     text = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": manifests})
     documents = list(read_documents(text, file=str(Path("dump.json"))))
     return look(read_scenario(documents, now=START, start=START + timedelta(hours=1)))
 
 
 def decided(*manifests: Manifest) -> Decision:
-    return decide_pass(seen(*manifests).board, Rules())
+    return decide_pass(seen(*manifests).board, ConsolidationOptions())
 
 
 def test_a_namespace_that_the_dump_leaves_out_has_its_name_as_a_label() -> None:

@@ -10,7 +10,7 @@ from dovetail.api.documents import read_documents
 from dovetail.api.names import DISRUPTION_COMMAND
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import decide_pass
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.ports import (
     DAEMONSETS,
     KWOK_NODECLASSES,
@@ -22,9 +22,9 @@ from dovetail.ports import (
     PODS,
     Resource,
 )
-from dovetail.sim.scenarios.one_shot import Still, look
+from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
-from dovetail.views.plan import Fate, PlanView, plan_view
+from dovetail.views.plan import NodeOutcome, PlanView, plan_view
 from tests.sim.disruption.setting import drift, play, pool, scale, stand
 from tests.sim.provisioning.setting import Setting
 
@@ -62,8 +62,8 @@ def dump(setting: Setting) -> bytes:
 
 def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
     scenario = read_scenario(read_documents(dumped, "dump.json"), now=at, start=at)
-    still: Still = look(scenario)
-    decision = decide_pass(still.board, Rules())
+    still: OneShotResult = look(scenario)
+    decision = decide_pass(still.board, ConsolidationOptions())
     view = plan_view(
         still.board,
         decision,
@@ -102,7 +102,7 @@ def test_plan_is_what_is_done(make: Callable[[Setting], Awaitable[None]]) -> Non
     at, dumped = taken[-1]  # a second before it began: what was decided 15 s ago is still right
     view, commands = planned(dumped, at)
     assert {frozenset(each.nodes) for each in commands} == {frozenset(nodes) for nodes in done.values()}
-    going = {node.name for node in view.nodes if node.fate is Fate.GOES}
+    going = {node.name for node in view.nodes if node.fate is NodeOutcome.GOES}
     assert going == set().union(*done.values())
     assert len(view.nodes) == sum(each["kind"] == "Node" for each in msgspec.json.decode(dumped)["items"])
     assert view.complete

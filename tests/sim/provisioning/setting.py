@@ -17,14 +17,14 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.provisioning.provisioner import Provisioner, Provisioning
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.provisioning.provisioner import Provisioner, ProvisioningOptions
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, CloudProvider
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
-from dovetail.scheduling.problem import Options
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
@@ -78,21 +78,21 @@ def play(
     scenario: Scenario,
     *,
     kwok: bool = False,
-    gates: Gates | None = None,
-    options: Options | None = None,
+    gates: FeatureGates | None = None,
+    options: SchedulingOptions | None = None,
     timings: Timings | None = None,
     computing_seconds: float = 0.0,
     latency_seconds: float = 0.0,
     seed: int = 0,
     shuffle: bool = False,
     batch_longest: timedelta = timedelta(seconds=10),
-    disrupting: Disrupting | None = None,
+    disrupting: DisruptionOptions | None = None,
     except_for: Sequence[str] = (),
 ) -> None:
     """Run the scenario beside all controllers, in virtual time; `except_for`: checkers' rules that it breaks itself."""
     settings: list[Setting] = []
-    provisioning = Provisioning(
-        compute=InlineCompute(computing_seconds), options=options or Options(), batch_longest=batch_longest
+    provisioning = ProvisioningOptions(
+        compute=InlineCompute(computing_seconds), options=options or SchedulingOptions(), batch_longest=batch_longest
     )
 
     def controllers_of(program: Program) -> Sequence[Controller]:
@@ -104,7 +104,7 @@ def play(
             provider,
             setting.metrics,
             timings or Timings(),
-            gates or Gates(),
+            gates or FeatureGates(),
             provisioning=provisioning,
             disrupting=disrupting,
         )
@@ -130,5 +130,5 @@ def play(
         computing_seconds=computing_seconds,
         started=False,
         except_for=except_for,
-        reading=(disrupting or Disrupting()).reading,
+        reading=(disrupting or DisruptionOptions()).reading,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.ports import NODECLAIMS, NODES, Delete
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.loop.virtual_loop import InlineCompute
@@ -17,7 +17,7 @@ from tests.sim.crash.mortal import Flow, World, crash_points, live_through
 from tests.sim.provisioning.setting import BIG, pool_of_four
 from tests.unit.controllers.manifests import node_class
 
-PROVISIONING = Provisioning(compute=InlineCompute())
+PROVISIONING = ProvisioningOptions(compute=InlineCompute())
 Account = Mapping[str, Any]
 
 

@@ -11,16 +11,16 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.assembly import Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.assembly import FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, PODS, Delete, OutcomeUnknown, Unavailable
 from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.manager import Manager
-from dovetail.scheduling.problem import Options
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.sim.server.faults import Fault
@@ -263,7 +263,7 @@ def test_preferences_count_or_not(respect: bool, zones: list[str] | None) -> Non
         entries = {each["key"]: each.get("values") for each in setting.claims()[0]["spec"]["requirements"]}
         assert entries.get(names.ZONE_LABEL) == zones
 
-    play(scenario, options=Options(respect_preferences=respect))
+    play(scenario, options=SchedulingOptions(respect_preferences=respect))
 
 
 @pytest.mark.parametrize("strict", [True, False])
@@ -290,7 +290,7 @@ def test_min_values_must_hold_or_not(strict: bool) -> None:
             )
             assert count == 1
 
-    play(scenario, options=Options(strict_min_values=strict))
+    play(scenario, options=SchedulingOptions(strict_min_values=strict))
 
 
 # -- what is measured --------------------------------------------------------------------------------------------------
@@ -354,8 +354,8 @@ async def looking_only(setting: Setting) -> AsyncIterator[None]:
     """The controllers as `--dry-run` runs them."""
     clock, stop = setting.sim.clock, asyncio.Event()
     api = DryRunApi(setting.sim.server.client(names.COMPONENT))
-    cluster = Cluster(api, clock, setting.cloud.node_classes)
-    provisioning = Provisioning(compute=InlineCompute())
+    cluster = WatchedCluster(api, clock, setting.cloud.node_classes)
+    provisioning = ProvisioningOptions(compute=InlineCompute())
     metrics = Metrics(CollectorRegistry())
     manager = Manager(
         api,
@@ -363,7 +363,9 @@ async def looking_only(setting: Setting) -> AsyncIterator[None]:
         election=None,
         recorder=EventRecorder(api, clock, instance="test"),
         reflectors=cluster.reflectors,
-        controllers=all_controllers(cluster, setting.cloud, metrics, Timings(), Gates(), provisioning=provisioning),
+        controllers=all_controllers(
+            cluster, setting.cloud, metrics, Timings(), FeatureGates(), provisioning=provisioning
+        ),
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(manager.run(stop))

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.assembly import Gates
+from dovetail.api.names import ConditionType
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.ports import NODECLAIMS, NODEPOOLS, Delete, OutcomeUnknown
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
@@ -24,7 +24,7 @@ async def grown(setting: Setting, count: int) -> None:
 
     def there() -> bool:
         names_ = [claim["metadata"]["name"] for claim in setting.claims("static")]
-        up = [name for name in names_ if setting.condition(Condition.INITIALIZED, name).get("status") == "True"]
+        up = [name for name in names_ if setting.condition(ConditionType.INITIALIZED, name).get("status") == "True"]
         return len(up) == len(names_) == count
 
     await setting.sim.wait_until(there)
@@ -163,4 +163,4 @@ def test_without_the_gate_nothing_is_made() -> None:
         await setting.sim.run_for("5m")
         assert not setting.claims()
 
-    play(scenario, gates=Gates(static_capacity=False))
+    play(scenario, gates=FeatureGates(static_capacity=False))

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from dovetail.api.documents import read_documents
 from dovetail.cli.demo.pace import Pace
-from dovetail.cli.demo.view import View
-from dovetail.sim.scenarios.playing import Play
+from dovetail.cli.demo.view import DemoView
+from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from tests.unit.cli.terminals import GIVEN_BACK, WHOLE_SCREEN, Terminal, terminal
 
@@ -27,7 +27,7 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 WEEK = files("dovetail.sim.scenarios").joinpath("week.yaml").read_bytes()
 
 
-def drawn(view: View, pace: Pace) -> str:
+def drawn(view: DemoView, pace: Pace) -> str:
     console = Console(file=StringIO(), width=170, height=60, record=True, force_terminal=True)
     console.print(view.drawn(pace))
     return console.export_text()
@@ -37,7 +37,7 @@ def test_the_screen_shows_nodes_budgets_and_what_happened() -> None:
     documents = list(read_documents(WEEK, "week.yaml"))
     scenario = read_scenario(documents, now=NOW, span=timedelta(hours=1))
     with Play(scenario, checked=False) as play:
-        view, pace = View(play, zone=UTC, address="http://127.0.0.1:1/"), Pace(600)
+        view, pace = DemoView(play, zone=UTC, address="http://127.0.0.1:1/"), Pace(600)
         play.advance(scenario.start + timedelta(minutes=5))
         text = drawn(view, pace)
         assert len(play.cluster.records()().nodes) > 20

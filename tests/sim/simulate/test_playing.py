@@ -10,10 +10,10 @@ import yaml
 from dovetail.api import names
 from dovetail.api.documents import InputError, read_documents
 from dovetail.ports import NODES, Unavailable
-from dovetail.sim.scenarios.playing import Play
+from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.sim.server.faults import Fault
-from dovetail.views.simulation.report import Report
+from dovetail.views.simulation.report import SimulationReport
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 POOL = """
@@ -49,7 +49,7 @@ def scenario(*events: str, span: str = "2h") -> str:
     return head + "".join(["events:\n", *(f"- {event}\n" for event in events)] if events else [])
 
 
-def play(*texts: str, seed: int = 1) -> Report:
+def play(*texts: str, seed: int = 1) -> SimulationReport:
     data = "\n---\n".join(texts).encode()
     found = read_scenario(read_documents(data, "test.yaml"), now=START, seed=seed)
     with Play(found) as playing:
@@ -58,7 +58,7 @@ def play(*texts: str, seed: int = 1) -> Report:
         return playing.report()
 
 
-def happened(report: Report, type_: str) -> list[str]:
+def happened(report: SimulationReport, type_: str) -> list[str]:
     return [entry.object for entry in report.timeline if entry.type == type_]
 
 
@@ -288,7 +288,7 @@ def dump(**changes: Any) -> list[dict[str, Any]]:
     return [pool, claim, node, pod]
 
 
-def play_dump(objects: list[dict[str, Any]], span: str = "24h") -> Report:
+def play_dump(objects: list[dict[str, Any]], span: str = "24h") -> SimulationReport:
     text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": objects})
     return play(text, scenario(span=span))
 

@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.assembly import Gates, all_controllers
+from dovetail.api.names import ConditionType
+from dovetail.controllers.assembly import FeatureGates, all_controllers
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
 from dovetail.ports import (
@@ -43,7 +43,7 @@ from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET, Raw, pod_ready
 from dovetail.sim.cloud.machines import SimCloud
-from dovetail.sim.server.faults import Fault, Request
+from dovetail.sim.server.faults import ApiRequest, Fault
 from dovetail.values.timestamp import parse_time
 from tests.unit.controllers.manifests import Manifest, condition_of, node, node_claim, node_class
 from tests.unit.controllers.running import Program, run_controllers
@@ -57,7 +57,7 @@ class Sent(msgspec.Struct, frozen=True):
     """A request of the program, whatever became of it."""
 
     at: datetime
-    request: Request
+    request: ApiRequest
 
 
 class Setting:
@@ -73,7 +73,7 @@ class Setting:
         # A fault that hits nothing, only to be shown every request.
         sim.server.faults.add(Fault(), client=names.COMPONENT, times=FOR_EVER, when=self._overhear)
 
-    def _overhear(self, request: Request) -> bool:
+    def _overhear(self, request: ApiRequest) -> bool:
         self.sent.append(Sent(self.now(), request))
         return False
 
@@ -89,7 +89,7 @@ class Setting:
     async def launch(self, name: str = "c1", *, pods: Sequence[Manifest] = (), **options: Any) -> str:
         """Have a claim launched, registered and initialized, with pods running there; the name of its Node."""
         await self.want(name, **options)
-        await self.sim.wait_until(lambda: self.condition(Condition.INITIALIZED, name).get("status") == "True")
+        await self.sim.wait_until(lambda: self.condition(ConditionType.INITIALIZED, name).get("status") == "True")
         found = self.claim(name)
         assert found is not None
         node = str(found["status"]["nodeName"])
@@ -282,7 +282,7 @@ def play(
     *,
     cloud: bool = False,
     timings: Timings | None = None,
-    gates: Gates | None = None,
+    gates: FeatureGates | None = None,
     seed: int = 0,
     shuffle: bool = False,
     latency_seconds: float = 0.0,
@@ -302,7 +302,9 @@ def play(
         kwok = provider_of or partial(KwokProvider, seed=seed)
         provider: CloudProvider = setting.cloud if cloud else kwok(program.api)
         beside = () if more is None else more(program, provider, setting.metrics)
-        made = all_controllers(program.cluster, provider, setting.metrics, timings or Timings(), gates or Gates())
+        made = all_controllers(
+            program.cluster, provider, setting.metrics, timings or Timings(), gates or FeatureGates()
+        )
         return [*made, *beside]
 
     async def within(sim: SimCluster, program: Program) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, Unavailable
 from dovetail.sim.actors.wire import SHUTDOWN
 from dovetail.sim.server.faults import Fault
@@ -130,8 +130,8 @@ def test_edge_40_in_a_cloud_the_machine_is_ended_at_the_deadline_with_the_pod_on
         await setting.run_past(deadline)
         assert setting.cloud.calls["delete"] > 0  # seed 003, T4: nobody waits for the pod any more
         assert setting.pod("web") is not None
-        assert setting.condition(Condition.DRAINED)["status"] == "Unknown"
-        assert setting.condition(Condition.INSTANCE_TERMINATING)["status"] == "True"
+        assert setting.condition(ConditionType.DRAINED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING)["status"] == "True"
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert setting.now() == deadline + timedelta(seconds=20)
         assert counted(setting.metrics.nodes_drained) == 0

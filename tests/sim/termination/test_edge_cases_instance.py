@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import (
     KWOK_NODECLASSES,
     NODECLAIMS,
@@ -100,8 +100,8 @@ def test_edge_47_other_volumes_are_waited_for_and_named() -> None:
         await setting.delete_claim()
         await setting.sim.run_for("1h")
         assert setting.gone(PODS, "web")
-        assert setting.condition(Condition.DRAINED)["status"] == "True"
-        waiting = setting.condition(Condition.VOLUMES_DETACHED)
+        assert setting.condition(ConditionType.DRAINED)["status"] == "True"
+        waiting = setting.condition(ConditionType.VOLUMES_DETACHED)
         assert (waiting["status"], waiting["reason"]) == ("Unknown", "AwaitingVolumeDetachment")
         (told,) = setting.events(EventReason.AWAITING_VOLUME_DETACHMENT, node)
         assert "7 volumes are still attached: disk-0, disk-1, disk-2, disk-3, disk-4 and 2 more" in told["note"]
@@ -114,7 +114,7 @@ def test_edge_47_other_volumes_are_waited_for_and_named() -> None:
         await detach(setting, "disk-6")
         await setting.sim.run_for("1ms")
         assert setting.cloud.calls["delete"] > 0
-        assert setting.condition(Condition.VOLUMES_DETACHED)["status"] == "True"
+        assert setting.condition(ConditionType.VOLUMES_DETACHED)["status"] == "True"
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="31s")
 
     play(scenario, cloud=True)
@@ -126,7 +126,7 @@ def test_edge_47_a_volume_that_goes_just_after_the_drain_is_the_last_to_be_waite
         await attach(setting, "disk", node, "pv-1")
         await setting.delete_claim()
         await setting.sim.run_for(f"{LEAST_DRAIN + 1}s")
-        assert setting.condition(Condition.DRAINED)["status"] == "True"
+        assert setting.condition(ConditionType.DRAINED)["status"] == "True"
         await detach(setting, "disk")
         # The least time of a drain counts once: not again from its end.
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1s")
@@ -142,11 +142,11 @@ def test_edge_47_a_volume_of_a_pod_that_is_protected_is_waited_for_with_it() -> 
         await setting.delete_claim()
         await setting.sim.run_for("1h")
         assert setting.runs("web")
-        assert setting.condition(Condition.VOLUMES_DETACHED) == {}  # the drain comes first
+        assert setting.condition(ConditionType.VOLUMES_DETACHED) == {}  # the drain comes first
         await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
         await setting.sim.run_for("10s")
         assert setting.gone(PODS, "web")
-        assert setting.condition(Condition.VOLUMES_DETACHED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.VOLUMES_DETACHED)["status"] == "Unknown"
         await detach(setting, "disk")
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1s")
 
@@ -179,13 +179,13 @@ def test_edge_49_at_the_deadline_volumes_are_no_longer_waited_for() -> None:
         deadline = setting.now() + timedelta(minutes=10)
         await setting.delete_claim()
         await setting.run_until(deadline - timedelta(milliseconds=1))
-        assert setting.condition(Condition.VOLUMES_DETACHED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.VOLUMES_DETACHED)["status"] == "Unknown"
         assert setting.cloud.calls["delete"] == 0
         await setting.run_past(deadline)
-        found = setting.condition(Condition.VOLUMES_DETACHED)
+        found = setting.condition(ConditionType.VOLUMES_DETACHED)
         assert (found["status"], found["reason"]) == ("False", "TerminationGracePeriodElapsed")
-        assert setting.condition(Condition.DRAINED)["status"] == "True"
-        assert setting.condition(Condition.INSTANCE_TERMINATING)["status"] == "True"
+        assert setting.condition(ConditionType.DRAINED)["status"] == "True"
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING)["status"] == "True"
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert setting.now() == deadline + timedelta(seconds=setting.cloud.delete_seconds)
 
@@ -200,12 +200,12 @@ def test_edge_50_an_error_of_the_provider_is_tried_again_and_keeps_the_node() ->
         node = await setting.launch(pods=[manifests.pod("web")])
         setting.cloud.next_deletions(CloudError("throttled"), times=8)
         await setting.delete_claim()
-        await setting.sim.wait_until(lambda: setting.condition(Condition.DRAINED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.DRAINED).get("status") == "True")
         await setting.sim.run_for("5s")
         assert 1 < setting.cloud.calls["delete"] < 8  # again and again, with growing waits
-        assert setting.condition(Condition.INSTANCE_TERMINATING) == {}
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING) == {}
         assert finalizers(setting, node) == [names.TERMINATION_FINALIZER]
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INSTANCE_TERMINATING) != {})
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INSTANCE_TERMINATING) != {})
         assert setting.cloud.calls["delete"] >= 9
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         assert await setting.cloud.list() == []
@@ -217,11 +217,11 @@ def test_edge_50_an_error_for_a_machine_that_never_registered_keeps_the_claim() 
     async def scenario(setting: Setting) -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want()
-        await setting.sim.wait_until(lambda: setting.condition(Condition.LAUNCHED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.LAUNCHED).get("status") == "True")
         setting.cloud.next_deletions(CloudError("throttled"), times=3)
         await setting.delete_claim()
         await setting.sim.run_for("2s")
-        assert setting.condition(Condition.INSTANCE_TERMINATING) == {}
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING) == {}
         assert setting.claim() is not None
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1"))
         assert await setting.cloud.list() == []
@@ -238,7 +238,7 @@ def test_edge_51_a_machine_that_takes_its_time_is_asked_after_every_five_seconds
         await setting.sim.run_for(f"{LEAST_DRAIN}s")
         await setting.sim.run_for("1ms")
         asked = setting.cloud.calls["delete"]
-        assert setting.condition(Condition.INSTANCE_TERMINATING)["status"] == "True"
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING)["status"] == "True"
         polls = -(-seconds // 5)
         await setting.sim.run_for(f"{5 * polls - 1}s")
         assert finalizers(setting, node) == [names.TERMINATION_FINALIZER]
@@ -273,7 +273,7 @@ def test_edge_52_a_node_that_was_never_registered_goes_with_its_claim() -> None:
         setting.sim.server.faults.add(conflict, verb="patch", resource=NODES, client=names.COMPONENT, times=FOR_EVER)
         await setting.want()
         await setting.sim.wait_until(lambda: bool(setting.sim.objects(NODES)))
-        assert setting.condition(Condition.REGISTERED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.REGISTERED)["status"] == "Unknown"
         await setting.delete_claim()
         assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) == 0
         assert setting.sim.objects(NODES) == []
@@ -315,7 +315,7 @@ def test_edge_53_a_node_counts_as_drained_once(seed: int) -> None:
         await setting.delete_claim()
         await poke(setting, node, 20)
         assert counted(setting.metrics.nodes_drained) == 0
-        await setting.sim.wait_until(lambda: setting.condition(Condition.DRAINED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.DRAINED).get("status") == "True")
         await poke(setting, node, 20)
         assert counted(setting.metrics.nodes_drained, nodepool="default") == 1
         before = setting.metrics
@@ -357,10 +357,10 @@ def test_edge_54_a_claim_on_its_way_out_stays_ready() -> None:
         await setting.sim.run_for("1m")
         await detach(setting, "disk")
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
-        assert past.statuses(Condition.READY) == ["True"]
-        assert past.statuses(Condition.DRAINED) == ["Unknown", "True"]
-        assert past.statuses(Condition.VOLUMES_DETACHED) == ["Unknown", "True"]
-        assert past.statuses(Condition.INSTANCE_TERMINATING) == ["True"]
+        assert past.statuses(ConditionType.READY) == ["True"]
+        assert past.statuses(ConditionType.DRAINED) == ["Unknown", "True"]
+        assert past.statuses(ConditionType.VOLUMES_DETACHED) == ["Unknown", "True"]
+        assert past.statuses(ConditionType.INSTANCE_TERMINATING) == ["True"]
         for state in past.states:
             observed = {entry["type"]: entry["observedGeneration"] for entry in state["status"]["conditions"]}
             if "Drained" in observed:
@@ -379,10 +379,10 @@ def test_edge_55_quantities_stay_as_they_were_written(cloud: bool) -> None:
         requests = {"requests": QUANTITIES}
         startup = [{"key": "example.com/startup", "effect": "NoSchedule"}]
         await setting.want(resources=requests, startupTaints=startup, terminationGracePeriod="90m")
-        await setting.sim.wait_until(lambda: setting.condition(Condition.REGISTERED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.REGISTERED).get("status") == "True")
         node = str(setting.sim.objects(NODES)[0]["metadata"]["name"])
         await setting.sim.api.write(Patch(NODES, node, {"spec": {"taints": []}}))
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INITIALIZED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
         await setting.delete_claim()
         await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
         # 1 and 1000m are the same and not the same text, and the API server compares texts.
@@ -420,7 +420,7 @@ def test_edge_56_what_could_not_be_written_down_is_not_launched_again(fault: Fau
             when=lambda _request: setting.cloud.calls["create"] > 0,
         )
         await setting.want()
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INITIALIZED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
         claim = setting.claim()
         assert claim is not None
         assert setting.cloud.calls["create"] == 1
@@ -457,9 +457,9 @@ def test_edge_56_after_a_crash_in_between_the_same_machine_is_found_again() -> N
         )
         await setting.want()
         await setting.sim.run_for("20s")
-        assert setting.condition(Condition.LAUNCHED) == {}
+        assert setting.condition(ConditionType.LAUNCHED) == {}
         await setting.program.restart()
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INITIALIZED).get("status") == "True")
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
         assert setting.cloud.calls["create"] == 2
         assert len(setting.cloud.machines) == 1
 
@@ -505,10 +505,10 @@ def test_edge_57_other_errors_are_told_on_the_claim_and_tried_again() -> None:
         setting.cloud.next_launches(Launch(error=CloudError("x" * 400)), times=2)
         past = Past(setting.sim, NODECLAIMS, "c1")
         await setting.want()
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INITIALIZED).get("status") == "True")
-        assert past.reasons(Condition.LAUNCHED) == ["QuotaExceeded", "LaunchFailed", "Launched"]
-        assert past.statuses(Condition.LAUNCHED) == ["Unknown", "True"]
-        assert {len(entry["message"]) for entry in past.conditions(Condition.LAUNCHED)} == {8, 300, 0}
+        await setting.sim.wait_until(lambda: setting.condition(ConditionType.INITIALIZED).get("status") == "True")
+        assert past.reasons(ConditionType.LAUNCHED) == ["QuotaExceeded", "LaunchFailed", "Launched"]
+        assert past.statuses(ConditionType.LAUNCHED) == ["Unknown", "True"]
+        assert {len(entry["message"]) for entry in past.conditions(ConditionType.LAUNCHED)} == {8, 300, 0}
         assert setting.events(EventReason.INSUFFICIENT_CAPACITY) == []
         assert counted(setting.metrics.nodeclaims_disrupted) == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import (
     NODECLAIMS,
     NODEPOOLS,
@@ -30,7 +30,7 @@ from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, counted, i
 from tests.unit.controllers.manifests import condition_of, node, node_class, node_pool, put_status
 
 MINUTE = timedelta(minutes=1)
-HEALTHY = Condition.NODE_REGISTRATION_HEALTHY
+HEALTHY = ConditionType.NODE_REGISTRATION_HEALTHY
 STARTUP = {"key": "example.com/startup", "effect": "NoSchedule"}
 OWN = {"key": "example.com/own", "effect": "NoSchedule", "value": "yes"}
 
@@ -73,8 +73,8 @@ def test_edge_59_a_node_that_is_refused_leaves_its_claim_to_time_out(error: Forb
         setting.sim.server.faults.add(Fault(error=error), verb="create", resource=NODES, times=FOR_EVER)
         await setting.want()
         await setting.sim.run_for("14m59s")
-        assert is_true(setting, Condition.LAUNCHED)
-        waiting = setting.condition(Condition.REGISTERED)
+        assert is_true(setting, ConditionType.LAUNCHED)
+        waiting = setting.condition(ConditionType.REGISTERED)
         assert (waiting["status"], waiting["reason"]) == ("Unknown", "NodeNotFound")
         assert not is_deleting(claim_of(setting))
         end = created_at(setting) + 15 * MINUTE
@@ -91,7 +91,7 @@ def test_edge_63_the_time_to_register_counts_from_the_transition() -> None:
     async def scenario(setting: Setting) -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want()
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED))
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.LAUNCHED))
         await setting.run_until(created_at(setting) + 10 * MINUTE)
         # Two Nodes, of which neither can be right, make it False: a transition.
         await setting.program.stop()
@@ -101,7 +101,7 @@ def test_edge_63_the_time_to_register_counts_from_the_transition() -> None:
             await setting.sim.apply(body)
         await setting.program.start()
         await setting.sim.run_for("1s")
-        found = setting.condition(Condition.REGISTERED)
+        found = setting.condition(ConditionType.REGISTERED)
         assert (found["status"], found["reason"]) == ("False", "MultipleNodesFound")
         since = parse_time(found["lastTransitionTime"])
         assert since == created_at(setting) + 10 * MINUTE
@@ -118,7 +118,7 @@ def test_edge_63_a_claim_that_registers_late_lives(seconds: int) -> None:
     async def scenario(setting: Setting) -> None:
         setting.cloud.register_seconds = seconds  # and two for the launch
         await setting.want()
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.REGISTERED), timeout="15m")
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.REGISTERED), timeout="15m")
         assert setting.now() == created_at(setting) + timedelta(seconds=seconds + 2)
         # And whatever becomes of it later: it has registered.
         setting.sim.set_node_ready(str(only_node(setting)["metadata"]["name"]), ready=False)
@@ -135,7 +135,7 @@ def test_edge_63_the_time_to_launch_ends_to_the_second_whatever_the_back_off() -
         await setting.want()
         await setting.sim.run_for("4m59s")
         end = created_at(setting) + 5 * MINUTE
-        assert setting.condition(Condition.LAUNCHED)["reason"] == "Quota"
+        assert setting.condition(ConditionType.LAUNCHED)["reason"] == "Quota"
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1"), timeout="1m")
         assert setting.now() == end
         assert counted(setting.metrics.nodeclaims_disrupted, reason="launch_timeout") == 1
@@ -148,7 +148,7 @@ def test_edge_63_a_restart_does_not_start_the_time_anew(minutes: int) -> None:
     async def scenario(setting: Setting) -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want()
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED))
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.LAUNCHED))
         await setting.program.kill()
         await setting.run_until(created_at(setting) + minutes * MINUTE)
         await setting.program.start()
@@ -200,7 +200,7 @@ def test_edge_61_a_claim_that_never_registered_is_not_collected() -> None:
     async def scenario(setting: Setting) -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want()
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED))
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.LAUNCHED))
         setting.cloud.vanish(provider_id(setting))
         await setting.sim.run_for("14m")
         assert not is_deleting(claim_of(setting))
@@ -231,7 +231,7 @@ def test_edge_62_a_ready_node_speaks_for_its_machine() -> None:
 async def register(setting: Setting, **options: Any) -> str:
     """Have a claim with taints of its own registered; the name of its Node."""
     await setting.want(**{"taints": [OWN], "startupTaints": [STARTUP], **options})
-    await setting.sim.wait_until(lambda: is_true(setting, Condition.REGISTERED))
+    await setting.sim.wait_until(lambda: is_true(setting, ConditionType.REGISTERED))
     return str(only_node(setting)["metadata"]["name"])
 
 
@@ -250,11 +250,11 @@ def test_edge_64_a_startup_taint_that_comes_back_is_just_a_taint() -> None:
     async def scenario(setting: Setting) -> None:
         name = await register(setting)
         await setting.sim.run_for("5m")
-        waiting = setting.condition(Condition.INITIALIZED)
+        waiting = setting.condition(ConditionType.INITIALIZED)
         assert (waiting["status"], waiting["reason"]) == ("Unknown", "StartupTaintsExist")
         assert keys(setting, name) == {OWN["key"], STARTUP["key"]}
         await untaint(setting, name, STARTUP["key"])
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.INITIALIZED), timeout="1s")
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.INITIALIZED), timeout="1s")
         past = Past(setting.sim, NODECLAIMS, "c1")
         await setting.sim.api.write(Patch(NODES, name, {"spec": {"taints": [OWN, STARTUP]}}))
         await setting.sim.run_for("1h")
@@ -264,8 +264,8 @@ def test_edge_64_a_startup_taint_that_comes_back_is_just_a_taint() -> None:
         assert found["metadata"]["labels"][names.INITIALIZED_LABEL] == "true"
         await setting.annotate(NODECLAIMS, "c1", {"example.com/turn": "1"})
         await setting.sim.run_for("1m")
-        assert set(past.statuses(Condition.INITIALIZED)) == {"True"}
-        assert set(past.statuses(Condition.READY)) == {"True"}
+        assert set(past.statuses(ConditionType.INITIALIZED)) == {"True"}
+        assert set(past.statuses(ConditionType.READY)) == {"True"}
 
     play(scenario)
 
@@ -275,8 +275,8 @@ def test_edge_64_what_happens_to_the_node_later_does_not_undo_it() -> None:
         name = await setting.launch()
         setting.sim.set_node_ready(name, ready=False)
         await setting.sim.run_for("5m")
-        assert is_true(setting, Condition.INITIALIZED)
-        assert is_true(setting, Condition.READY)
+        assert is_true(setting, ConditionType.INITIALIZED)
+        assert is_true(setting, ConditionType.READY)
 
     play(scenario)
 
@@ -288,7 +288,7 @@ def test_edge_65_only_true_keeps_the_taints_from_the_node(value: str, synced: bo
         name = await register(setting, labels={names.DO_NOT_SYNC_TAINTS_LABEL: value})
         await setting.sim.run_for("10s")
         assert keys(setting, name) == ({OWN["key"], STARTUP["key"]} if synced else set())
-        assert is_true(setting, Condition.INITIALIZED) is not synced
+        assert is_true(setting, ConditionType.INITIALIZED) is not synced
 
     play(scenario, cloud=cloud)
 
@@ -312,9 +312,9 @@ def test_edge_66_registering_again_doubles_nothing_and_brings_nothing_back() -> 
         await setting.sim.run_for("5s")
         await untaint(setting, name, STARTUP["key"])  # whoever waits for that is quick
         await setting.sim.run_for("5s")
-        assert not is_true(setting, Condition.REGISTERED)
+        assert not is_true(setting, ConditionType.REGISTERED)
         setting.sim.server.faults.clear()
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.INITIALIZED))
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.INITIALIZED))
         found = only_node(setting)
         assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [
             claim_of(setting)["metadata"]["uid"]
@@ -335,7 +335,7 @@ def registered(setting: Setting) -> list[str]:
 
 
 def test_edge_69_conditions_of_another_generation_are_observed_anew() -> None:
-    three = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
+    three = (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED)
 
     async def scenario(setting: Setting) -> None:
         await setting.launch()
@@ -349,7 +349,7 @@ def test_edge_69_conditions_of_another_generation_are_observed_anew() -> None:
             found = setting.condition(type_)
             assert found["observedGeneration"] == claim_of(setting)["metadata"]["generation"] == 1
             assert found["lastTransitionTime"] == before[type_]["lastTransitionTime"]
-        assert is_true(setting, Condition.READY)
+        assert is_true(setting, ConditionType.READY)
 
     play(scenario)
 
@@ -404,7 +404,7 @@ def test_edge_68_claims_of_a_pool_that_is_gone_say_nothing_and_harm_nothing() ->
         await make_pool(setting)
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want("slow")  # it has the pool's label, but not the pool as its owner
-        await setting.sim.wait_until(lambda: is_true(setting, Condition.LAUNCHED, "slow"))
+        await setting.sim.wait_until(lambda: is_true(setting, ConditionType.LAUNCHED, "slow"))
         await setting.sim.api.write(Delete(NODEPOOLS, "default"))
         await setting.launch("quick")
         await setting.sim.run_for("20m")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, NODES, PODS, CloudError, Conflict, Delete, Patch
 from dovetail.sim.actors.wire import KUBELET, SHUTDOWN
 from dovetail.sim.cloud.machines import Launch
@@ -77,7 +77,7 @@ def test_edge_02_two_claims_for_one_machine_count_as_none() -> None:
         assert setting.cloud.calls["delete"] == 0
         for claim in ("c1", "c2"):
             assert not is_deleting(setting.claim(claim))
-            assert setting.condition(Condition.DRAINED, claim) == {}
+            assert setting.condition(ConditionType.DRAINED, claim) == {}
 
     play(scenario, cloud=True)
 
@@ -192,7 +192,7 @@ def test_edge_07_claim_that_was_never_launched_just_goes() -> None:
         setting.cloud.next_launches(Launch(error=CloudError("out of order")), times=1000)
         await setting.want()
         await setting.sim.run_for("1m")
-        assert setting.condition(Condition.LAUNCHED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.LAUNCHED)["status"] == "Unknown"
         await setting.delete_claim()
         assert await setting.seconds_until(lambda: setting.gone(NODECLAIMS, "c1")) == 0
         assert setting.cloud.calls["delete"] == 0
@@ -214,14 +214,14 @@ def test_edge_08_claim_that_never_registered_ends_its_machine_and_leaves_the_nod
         await setting.want(terminationGracePeriod="1h")
         await setting.sim.wait_until(lambda: bool(setting.sim.objects(NODES)))
         await setting.sim.run_for("30s")
-        assert setting.condition(Condition.LAUNCHED)["status"] == "True"
-        assert setting.condition(Condition.REGISTERED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.LAUNCHED)["status"] == "True"
+        assert setting.condition(ConditionType.REGISTERED)["status"] == "Unknown"
         (node,) = setting.sim.objects(NODES)
         setting.cloud.delete_seconds = 30
         await setting.delete_claim()
         await setting.sim.run_for("20s")
         assert not is_deleting(setting.node(node["metadata"]["name"]))
-        assert setting.condition(Condition.INSTANCE_TERMINATING)["status"] == "True"
+        assert setting.condition(ConditionType.INSTANCE_TERMINATING)["status"] == "True"
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1"), timeout="15s")
         assert setting.requests("delete", NODES) == []
         assert await setting.cloud.list() == []
@@ -278,7 +278,7 @@ def test_edge_11_without_a_grace_period_there_is_no_deadline() -> None:
         assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
         assert setting.runs("web")
         assert DISRUPTED in setting.taints(node)
-        assert setting.condition(Condition.DRAINED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.DRAINED)["status"] == "Unknown"
         assert setting.events(EventReason.TERMINATION_GRACE_PERIOD_EXPIRING) == []
         await setting.sim.api.write(Delete(PODS, "web", namespace="default"))
         assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == 1
@@ -305,8 +305,10 @@ def test_edge_12_a_grace_period_of_nothing_forces_all_at_once() -> None:
             assert found is not None
             assert parse_time(found["metadata"]["deletionTimestamp"]) == deleted_at + timedelta(seconds=1)
         assert setting.tried_to_evict() == []
-        await setting.sim.wait_until(lambda: setting.condition(Condition.INSTANCE_TERMINATING).get("status") == "True")
-        elapsed = setting.condition(Condition.VOLUMES_DETACHED)
+        await setting.sim.wait_until(
+            lambda: setting.condition(ConditionType.INSTANCE_TERMINATING).get("status") == "True"
+        )
+        elapsed = setting.condition(ConditionType.VOLUMES_DETACHED)
         assert (elapsed["status"], elapsed["reason"]) == ("False", "TerminationGracePeriodElapsed")
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="65s")
         assert sorted(event["regarding"]["name"] for event in setting.events(EventReason.DISRUPTED)) == sorted(names_)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODES, PDBS, PODS, Delete, Unavailable
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import EXIT_CODE, RUN_FOR, SHUTDOWN, uid_of
@@ -426,7 +426,7 @@ def test_edge_33_a_pod_that_was_bound_just_before_the_taint_is_drained() -> None
         await setting.delete_claim()
         await setting.run_until(deleted_at + timedelta(seconds=4.5))
         assert setting.node(node) is not None
-        assert setting.condition(Condition.DRAINED)["status"] == "Unknown"
+        assert setting.condition(ConditionType.DRAINED)["status"] == "Unknown"
         # The scheduler had chosen the node before it saw the taint, and its binding arrives only now; the pod runs
         # before our eviction arrives.
         setting.sim.server.faults.add(Fault(delay_seconds=2), verb="evict")

@@ -15,12 +15,12 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.cli.cleanup.cleaner import clean
-from dovetail.cli.commands.cleanup import Report, lines_of
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.disruption.engine import Disruption
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.cli.commands.cleanup import CleanupReport, lines_of
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.disruption.engine import DisruptionController
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.observe.logs import JsonLines
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -80,8 +80,8 @@ class _Timeline:
 
 def _shows(claim: Raw) -> str:
     conditions = {each["type"]: each for each in (claim.get("status") or {}).get("conditions") or ()}
-    state = conditions.get(Condition.DISRUPTION_STATE)
-    quiet = ", Consolidatable" if Condition.CONSOLIDATABLE in conditions else ""
+    state = conditions.get(ConditionType.DISRUPTION_STATE)
+    quiet = ", Consolidatable" if ConditionType.CONSOLIDATABLE in conditions else ""
     return "" if state is None else f"{state['reason']} ({state['message']}){quiet}"
 
 
@@ -114,7 +114,7 @@ def _logged(sim: SimCluster) -> Iterator[_Log]:
 
 def decision() -> Shown:
     """Two half-empty nodes become one."""
-    made: list[Disruption] = []
+    made: list[DisruptionController] = []
 
     def controllers_of(program: Program) -> list[Controller]:
         controllers = all_controllers(
@@ -122,11 +122,11 @@ def decision() -> Shown:
             KwokProvider(program.api, seed=0),
             Metrics(CollectorRegistry()),
             Timings(),
-            Gates(),
-            provisioning=Provisioning(compute=InlineCompute()),
-            disrupting=Disrupting(),
+            FeatureGates(),
+            provisioning=ProvisioningOptions(compute=InlineCompute()),
+            disrupting=DisruptionOptions(),
         )
-        made.extend(each for each in controllers if isinstance(each, Disruption))
+        made.extend(each for each in controllers if isinstance(each, DisruptionController))
         return list(controllers)
 
     async def scenario(sim: SimCluster, _: Program) -> Shown:
@@ -140,7 +140,7 @@ def decision() -> Shown:
             await sim.wait_until(lambda: bool(_records(sim)), timeout="5m")
             record = _records(sim)[0]
             await sim.run_for("500ms")
-            cleaned = Report(dry_run=True, objects=await clean(sim.server.client("cleanup"), dry_run=True))
+            cleaned = CleanupReport(dry_run=True, objects=await clean(sim.server.client("cleanup"), dry_run=True))
             await sim.wait_until(lambda: _in_use(sim) == 2, timeout="10s")
             pool = _pool(sim)
             await sim.wait_until(lambda: len(sim.objects(NODECLAIMS)) == 1, timeout="15m")

@@ -150,7 +150,7 @@ def label_path(key: str) -> str:
     return ".metadata.labels." + key.replace(".", "\\.")
 
 
-def condition_path(condition: names.Condition, field: str = "status") -> str:
+def condition_path(condition: names.ConditionType, field: str = "status") -> str:
     return f'.status.conditions[?(@.type=="{condition}")].{field}'
 
 
@@ -161,7 +161,7 @@ def test_columns_of_nodepools() -> None:
     assert columns("NodePool", wide=False) == {
         "NodeClass": ".spec.template.spec.nodeClassRef.name",
         "Nodes": ".status.nodes",
-        "Ready": condition_path(names.Condition.READY),
+        "Ready": condition_path(names.ConditionType.READY),
         "Age": AGE,
     }
     assert columns("NodePool", wide=True) == {
@@ -177,8 +177,8 @@ def test_columns_of_nodeclaims_show_the_state() -> None:
         "Capacity": label_path(names.CAPACITY_TYPE_LABEL),
         "Zone": label_path(names.ZONE_LABEL),
         "Node": ".status.nodeName",
-        "Ready": condition_path(names.Condition.READY),
-        "State": condition_path(names.Condition.DISRUPTION_STATE, "reason"),  # R21
+        "Ready": condition_path(names.ConditionType.READY),
+        "State": condition_path(names.ConditionType.DISRUPTION_STATE, "reason"),  # R21
         "Age": AGE,
     }
     assert columns("NodeClaim", wide=True) == {
@@ -186,7 +186,7 @@ def test_columns_of_nodeclaims_show_the_state() -> None:
         "ID": ".status.providerID",
         "NodePool": label_path(names.NODEPOOL_LABEL),
         "NodeClass": ".spec.nodeClassRef.name",
-        "Drifted": condition_path(names.Condition.DRIFTED),
+        "Drifted": condition_path(names.ConditionType.DRIFTED),
     }
 
 
@@ -340,9 +340,9 @@ def test_defaults_of_a_nodeclaim() -> None:
 def test_a_kwoknodeclass_starts_out_ready() -> None:
     assert defaulted(nodeclass(), SCHEMAS["KWOKNodeClass"])["status"]["conditions"] == [
         {
-            "type": names.Condition.READY,
+            "type": names.ConditionType.READY,
             "status": "True",
-            "reason": names.Condition.READY,
+            "reason": names.ConditionType.READY,
             "message": "",
             "lastTransitionTime": "2024-01-01T01:01:01Z",
         }
@@ -355,7 +355,7 @@ def test_choices_are_those_of_names() -> None:
     allowed = set(at("NodePool", "spec.disruption.budgets[].reasons[]")["enum"])
     assert allowed == reasons | {reason.lower() for reason in reasons}
     for field in ("taints", "startupTaints"):
-        assert set(at("NodePool", f"spec.template.spec.{field}[].effect")["enum"]) == set(names.Effect)
+        assert set(at("NodePool", f"spec.template.spec.{field}[].effect")["enum"]) == set(names.TaintEffect)
 
 
 QUALIFIED_NAME = (

@@ -17,20 +17,20 @@ ENUMS: dict[str, type[StrEnum]] = {
 
 # The same word for two things, each time because it is the same matter seen twice.
 MEANT_TWICE = {
-    "Drifted": {"Reason", "Condition"},
-    "Expired": {"Reason", "Condition"},  # R20: the condition gives rise to the reason
-    "NodeLost": {"Condition", "EventReason"},
+    "Drifted": {"Reason", "ConditionType"},
+    "Expired": {"Reason", "ConditionType"},  # R20: the condition gives rise to the reason
+    "NodeLost": {"ConditionType", "EventReason"},
     "AwaitingVolumeDetachment": {"ConditionReason", "EventReason"},
 }
 
 
 def test_there_is_something_to_test() -> None:
     assert set(ENUMS) == {
-        "Effect",
+        "TaintEffect",
         "CapacityType",
         "ConsolidationPolicy",
         "Reason",
-        "Condition",
+        "ConditionType",
         "ConditionReason",
         "EventReason",
     }
@@ -65,7 +65,7 @@ def test_keys_are_qualified_names(key: str, value: str) -> None:
     assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", name)
 
 
-@pytest.mark.parametrize("enum", [names.Reason, names.Condition, names.ConditionReason, names.EventReason])
+@pytest.mark.parametrize("enum", [names.Reason, names.ConditionType, names.ConditionReason, names.EventReason])
 def test_reasons_and_types_are_one_word(enum: type[StrEnum]) -> None:
     """Condition reasons must match this (metav1), and events are easier to filter if theirs do."""
     for member in enum:
@@ -128,6 +128,6 @@ EVENTS = """
 def test_the_words_in_clusters_stay() -> None:
     ours = {value.partition("/")[2] for value in CONSTANTS.values() if value.startswith("karpenter.sh/")}
     assert ours == set(KARPENTER_KEYS.split())
-    assert set(names.Condition) == set(CONDITIONS.split())
+    assert set(names.ConditionType) == set(CONDITIONS.split())
     assert set(names.EventReason) == set(EVENTS.split())
     assert set(names.Reason) == {"Empty", "Drifted", "Underutilized", "Expired", "Unhealthy", "Interrupted"}

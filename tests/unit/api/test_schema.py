@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.api.schema import MAX_VIOLATIONS, Violation, crd_schema, defaulted, describe, matches, violations
+from dovetail.api.schema import MAX_VIOLATIONS, SchemaViolation, crd_schema, defaulted, describe, matches, violations
 from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 
 KINDS = ("NodePool", "NodeClaim", "KWOKNodeClass")
 
 
-def check(document: dict[str, Any]) -> list[Violation]:
+def check(document: dict[str, Any]) -> list[SchemaViolation]:
     schema = crd_schema(document["kind"])
     assert schema is not None
     return violations(defaulted(document, schema), schema)
@@ -94,7 +94,7 @@ def test_lists_of_a_map_have_one_item_a_key() -> None:
     schema = {"type": "array", "items": {}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     assert violations([{"type": "a", "v": 1}, {"type": "b"}, {"type": {}}, {"type": {}}], schema) == []
     (found,) = violations([{"type": "a", "v": 1}, {"type": "a", "v": 2}], schema, "x")
-    assert found == Violation("x[1]", "has the same type as an earlier item")
+    assert found == SchemaViolation("x[1]", "has the same type as an earlier item")
 
 
 def test_atomic_lists_may_repeat() -> None:

@@ -2,18 +2,18 @@
 
 import socket
 
-from dovetail.cli.cleanup.cleaner import Cleaned, Fate
-from dovetail.cli.commands.cleanup import Report, lines_of
+from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome
+from dovetail.cli.commands.cleanup import CleanupReport, lines_of
 from tests.unit.cli.running import Program
 
 TAINT = "taint karpenter.sh/candidate:PreferNoSchedule"
 COMMAND = "annotation karpenter.sh/disruption-command"
 STATE = "condition DisruptionState"
 CLEANED = (
-    Cleaned("Node/n1", Fate.CLEANED, (TAINT,)),
-    Cleaned("NodeClaim/general-8vtqz", Fate.CLEANED, (STATE, COMMAND)),
+    CleanedObject("Node/n1", CleanupOutcome.CLEANED, (TAINT,)),
+    CleanedObject("NodeClaim/general-8vtqz", CleanupOutcome.CLEANED, (STATE, COMMAND)),
 )
-FAILED = Cleaned("NodePool/p", Fate.FAILED, ("status.disruptions",), "not\x1b[31m you")
+FAILED = CleanedObject("NodePool/p", CleanupOutcome.FAILED, ("status.disruptions",), "not\x1b[31m you")
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
@@ -25,7 +25,7 @@ users: [{name: u, user: {token: t}}]
 
 
 def test_each_object_is_named_once() -> None:
-    assert lines_of(Report(dry_run=False, objects=CLEANED)) == [
+    assert lines_of(CleanupReport(dry_run=False, objects=CLEANED)) == [
         "OBJECT                    REMOVED",
         f"Node/n1                   {TAINT}",
         f"NodeClaim/general-8vtqz   {STATE}",
@@ -36,7 +36,7 @@ def test_each_object_is_named_once() -> None:
 
 
 def test_what_failed_is_told_even_to_the_quiet_and_cannot_harm_the_terminal() -> None:
-    report = Report(dry_run=False, objects=(*CLEANED[:1], FAILED))
+    report = CleanupReport(dry_run=False, objects=(*CLEANED[:1], FAILED))
     *_, failed, empty, summary = lines_of(report)
     assert (empty, summary) == ("", "1 object cleaned, 1 object could not be cleaned")
     assert "NodePool/p: not" in failed
@@ -45,8 +45,8 @@ def test_what_failed_is_told_even_to_the_quiet_and_cannot_harm_the_terminal() ->
 
 
 def test_nothing_to_do() -> None:
-    assert lines_of(Report(dry_run=True, objects=())) == ["nothing to clean up"]
-    assert lines_of(Report(dry_run=True, objects=()), quiet=True) == []
+    assert lines_of(CleanupReport(dry_run=True, objects=())) == ["nothing to clean up"]
+    assert lines_of(CleanupReport(dry_run=True, objects=()), quiet=True) == []
 
 
 def test_no_kubeconfig_is_one_line_and_exit_code_2(dovetail: Program) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from dovetail.api.documents import Document, read_documents
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -85,12 +85,12 @@ def test_output_shown_is_what_the_command_prints(block: Block) -> None:
     assert block.text == _output(block.text)
 
 
-def _lint(documents: list[Document]) -> list[Problem]:
+def _lint(documents: list[Document]) -> list[Finding]:
     try:
         module = import_module("dovetail.views.lint")
     except ModuleNotFoundError:
         pytest.skip("lint is not there yet")
-    problems: list[Problem] = module.lint(documents, AT)
+    problems: list[Finding] = module.lint(documents, AT)
     return problems
 
 

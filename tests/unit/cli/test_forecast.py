@@ -12,12 +12,12 @@ import yaml
 
 from dovetail.cli.common.output import Times
 from dovetail.cli.text.forecast import forecast_lines
-from dovetail.cli.text.forecast_bars import LEGEND, Scale
+from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import take_snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
-from dovetail.views.forecast.data import Certainty, Event, Forecast, Kind, Span, Type
+from dovetail.views.forecast.data import Certainty, Forecast, ForecastEvent, ForecastEventType, NodeSpan, SpanKind
 from tests.builders import claim, node, pod, pool
 from tests.unit.cli.running import Program
 
@@ -167,17 +167,17 @@ def test_quiet_leaves_out_what_stays_as_it_is(dovetail: Program) -> None:
     assert "Problems" not in told
 
 
-def scale(hours: float, width: int, zone: str = "UTC", at: datetime = NOW) -> Scale:
-    return Scale(at, at + timedelta(hours=hours), width, ZoneInfo(zone))
+def scale(hours: float, width: int, zone: str = "UTC", at: datetime = NOW) -> TimeScale:
+    return TimeScale(at, at + timedelta(hours=hours), width, ZoneInfo(zone))
 
 
 def test_a_cell_shows_what_holds_in_its_middle_and_marks_what_happens() -> None:
     end = NOW + 10 * HOUR
-    spans = [Span(NOW, NOW + 3 * HOUR, Kind.BLOCKED), Span(NOW + 3 * HOUR, NOW + 7 * HOUR, Kind.FREE)]
-    spans += [Span(NOW + 7 * HOUR, NOW + 9 * HOUR, Kind.DRAINING), Span(NOW + 9 * HOUR, end, Kind.GONE)]
-    events = [Event(NOW + 7 * HOUR, Type.EXPIRES, Ref("Node", "", "n"), "", Certainty.EXACT)]
-    events += [Event(NOW + 7 * HOUR, Type.DISRUPTS, Ref("Node", "", "n"), "", Certainty.ASSUMED)]
-    events += [Event(end, Type.FORCED, Ref("Node", "", "n"), "", Certainty.EXACT)]
+    spans = [NodeSpan(NOW, NOW + 3 * HOUR, SpanKind.BLOCKED), NodeSpan(NOW + 3 * HOUR, NOW + 7 * HOUR, SpanKind.FREE)]
+    spans += [NodeSpan(NOW + 7 * HOUR, NOW + 9 * HOUR, SpanKind.DRAINING), NodeSpan(NOW + 9 * HOUR, end, SpanKind.GONE)]
+    events = [ForecastEvent(NOW + 7 * HOUR, ForecastEventType.EXPIRES, Ref("Node", "", "n"), "", Certainty.EXACT)]
+    events += [ForecastEvent(NOW + 7 * HOUR, ForecastEventType.DISRUPTS, Ref("Node", "", "n"), "", Certainty.ASSUMED)]
+    events += [ForecastEvent(end, ForecastEventType.FORCED, Ref("Node", "", "n"), "", Certainty.EXACT)]
     assert click.unstyle(scale(10, 10).bar(spans, events)) == "███····E▒F"
 
 

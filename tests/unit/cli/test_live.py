@@ -9,7 +9,7 @@ from dovetail.ports import NODES, Create, Gone
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.sim.server.faults import Fault, Request
+from dovetail.sim.server.faults import ApiRequest, Fault
 
 COUNT = 1200  # three pages
 RAW = NODES.read_as(dict[str, Any])
@@ -20,7 +20,7 @@ def listed(*too_old: int) -> list[str]:
     asked = 0
     found: list[str] = []
 
-    def is_too_old(_request: Request) -> bool:
+    def is_too_old(_request: ApiRequest) -> bool:
         nonlocal asked
         asked += 1
         return asked in too_old

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from dovetail.api import names
 from dovetail.cli.run.options import RunOptions, run_options
 from dovetail.cli.run.values import SpreadConstraint
-from dovetail.controllers.assembly import Gates
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.observe.logs import LogFormat
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from tests.unit.cli.running import Program
 
 
@@ -45,8 +45,8 @@ def test_defaults() -> None:
     assert (options.log_output_paths, options.log_error_output_paths) == (("stdout",), ("stderr",))
     assert (options.batch_max_seconds, options.batch_idle_seconds) == (10, 1)
     assert (options.preference_policy, options.min_values_policy) == ("Respect", "Strict")
-    assert options.budget_reading is Reading.SEED
-    assert options.gates == Gates(node_repair=True, static_capacity=True, spot_to_spot_consolidation=False)
+    assert options.budget_reading is BudgetSemantics.SEED
+    assert options.gates == FeatureGates(node_repair=True, static_capacity=True, spot_to_spot_consolidation=False)
     assert options.instance_types is None
 
 
@@ -78,7 +78,7 @@ def test_gates_that_are_not_named_keep_their_defaults() -> None:
         "--feature-gates=NodeRepair=false, SpotToSpotConsolidation=true ,Unheard=true,"
         "NodeOverlay=true,CapacityBuffer=false,ReservedCapacity=true"
     )
-    assert options.gates == Gates(node_repair=False, static_capacity=True, spot_to_spot_consolidation=True)
+    assert options.gates == FeatureGates(node_repair=False, static_capacity=True, spot_to_spot_consolidation=True)
     assert options.unsupported_gates == ("Unheard", "NodeOverlay")
 
 

@@ -17,17 +17,17 @@ from dovetail.cli.common.files import documents_of
 from dovetail.cli.common.keys import keys_in
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.fitting import instant
-from dovetail.cli.top.keys import Reach, View, press
+from dovetail.cli.top.keys import KeyTargets, ViewState, press
 from dovetail.cli.top.rows import DAY, Order, causes_at, figures, free_at, matching, ordered
-from dovetail.cli.top.screen import Drawn, Scene, draw, printed
+from dovetail.cli.top.screen import DrawnScreen, ScreenContent, draw, printed
 from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.views.assessment import assess
-from dovetail.views.board.details import Details, make_details
+from dovetail.views.board.details import NodeDetails, make_details
 from dovetail.views.board.maker import BoardMaker
-from dovetail.views.board.rows import Board, Herd, Row
+from dovetail.views.board.rows import Board, BoardBurst, NodeRow
 from dovetail.views.explain.verdicts import explain
-from dovetail.views.forecast.assembly import Machine
+from dovetail.views.forecast.assembly import InstanceLabels
 from tests import builders
 from tests.browser.clusters import NOW, cluster
 from tests.unit.cli.running import Program
@@ -60,24 +60,24 @@ def example(hours: int = 0) -> Board:
     return board_of(snapshot, NOW + timedelta(hours=hours))
 
 
-def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, Machine] | None = None) -> Board:
+def board_of(snapshot: Snapshot, at: datetime = NOW, machines: dict[str, InstanceLabels] | None = None) -> Board:
     return BoardMaker().make(assess(snapshot, at), at + WEEK, machines=machines)
 
 
-def details_of(snapshot: Snapshot, key: str) -> Details:
+def details_of(snapshot: Snapshot, key: str) -> NodeDetails:
     member = next(member for member in snapshot.nodes if str(member.object) == key)
     return make_details(member, explain(assess(snapshot, NOW)), commands=["dovetail explain node/x"])
 
 
-def drawn(view: View, size: tuple[int, int] = (80, 24), board: Board | None = None) -> Drawn:
-    return draw(Scene(title="a cluster", now=NOW, board=board or example()), view, *size)
+def drawn(view: ViewState, size: tuple[int, int] = (80, 24), board: Board | None = None) -> DrawnScreen:
+    return draw(ScreenContent(title="a cluster", now=NOW, board=board or example()), view, *size)
 
 
-def texts(shown: Drawn) -> list[str]:
+def texts(shown: DrawnScreen) -> list[str]:
     return [line.plain for line in shown.lines]
 
 
-def names(rows: list[Row]) -> set[str]:
+def names(rows: list[NodeRow]) -> set[str]:
     return {row.name for row in rows}
 
 
@@ -91,7 +91,7 @@ def test_a_screen_fills_its_size_and_no_more(size: tuple[int, int], seed: int) -
     chance = Random(seed)
     for _ in range(12):
         key = chance.choice(board.rows).key
-        view = View(
+        view = ViewState(
             ahead=chance.choice([DAY, 7 * DAY]),
             order=chance.choice(list(Order)),
             grouped=chance.random() < 0.5,
@@ -102,14 +102,14 @@ def test_a_screen_fills_its_size_and_no_more(size: tuple[int, int], seed: int) -
             scrolled=chance.randrange(50),
         )
         details = details_of(snapshot, key) if chance.random() < 0.3 else None
-        shown = draw(Scene(title="t" * 300, now=NOW, board=board, details=details), view, *size)
+        shown = draw(ScreenContent(title="t" * 300, now=NOW, board=board, details=details), view, *size)
         assert len(shown.lines) == size[1]
         assert all(line.cell_len <= size[0] for line in shown.lines)
         assert shown.selected in {*shown.reach.rows, ""}
 
 
 def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
-    lines = texts(drawn(View()))
+    lines = texts(drawn(ViewState()))
     assert lines[0] == "dovetail top  a cluster  Fri 2026-03-06 16:20:00 UTC"
     assert lines[1] == "13 nodes: 6 steady, 4 candidate, 1 disrupting, 2 draining"
     assert lines[2] == "3 free, 6 stuck, 3 never free.  Next 24h: 0 forced, 0 expire, 4 become free"
@@ -124,7 +124,7 @@ def test_a_small_screen_has_head_pools_nodes_and_keys() -> None:
 
 
 def test_a_wide_screen_says_what_comes_next() -> None:
-    lines = texts(drawn(View(grouped=False, filter="is:stuck", ahead=7 * DAY), (140, 40)))
+    lines = texts(drawn(ViewState(grouped=False, filter="is:stuck", ahead=7 * DAY), (140, 40)))
     assert "6 match is:stuck" in lines[1]
     heading = next(number for number, line in enumerate(lines) if line.startswith("  NODE"))
     first = lines[heading + 1].rstrip()
@@ -139,7 +139,7 @@ def test_time_passes_without_a_new_board() -> None:
     opens = next(span[0] for span in row.spans if span[1] == 0)
     told = {}
     for now in (SECONDS, opens - 60, opens):
-        shown = draw(Scene(title="", now=instant(now), board=example()), View(filter=row.name), 80, 24)
+        shown = draw(ScreenContent(title="", now=instant(now), board=example()), ViewState(filter=row.name), 80, 24)
         (line,) = [text for text in texts(shown) if text.startswith("▸")]
         told[now] = line.split()[4], line.split()[-1][0]
     assert told == {SECONDS: ("9h40m", "█"), opens - 60: ("1m", "·"), opens: ("now", "·")}
@@ -149,7 +149,7 @@ def test_the_selected_row_is_always_in_sight() -> None:
     _, board = some_board()
     for grouped in (True, False):
         for row in board.rows:
-            lines = texts(drawn(View(selected=row.key, grouped=grouped), board=board))
+            lines = texts(drawn(ViewState(selected=row.key, grouped=grouped), board=board))
             assert sum(line.startswith("▸") for line in lines) == 1
             assert next(line for line in lines if line.startswith("▸"))[2:].startswith(row.name[:10])
 
@@ -157,8 +157,8 @@ def test_the_selected_row_is_always_in_sight() -> None:
 def test_details_tell_every_rule_and_can_be_scrolled() -> None:
     snapshot, board = some_board()
     key = next(row.key for row in board.rows if row.stuck is not None and row.causes)
-    scene = Scene(title="", now=NOW, board=board, details=details_of(snapshot, key))
-    view, lines = View(selected=key, details=True), []
+    scene = ScreenContent(title="", now=NOW, board=board, details=details_of(snapshot, key))
+    view, lines = ViewState(selected=key, details=True), []
     shown = draw(scene, view, 100, 30)
     assert shown.reach.deepest > 0
     while True:
@@ -173,7 +173,7 @@ def test_details_tell_every_rule_and_can_be_scrolled() -> None:
         assert told in text
     for reason in ("Empty: ", "Drifted: ", "Underutilized: ", "Expired: "):
         assert reason in text
-    waiting = draw(msgspec.structs.replace(scene, details=None), View(selected=key, details=True), 100, 30)
+    waiting = draw(msgspec.structs.replace(scene, details=None), ViewState(selected=key, details=True), 100, 30)
     assert "asking every rule …" in texts(waiting)
 
 
@@ -201,33 +201,35 @@ def test_names_do_no_harm(name: str, width: int) -> None:
     snapshot, board = hostile_board(name)
     key = board.rows[0].key
     for grouped in (True, False):
-        view = View(grouped=grouped, details=True, filter=name[:3], typed=name)
-        scene = Scene(title=name, now=NOW, board=board, details=details_of(snapshot, key))
+        view = ViewState(grouped=grouped, details=True, filter=name[:3], typed=name)
+        scene = ScreenContent(title=name, now=NOW, board=board, details=details_of(snapshot, key))
         for view_ in (view, msgspec.structs.replace(view, typed=None, filter="")):
             shown = draw(scene, view_, width, 60)
             assert all(line.plain.isprintable() for line in shown.lines)
             assert all(cell_len(line.plain) <= width for line in shown.lines)
-    lines = printed(scene, View(), width, {key: scene.details} if scene.details else {})
+    lines = printed(scene, ViewState(), width, {key: scene.details} if scene.details else {})
     assert all(line.plain.isprintable() for line in lines)
     if name.startswith("[bold"):  # it is shown as it is
         assert any("[bold red]markup[/]" in line.plain for line in lines)
 
 
 def test_without_nodes_it_says_so() -> None:
-    shown = drawn(View(details=True), board=board_of(Snapshot()))
+    shown = drawn(ViewState(details=True), board=board_of(Snapshot()))
     assert "There are no nodes." in texts(shown)
     assert texts(shown)[1] == "0 nodes"
     assert (shown.selected, list(shown.reach.rows)) == ("", [])
-    assert "No node matches the filter." in texts(drawn(View(filter="nobody")))
-    unmade = draw(Scene(title="x", now=NOW), View(), 80, 24)
+    assert "No node matches the filter." in texts(drawn(ViewState(filter="nobody")))
+    unmade = draw(ScreenContent(title="x", now=NOW), ViewState(), 80, 24)
     assert texts(unmade)[1] == "looking ahead …"
 
 
 def test_problems_and_herds_stand_above() -> None:
     board = example()
-    herd = Herd(SECONDS + 60, SECONDS + 90, "expires", "batch", 3, "3 nodes of batch expire at 2026-03-06T16:21:00Z")
+    herd = BoardBurst(
+        SECONDS + 60, SECONDS + 90, "expires", "batch", 3, "3 nodes of batch expire at 2026-03-06T16:21:00Z"
+    )
     board = msgspec.structs.replace(board, problems=board.problems * 50, herds=(herd,))
-    lines = texts(drawn(View(), board=board))
+    lines = texts(drawn(ViewState(), board=board))
     assert lines[3] == herd.message
     assert lines[4].startswith("200+ problems, such as Pod/ci/deploy-agent-")
 
@@ -306,56 +308,56 @@ def test_keys_have_names(typed: str, keys: list[str]) -> None:
     assert list(keys_in(typed)) == keys
 
 
-REACH = Reach(["a", "b", "c", "d", "e"], 3, 10)
+REACH = KeyTargets(["a", "b", "c", "d", "e"], 3, 10)
 
 
-def pressed(view: View, *keys: str) -> View:
+def pressed(view: ViewState, *keys: str) -> ViewState:
     for key in keys:
         view = press(view, key, REACH)
     return view
 
 
 def test_moving_stays_within_the_rows() -> None:
-    assert pressed(View(), "j").selected == "b"
-    assert pressed(View(), "down", "down", "up").selected == "b"
-    assert pressed(View(), "k").selected == "a"
-    assert pressed(View(), "end").selected == pressed(View(), "G").selected == "e"
-    assert pressed(View(), "end", "j").selected == "e"
-    assert pressed(View(), "page-down").selected == "d"
-    assert pressed(View(selected="e"), "page-up", "home").selected == "a"
-    assert pressed(View(selected="gone"), "j").selected == "b"
-    assert press(View(), "j", Reach()) == View()
+    assert pressed(ViewState(), "j").selected == "b"
+    assert pressed(ViewState(), "down", "down", "up").selected == "b"
+    assert pressed(ViewState(), "k").selected == "a"
+    assert pressed(ViewState(), "end").selected == pressed(ViewState(), "G").selected == "e"
+    assert pressed(ViewState(), "end", "j").selected == "e"
+    assert pressed(ViewState(), "page-down").selected == "d"
+    assert pressed(ViewState(selected="e"), "page-up", "home").selected == "a"
+    assert pressed(ViewState(selected="gone"), "j").selected == "b"
+    assert press(ViewState(), "j", KeyTargets()) == ViewState()
 
 
 def test_details_open_scroll_and_close() -> None:
-    opened = pressed(View(selected="b"), "enter")
+    opened = pressed(ViewState(selected="b"), "enter")
     assert opened.details
     scrolled = pressed(opened, " ", "page-down")
     assert (scrolled.selected, scrolled.scrolled) == ("b", 6)
     assert pressed(scrolled, " ", " ").scrolled == 10
     assert pressed(scrolled, "b").scrolled == 3
-    assert pressed(scrolled, "j") == View(selected="c", details=True)
-    assert pressed(scrolled, "escape") == pressed(scrolled, "enter") == View(selected="b")
-    assert not press(View(), "enter", Reach()).details
+    assert pressed(scrolled, "j") == ViewState(selected="c", details=True)
+    assert pressed(scrolled, "escape") == pressed(scrolled, "enter") == ViewState(selected="b")
+    assert not press(ViewState(), "enter", KeyTargets()).details
 
 
 def test_a_filter_is_typed_kept_or_dropped() -> None:
-    typing = pressed(View(filter="old"), "/", *("backspace",) * 3, *"is:q j")
+    typing = pressed(ViewState(filter="old"), "/", *("backspace",) * 3, *"is:q j")
     assert (typing.filter, typing.filter_now, typing.ended) == ("old", "is:q j", False)
     assert pressed(typing, "up", "enter").filter == "is:q j"
-    assert pressed(typing, "escape") == View(filter="old")
+    assert pressed(typing, "escape") == ViewState(filter="old")
     assert pressed(typing, "clear").typed == ""
-    assert pressed(View(filter="old"), "escape").filter == ""
-    assert len(pressed(View(), "/", *"x" * 500).filter_now) == 200
+    assert pressed(ViewState(filter="old"), "escape").filter == ""
+    assert len(pressed(ViewState(), "/", *"x" * 500).filter_now) == 200
 
 
 def test_other_keys() -> None:
-    orders = [pressed(View(), *"s" * times).order for times in range(len(Order) + 1)]
+    orders = [pressed(ViewState(), *"s" * times).order for times in range(len(Order) + 1)]
     assert orders == [*Order, Order.PRESSING]
-    assert not pressed(View(), "g").grouped
-    assert (pressed(View(), "7").ahead, pressed(View(ahead=5), "1").ahead) == (7 * DAY, DAY)
-    assert pressed(View(), "q").ended
-    assert pressed(View(), "x", "é") == View()
+    assert not pressed(ViewState(), "g").grouped
+    assert (pressed(ViewState(), "7").ahead, pressed(ViewState(ahead=5), "1").ahead) == (7 * DAY, DAY)
+    assert pressed(ViewState(), "q").ended
+    assert pressed(ViewState(), "x", "é") == ViewState()
 
 
 # -- printed once ------------------------------------------------------------------------------------------------------
@@ -443,10 +445,10 @@ def test_a_signal_ends_it_cleanly(number: int, code: int) -> None:
 PUSHED = """
 import asyncio, signal
 from datetime import UTC
-from dovetail.cli.top.keys import View
-from dovetail.cli.top.live import Show
+from dovetail.cli.top.keys import ViewState
+from dovetail.cli.top.live import LiveScreen
 from dovetail.model.snapshot import take_snapshot
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.web.sources import PushedSource
 from tests import builders
 from tests.browser.clusters import NOW
@@ -459,7 +461,7 @@ async def main():
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: source.push(NOW, another))
     loop.add_signal_handler(signal.SIGUSR2, lambda: source.push(NOW, None))
-    await Show(source, View(details=True), zone=UTC, reading=Reading.SEED).run()
+    await LiveScreen(source, ViewState(details=True), zone=UTC, reading=BudgetSemantics.SEED).run()
 
 asyncio.run(main())
 """

@@ -5,18 +5,18 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.model.instance_types import InstanceType
 from dovetail.planning.timings import Timings
 from dovetail.ports import KWOK_NODECLASSES, PODS, CloudError, Create, Delete, NotFound, Patch, Resource
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.scheduling.problem import Node
+from dovetail.scheduling.placement import NodeInfo
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.state.scheduling import Places, PlacingState, Trigger
+from dovetail.state.scheduling import SchedulingInputs, SchedulingState, Trigger
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
 
@@ -50,9 +50,9 @@ class Scene:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.server = ApiServer(clock, collect_garbage=False)
-        self.cluster = Cluster(self.server, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
+        self.cluster = WatchedCluster(self.server, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
         self.provider = Catalogue(self.server)
-        self.state = PlacingState(self.cluster)
+        self.state = SchedulingState(self.cluster)
         self.types = InstanceTypeSource(self.cluster, self.provider, keep_seconds=Timings().instance_types_seconds)
         self.heard: list[Trigger] = []
         self.state.on_change(self.heard.append)
@@ -88,7 +88,7 @@ class Scene:
         await self.server.write(Delete(kind, name, namespace=where, **options))
         await self.told()
 
-    async def refreshed(self) -> Places:
+    async def refreshed(self) -> SchedulingInputs:
         await self.refresh()
         return self.state.places()
 
@@ -99,10 +99,10 @@ class Scene:
     def unsynced(self) -> str | None:
         return self.state.unsynced(self.clock.now())
 
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, NodeInfo]:
         return {node.name: node for node in self.state.places().nodes}
 
-    def node(self, name: str) -> Node:
+    def node(self, name: str) -> NodeInfo:
         return self.nodes()[name]
 
     def pending(self) -> list[str]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.ports import EVENTS, KWOK_NODECLASSES
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
@@ -24,7 +24,7 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.api_server import ApiServer, Client
-from dovetail.sim.server.faults import Request
+from dovetail.sim.server.faults import ApiRequest
 
 # A decision may be the last of several whose requests go out one after the other.
 TRIPS = 40
@@ -40,7 +40,7 @@ class RecordingClient(Client):
         super().__init__(server, name)
         self.requests: list[str] = []
 
-    async def _call(self, request: Request, act: Callable[[], R]) -> R:
+    async def _call(self, request: ApiRequest, act: Callable[[], R]) -> R:
         path = "/".join(filter(None, (request.namespace, request.name, request.subresource)))
         self.requests.append(f"{request.verb} {request.resource.plural} {path}")
         return await super()._call(request, act)
@@ -49,7 +49,7 @@ class RecordingClient(Client):
 class Program:
     """The program under test. After `kill` and `start` it is another process: what was in memory is gone."""
 
-    cluster: Cluster
+    cluster: WatchedCluster
     api: RecordingClient
     recorder: EventRecorder
     controllers: Sequence[Controller] = ()
@@ -77,7 +77,7 @@ class Program:
         clock = self.sim.clock
         self.api = RecordingClient(self.sim.server, names.COMPONENT)
         node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
-        self.cluster = Cluster(self.api, clock, node_classes, failures=self._failures)
+        self.cluster = WatchedCluster(self.api, clock, node_classes, failures=self._failures)
         self.recorder = EventRecorder(self.api, clock, instance="test")
         self._stop = asyncio.Event()
         self.controllers = self._controllers_of(self)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.model.records import PodRecord, Recorder
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.model.records import PodInterner, PodRecord
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, PODS, Create, Delete, Evict, Gone, Patch, Resource
 from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
@@ -34,7 +34,7 @@ class Scene:
         self.registry = self.server.registry
         self.reflectors = (
             Reflector[objects.Node, objects.Node](self.server, clock, NODES, lambda found: found),
-            Reflector[objects.Pod, PodRecord](self.server, clock, PODS, Recorder().pod),
+            Reflector[objects.Pod, PodRecord](self.server, clock, PODS, PodInterner().pod),
         )
         self.nodes: Store[objects.Node] = self.reflectors[0].store
         self.pods: Store[PodRecord] = self.reflectors[1].store
@@ -374,12 +374,12 @@ async def put(api: ApiServer, kind: Resource[Any], body: dict[str, Any], namespa
     await api.write(Create(kind.read_as(dict[str, Any]), body, namespace=namespace))
 
 
-def in_cluster(scene: Callable[[ApiServer, Cluster, Callable[[], Coroutine[Any, Any, None]]], Any]) -> None:
+def in_cluster(scene: Callable[[ApiServer, WatchedCluster, Callable[[], Coroutine[Any, Any, None]]], Any]) -> None:
     """Run a scene beside the caches of all kinds; its third argument waits until they have been told everything."""
 
     async def main(clock: VirtualClock) -> None:
         api = ApiServer(clock, collect_garbage=False)
-        cluster = Cluster(api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
+        cluster = WatchedCluster(api, clock, KWOK_NODECLASSES.read_as(objects.NodeClass))
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(reflector.run()) for reflector in cluster.reflectors]
             for reflector in cluster.reflectors:
@@ -398,7 +398,7 @@ async def launch(api: ApiServer, name: str, provider_id: str) -> None:
 
 
 def test_a_claim_and_its_node_have_one_machine() -> None:
-    async def scene(api: ApiServer, cluster: Cluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def scene(api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await put(api, NODES, node("n1"))
         await put(api, NODES, {"metadata": {"name": "bare"}})
         await launch(api, "c1", "kwok://n1")
@@ -435,7 +435,7 @@ def test_a_claim_and_its_node_have_one_machine() -> None:
 
 
 def test_whose_objects_are_ours() -> None:
-    async def scene(api: ApiServer, cluster: Cluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def scene(api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await put(api, NODES, node("ours"))
         await put(api, NODES, manifests.node("foreign", labels={names.NODEPOOL_LABEL: "default"}))
         await told()

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from dovetail.api import names
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, Patch
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.values.timestamp import parse_time
@@ -211,12 +211,12 @@ def test_budgets_of_pools_in_either_reading() -> None:
         await sim.api.write(Delete(NODECLAIMS, "a"))
         await sim.run_for("30s")
         limits = scrape("karpenter_nodepools_allowed_disruptions")
-        assert limits["nodepool=default,reason=Drifted"] == (2 if reading is Reading.SEED else 1)
+        assert limits["nodepool=default,reason=Drifted"] == (2 if reading is BudgetSemantics.SEED else 1)
         assert limits["nodepool=default,reason=Empty"] == 1
         assert limits["nodepool=free,reason=Empty"] == 2147483647
         assert scrape("karpenter_nodepools_nodes_consuming_budgets")["nodepool=default,reason=Drifted"] == 1
 
-    for reading in Reading:
+    for reading in BudgetSemantics:
         scraped(scenario, reading=reading)
 
 

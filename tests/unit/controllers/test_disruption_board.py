@@ -14,10 +14,10 @@ from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.observe.metrics import rendered
-from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
+from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import Candidate
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
-from dovetail.scheduling.problem import Options
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.state.scheduling import ClusterSnapshot
 from tests import manifests
@@ -34,7 +34,7 @@ class Boards(Scene):
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__(clock)
-        self.planner = DisruptionPlanner(options=Options())
+        self.planner = DisruptionPlanner(options=SchedulingOptions())
         self.registry = CollectorRegistry()
         self.registry.register(ClusterMetrics(self.cluster, clock, leads=lambda: True))
 
@@ -59,7 +59,7 @@ class Boards(Scene):
     def snapshot(self) -> ClusterSnapshot:
         return self.state.snapshot(self.clock.now())
 
-    def assessment(self) -> Assessment:
+    def assessment(self) -> DisruptionAssessment:
         return self.planner.assess(DisruptionInputs(snapshot=self.snapshot()))
 
 
@@ -88,7 +88,7 @@ def made_again(before: Mapping[Any, object], after: Mapping[Any, object]) -> lis
     return sorted(key.name for key, each in after.items() if before.get(key) is not each)
 
 
-def taken(assessment: Assessment) -> dict[str, Candidate]:
+def taken(assessment: DisruptionAssessment) -> dict[str, Candidate]:
     return {each.node: each for each in assessment.candidates.get(Reason.UNDERUTILIZED, ())}
 
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, Reason
+from dovetail.api.names import ConditionType, Reason
 from dovetail.controllers.disruption.replacements import awaits
 from dovetail.planning.disruption.board import Candidate, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
-    Recorded,
+    CommandRecord,
     is_carried_by_all,
     is_replacement,
     read_record,
@@ -20,7 +20,7 @@ from dovetail.planning.disruption.records import (
     record_on,
     written,
 )
-from dovetail.scheduling.problem import NewClaim
+from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 from tests.builders import at
@@ -37,7 +37,7 @@ COMMAND = Command(
 
 
 def claim(
-    annotations: dict[str, str] | None = None, true_since: Mapping[Condition, datetime] | None = None
+    annotations: dict[str, str] | None = None, true_since: Mapping[ConditionType, datetime] | None = None
 ) -> objects.NodeClaim:
     conditions = [
         objects.Condition(type=type_, status="True", last_transition_time=since)
@@ -87,12 +87,12 @@ def test_what_is_no_record_is_none(text: str) -> None:
 
 def test_fields_that_a_later_version_adds_are_passed_over() -> None:
     text = '{"id": "c1", "reason": "Empty", "method": "empty", "deadline": "2026-03-02T12:00:00Z", "new": 1}'
-    assert read_record(text) == Recorded(id="c1", reason=Reason.EMPTY, method=Method.EMPTINESS, deadline=NOON)
+    assert read_record(text) == CommandRecord(id="c1", reason=Reason.EMPTY, method=Method.EMPTINESS, deadline=NOON)
 
 
 # -- replacements ------------------------------------------------------------------------------------------------------
 
-LAUNCHED, REGISTERED, INITIALIZED = Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED
+LAUNCHED, REGISTERED, INITIALIZED = ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ LAUNCHED, REGISTERED, INITIALIZED = Condition.LAUNCHED, Condition.REGISTERED, Co
         ((LAUNCHED, REGISTERED, INITIALIZED), ""),
     ],
 )
-def test_what_is_still_to_come_is_named(progress: tuple[Condition, ...], lacks: str) -> None:
+def test_what_is_still_to_come_is_named(progress: tuple[ConditionType, ...], lacks: str) -> None:
     found = awaits("new", claim(true_since=dict.fromkeys(progress, NOON)), NOON)
     assert found == (f"replacement new was not {lacks}" if lacks else "")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Delete, Forbidden, Patch, Unavailable
 from dovetail.sim.actors.wire import NOT_READY, SHUTDOWN
 from dovetail.sim.server.faults import Fault
@@ -95,7 +95,7 @@ def test_why_is_on_the_claim_and_known_to_the_next_leader() -> None:
         span = {names.DO_NOT_DISRUPT: "2h"}
         node = await setting.launch(pods=[manifests.pod("web", annotations=span)], expireAfter="1h")
         await setting.sim.run_for("90m")
-        found = setting.condition(Condition.DISRUPTION_REASON)
+        found = setting.condition(ConditionType.DISRUPTION_REASON)
         assert (found["status"], found["reason"], found["message"]) == ("True", "Expired", "Expired")
         await setting.program.restart()
         await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1h")
@@ -111,9 +111,9 @@ def test_a_claim_that_dies_between_the_reason_and_its_deletion() -> None:
         down = Fault(error=Unavailable("down"))
         setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, times=FOR_EVER)
         await setting.sim.run_for("1h1m")
-        assert setting.condition(Condition.DISRUPTION_REASON)["reason"] == "Expired"
+        assert setting.condition(ConditionType.DISRUPTION_REASON)["reason"] == "Expired"
         # It is no node that was chosen to be replaced: nothing was begun (R21).
-        assert setting.condition(Condition.DISRUPTION_STATE)["reason"] == "S1"
+        assert setting.condition(ConditionType.DISRUPTION_STATE)["reason"] == "S1"
         writes = len(setting.requests("patch", NODECLAIMS))
         await setting.sim.run_for("10m")
         assert len(setting.requests("patch", NODECLAIMS)) == writes

@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.controllers.nodeclaim.expiration import Expiration
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Conflict, Delete, OutcomeUnknown, Patch, Unavailable
@@ -63,7 +63,7 @@ def created_at(sim: SimCluster, name: str = "c1") -> datetime:
 
 
 def is_expired(sim: SimCluster, name: str = "c1") -> bool:
-    return condition_of(sim, NODECLAIMS, name, Condition.EXPIRED).get("status") == "True"
+    return condition_of(sim, NODECLAIMS, name, ConditionType.EXPIRED).get("status") == "True"
 
 
 async def until(sim: SimCluster, at: datetime) -> None:
@@ -258,14 +258,14 @@ def test_a_claim_is_marked_to_the_second_and_not_deleted() -> None:
         await launched(sim, "c1", node="n1", true=READY)
         due = created_at(sim) + timedelta(hours=1)
         await until(sim, due - MOMENT)
-        assert condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED) == {}
+        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
         await sim.wait_until(lambda: is_expired(sim), timeout="1s")
         assert sim.clock.now() == due
-        found = condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED)
+        found = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)
         assert parse_time(found["lastTransitionTime"]) == due
         assert found["reason"] == "Expired"
         assert condition_of(sim, NODECLAIMS, "c1", "Ready")["status"] == "True"
-        assert condition_of(sim, NODECLAIMS, "c1", Condition.DISRUPTION_STATE)["reason"] == "S2"
+        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.DISRUPTION_STATE)["reason"] == "S2"
         writes = program.requests("patch")
         await sim.run_for("10h")
         assert program.requests("patch") == writes == 1
@@ -282,7 +282,7 @@ def test_the_mark_goes_if_the_pool_now_says_later(after: str) -> None:
         await sim.run_for("61m")
         assert is_expired(sim)
         await change(sim, after)
-        assert condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED) == {}
+        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
         await change(sim, "30m")
         assert is_expired(sim)
         await change(sim, "2h")
@@ -299,7 +299,7 @@ def test_the_mark_goes_with_the_pool() -> None:
         await sim.run_for("61m")
         await sim.api.write(Delete(NODEPOOLS, "default"))
         await sim.run_for("1s")
-        assert condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED) == {}
+        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
 
     run(scenario)
 
@@ -341,13 +341,13 @@ def test_a_restart_marks_what_was_missed_and_nothing_twice(minutes: int) -> None
         await sim.run_for(f"{minutes - 10}m")
         await program.start()
         await sim.wait_until(lambda: is_expired(sim), timeout="1h")
-        marked_at = condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED)["lastTransitionTime"]
+        marked_at = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"]
         assert parse_time(marked_at) == max(
             created_at(sim) + timedelta(hours=1), created_at(sim) + timedelta(minutes=minutes)
         )
         await program.restart()
         await sim.run_for("10m")
         assert program.requests("patch") == 0
-        assert condition_of(sim, NODECLAIMS, "c1", Condition.EXPIRED)["lastTransitionTime"] == marked_at
+        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"] == marked_at
 
     run(scenario)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from dovetail.controllers.base.keyed import Keyed
-from dovetail.controllers.base.passes import Passes
+from dovetail.controllers.base.keyed import KeyedController
+from dovetail.controllers.base.passes import PassController
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS
 from dovetail.runtime.failures import RESTARTS, Failures
@@ -20,7 +20,7 @@ from tests.sim.termination.setting import counted
 from tests.unit.controllers.running import Program, run_controllers
 
 
-class Keys(Keyed[str]):
+class Keys(KeyedController[str]):
     """Fails for the keys that are bad, and works on the others every minute."""
 
     name = "keys"
@@ -40,7 +40,7 @@ class Keys(Keyed[str]):
         return Done(60.0)
 
 
-class Pass(Passes):
+class Pass(PassController):
     """A pass every minute, which fails as long as it is bad."""
 
     name = "pass"

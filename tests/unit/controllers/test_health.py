@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.node.health import Health
+from dovetail.controllers.node.health import NodeHealth
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.health import RepairPolicy
 from dovetail.planning.timings import Timings
@@ -48,9 +48,9 @@ class Running:
         self.metrics = Metrics(CollectorRegistry())
         self._policies = policies or REPAIR_POLICIES
 
-    def controllers(self, program: Program) -> list[Health]:
+    def controllers(self, program: Program) -> list[NodeHealth]:
         self.metrics = Metrics(CollectorRegistry())
-        return [Health(program.cluster, Kwok(program.api, self._policies), self.metrics, Timings())]
+        return [NodeHealth(program.cluster, Kwok(program.api, self._policies), self.metrics, Timings())]
 
     @property
     def replaced(self) -> float:

@@ -10,7 +10,7 @@ from dovetail.api import names
 from dovetail.api.objects import NodePool
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.controllers.metrics.pool_costs import Prices
+from dovetail.controllers.metrics.pool_costs import PoolCosts
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import (
@@ -43,7 +43,7 @@ Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
 
 def more(program: Program, provider: CloudProvider, metrics: Metrics) -> list[Controller]:
     """What `dovetail run` puts beside the controllers."""
-    prices = Prices(program.cluster, InstanceTypeSource(program.cluster, provider, keep_seconds=300), metrics)
+    prices = PoolCosts(program.cluster, InstanceTypeSource(program.cluster, provider, keep_seconds=300), metrics)
     metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True, prices=prices))
     return [prices]
 

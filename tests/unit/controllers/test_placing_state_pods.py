@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, PODS
-from dovetail.scheduling.problem import Origin, Problem, Solution
+from dovetail.scheduling.placement import Origin, PlacementRequest, Solution
 from dovetail.scheduling.reference import solve
 from tests import manifests
 from tests.unit.controllers.manifests import condition
@@ -338,7 +338,7 @@ def test_pods_that_fit_on_what_is_being_made_need_nothing_new() -> None:
 
         def solved() -> Solution:
             return solve(
-                Problem(
+                PlacementRequest(
                     pods=world.state.pending().pods,
                     nodes=world.state.places().nodes,
                     pools=places.pools,

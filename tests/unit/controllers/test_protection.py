@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.pod.protection import Protection
+from dovetail.controllers.pod.protection import ProtectionEvents
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS, Delete, Patch
 from dovetail.sim.actors.cluster import SimCluster
@@ -28,9 +28,9 @@ class Running:
 
     metrics: Metrics
 
-    def controllers(self, program: Program) -> list[Protection]:
+    def controllers(self, program: Program) -> list[ProtectionEvents]:
         self.metrics = Metrics(CollectorRegistry())
-        return [Protection(program.cluster, self.metrics)]
+        return [ProtectionEvents(program.cluster, self.metrics)]
 
 
 def run(scenario: Any, running: Running | None = None) -> None:

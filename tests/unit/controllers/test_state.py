@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.nodeclaim.state import State
+from dovetail.api.names import ConditionType
+from dovetail.controllers.nodeclaim.state import StateReporter
 from dovetail.ports import NODECLAIMS, NODES, Conflict, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud.machines import Launch
@@ -55,26 +55,26 @@ def test_all_six_in_order() -> None:
         past = Past(setting.sim, NODECLAIMS, "c1")
         found = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], terminationGracePeriod="1h")
         await setting.sim.run_for("2s")
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1"]
         await setting.sim.run_for("1h")  # it has expired, and waits to be replaced
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2"]
-        await set_condition(setting.sim, Condition.DISRUPTION_REASON, "True")
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S2"]
+        await set_condition(setting.sim, ConditionType.DISRUPTION_REASON, "True")
         await taint(setting.sim, found, DISRUPTED)
         await setting.sim.run_for("2s")
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S2", "S3"]
         await setting.delete_claim()
         await setting.sim.run_for("50m")
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4"]
         setting.cloud.delete_seconds = 60
         await setting.sim.run_for("10m1s")
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5"]
         # Somebody lets the Node go before its machine is gone.
         await setting.sim.api.write(Patch(NODES, found, {"metadata": {"finalizers": None}}))
         await setting.sim.wait_until(
             lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"), timeout="1h"
         )
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5", "S6"]
-        messages = {entry["reason"]: entry["message"] for entry in past.conditions(Condition.DISRUPTION_STATE)}
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S2", "S3", "S4", "S5", "S6"]
+        messages = {entry["reason"]: entry["message"] for entry in past.conditions(ConditionType.DISRUPTION_STATE)}
         assert messages == {
             "S1": "steady",
             "S2": "candidate",
@@ -84,8 +84,8 @@ def test_all_six_in_order() -> None:
             "S6": "cleanup",
         }
         # It is no news each time, and no event: it is always True.
-        assert past.statuses(Condition.DISRUPTION_STATE) == ["True"]
-        assert setting.program.events(Condition.DISRUPTION_STATE) == []
+        assert past.statuses(ConditionType.DISRUPTION_STATE) == ["True"]
+        assert setting.program.events(ConditionType.DISRUPTION_STATE) == []
 
     play(scenario, cloud=True)
 
@@ -99,7 +99,7 @@ def test_what_is_deleted_goes_from_the_first_to_the_fourth(first: str, cloud: bo
         await (setting.delete_claim() if first == "claim" else setting.delete_node(found))
         await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
         # The last takes no time at all, and shows all the same.
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S4", "S5", "S6"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S4", "S5", "S6"]
 
     play(scenario, cloud=cloud)
 
@@ -110,11 +110,11 @@ def test_a_claim_that_never_registered_is_steady_until_it_goes() -> None:
         setting.cloud.next_launches(Launch(registers=False))
         await setting.want()
         await setting.sim.run_for("5m")
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1"]
         await setting.delete_claim()
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1"))
         # There is no Node to be drained, so the instance goes at once.
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S1", "S6"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S6"]
 
     play(scenario, cloud=True)
 
@@ -126,7 +126,7 @@ def test_a_blocked_drain_is_the_fourth_for_as_long_as_it_takes() -> None:
         await setting.sim.run_for("2s")
         writes = len(setting.requests("patch", NODECLAIMS))
         await setting.sim.run_for("10h")
-        assert setting.condition(Condition.DISRUPTION_STATE)["reason"] == "S4"
+        assert setting.condition(ConditionType.DISRUPTION_STATE)["reason"] == "S4"
         assert len(setting.requests("patch", NODECLAIMS)) == writes
 
     play(scenario)
@@ -136,11 +136,11 @@ def test_a_blocked_drain_is_the_fourth_for_as_long_as_it_takes() -> None:
 
 
 def run(scenario: Any, **options: Any) -> None:
-    run_controllers(scenario, lambda program: [State(program.cluster)], **options)
+    run_controllers(scenario, lambda program: [StateReporter(program.cluster)], **options)
 
 
 def state(sim: SimCluster) -> str:
-    return str(condition_of(sim, NODECLAIMS, "c1", Condition.DISRUPTION_STATE).get("reason", ""))
+    return str(condition_of(sim, NODECLAIMS, "c1", ConditionType.DISRUPTION_STATE).get("reason", ""))
 
 
 async def begin(sim: SimCluster) -> None:
@@ -161,16 +161,16 @@ def test_what_goes_back_is_shown_going_back() -> None:
             ([], None, "S1"),
         ):
             await taint(sim, "n1", *taints)
-            await set_condition(sim, Condition.DISRUPTION_REASON, reason)
+            await set_condition(sim, ConditionType.DISRUPTION_REASON, reason)
             await sim.run_for("5s")
             assert state(sim) == expected
-        assert past.reasons(Condition.DISRUPTION_STATE) == ["S2", "S3", "S2", "S1"]
+        assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S2", "S3", "S2", "S1"]
 
     run(scenario)
 
 
-@pytest.mark.parametrize("type_", [Condition.DRIFTED, Condition.EXPIRED])
-def test_a_standing_reason_makes_a_candidate(type_: Condition) -> None:
+@pytest.mark.parametrize("type_", [ConditionType.DRIFTED, ConditionType.EXPIRED])
+def test_a_standing_reason_makes_a_candidate(type_: ConditionType) -> None:
     async def scenario(sim: SimCluster, _program: Program) -> None:
         await begin(sim)
         await set_condition(sim, type_, "True")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.controllers.nodeclaim.transitions import Transitions, transitions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.sim.actors.cluster import SimCluster
@@ -152,7 +152,7 @@ def test_the_life_of_a_claim_and_a_pool() -> None:
         await setting.delete_claim()
         await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
         await setting.sim.run_for("10s")
-        reasons = {str(each) for each in Condition}
+        reasons = {str(each) for each in ConditionType}
         events = [each for each in told(setting.program) if each[2] in reasons]
         assert [reason for kind, name, reason in events if (kind, name) == ("NodeClaim", "c1")] == [
             "Registered",

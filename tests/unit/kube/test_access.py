@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube.access import Access, load
+from dovetail.kube.access import ClientConfig, load
 from dovetail.kube.kubeconfig import KubeConfigError
 
 EXEC = "client.authentication.k8s.io/v1"
@@ -41,7 +41,7 @@ def write(file: Path, content: Any) -> Path:
     return file
 
 
-def access(file: Path | None = None, context: str | None = None) -> Access:
+def access(file: Path | None = None, context: str | None = None) -> ClientConfig:
     return asyncio.run(load(str(file) if file else None, context))
 
 

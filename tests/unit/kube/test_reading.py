@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube.reading import ErrorEvent, Unreadable, read_event, read_object, read_page
+from dovetail.kube.reading import ErrorEvent, UnreadableAnswer, read_event, read_object, read_page
 from dovetail.ports import EVENTS, NODES, PODS, ApiError, EventType, Page
-from dovetail.state.store import Unread
+from dovetail.state.store import UndecodableObject
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_what_cannot_be_decoded_is_counted() -> None:
     page = read_page(page_of(pod("a"), pod("b", spec={"nodeName": 5}), 7, None, pod("c"), **{"continue": "x"}), PODS)
     assert names(page) == ["a", "c"]
     assert (page.undecodable, page.resource_version, page.continue_) == (3, "7", "x")
-    assert page.unread == (Unread("spec.nodeName: expected a string, got an integer", "", "b"),)
+    assert page.unread == (UndecodableObject("spec.nodeName: expected a string, got an integer", "", "b"),)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_empty_list(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"null", b"<html>", b'{"items": 5}', b'{"items": [', b"[" * 100_000])
 def test_no_list_at_all(data: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         read_page(data, PODS)
 
 
@@ -89,7 +89,7 @@ def test_an_undecodable_object_says_why_and_moves_the_version_on() -> None:
     event = read_event(line("MODIFIED", pod("a", spec={"nodeName": 5})), PODS)
     assert (event.resource_version, event.object) == ("5", None)
     assert event.problem == "spec.nodeName: expected a string, got an integer"
-    assert event.unread == Unread(event.problem, "", "a")
+    assert event.unread == UndecodableObject(event.problem, "", "a")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_error_event() -> None:
     "data", [b"x", b"{}", b"null", line("RENAMED", {}), line(5, {}), b'{"type": "ADDED"}', b"[" * 100_000]
 )
 def test_no_event_at_all(data: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         read_event(data, PODS)
 
 
@@ -133,9 +133,9 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
 
 def test_deep_nesting_is_only_unreadable() -> None:
     event = b'{"type": "ADDED", "object": {"metadata": {"name": %b}}}' % DEEP
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         read_event(event, PODS)
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnswer):
         read_page(b'{"items": [{"metadata": %b}]}' % DEEP, PODS)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.kube.retrying import NO_PATIENCE, Patience, wait_before_retry
+from dovetail.kube.retrying import NO_PATIENCE, RetryPolicy, wait_before_retry
 from dovetail.ports import (
     ApiError,
     Conflict,
@@ -16,7 +16,7 @@ from dovetail.ports import (
     Unavailable,
 )
 
-PATIENCE = Patience(attempts=4, total_seconds=10.0, first_seconds=1.0, longest_seconds=3.0)
+PATIENCE = RetryPolicy(attempts=4, total_seconds=10.0, first_seconds=1.0, longest_seconds=3.0)
 
 
 def wait(
@@ -26,7 +26,7 @@ def wait(
     attempt: int = 1,
     spent: float = 0.0,
     chance: float = 0.5,
-    patience: Patience = PATIENCE,
+    patience: RetryPolicy = PATIENCE,
 ) -> float | None:
     return wait_before_retry(error, write=write, attempt=attempt, spent_seconds=spent, chance=chance, patience=patience)
 
@@ -67,4 +67,4 @@ def test_without_patience_nothing_is_repeated() -> None:
 
 
 def test_many_attempts_do_not_overflow() -> None:
-    assert wait(Unavailable("x"), attempt=900, patience=Patience(attempts=1000, longest_seconds=3.0)) == 1.5
+    assert wait(Unavailable("x"), attempt=900, patience=RetryPolicy(attempts=1000, longest_seconds=3.0)) == 1.5

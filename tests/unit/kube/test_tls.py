@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from dovetail.kube import KubeConfigError, Patience, connect
+from dovetail.kube import KubeConfigError, RetryPolicy, connect
 from dovetail.kube.access import load
 from dovetail.ports import NODES, Unavailable
 
@@ -92,7 +92,7 @@ def client_name(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> 
         try:
             await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
             file = kubeconfig(folder, f"https://127.0.0.1:{runner.addresses[0][1]}", cluster, user)
-            async with connect(kubeconfig=file, patience=Patience(attempts=1)) as api:
+            async with connect(kubeconfig=file, patience=RetryPolicy(attempts=1)) as api:
                 await api.list(NODES)
         finally:
             await runner.cleanup()

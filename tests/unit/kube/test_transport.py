@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 import dovetail
-from dovetail.kube import NO_PATIENCE, Patience, RealApi, connect
+from dovetail.kube import NO_PATIENCE, RealApi, RetryPolicy, connect
 from dovetail.ports import (
     NODECLAIMS,
     NODES,
@@ -39,7 +39,7 @@ from dovetail.ports import (
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-QUICK = Patience(first_seconds=0.001, longest_seconds=0.001)
+QUICK = RetryPolicy(first_seconds=0.001, longest_seconds=0.001)
 NODE = {"metadata": {"name": "a", "resourceVersion": "5"}}
 
 

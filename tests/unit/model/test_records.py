@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from dovetail.api import objects
-from dovetail.api.names import DO_NOT_DISRUPT, POD_DELETION_COST, Condition
+from dovetail.api.names import DO_NOT_DISRUPT, POD_DELETION_COST, ConditionType
 from dovetail.api.objects import Toleration
 from dovetail.model.records import (
     Owner,
+    PodInterner,
     PodRecord,
-    Recorder,
     claim_record,
     node_record,
     pdb_record,
@@ -24,7 +24,7 @@ from tests.builders import at, claim, node, pdb, pod, pool
 
 
 def test_an_empty_pod_has_the_api_servers_defaults() -> None:
-    record = Recorder().pod(objects.Pod())
+    record = PodInterner().pod(objects.Pod())
     assert record == PodRecord(
         namespace="default",
         name="",
@@ -46,7 +46,7 @@ def test_an_empty_pod_has_the_api_servers_defaults() -> None:
 
 
 def test_equal_labels_and_annotations_are_shared() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     one = pod("a", labels={"app": "web", "tier": "x"}, do_not_disrupt="true", recorder=recorder)
     two = pod("b", labels={"app": "web", "tier": "x"}, do_not_disrupt="true", recorder=recorder)
     other = pod("c", labels={"app": "db"}, do_not_disrupt="4h", recorder=recorder)
@@ -54,11 +54,11 @@ def test_equal_labels_and_annotations_are_shared() -> None:
     assert one.annotations is two.annotations
     assert other.labels == {"app": "db"}
     assert other.annotations == {DO_NOT_DISRUPT: "4h"}
-    assert pod(recorder=recorder).labels is pod(recorder=Recorder()).labels  # nothing is shared by all
+    assert pod(recorder=recorder).labels is pod(recorder=PodInterner()).labels  # nothing is shared by all
 
 
 def test_labels_and_annotations_of_pods_that_are_gone_are_forgotten() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     stays = [pod(f"s{number}", labels={"app": f"s{number}"}, recorder=recorder) for number in range(10)]
     for number in range(20_000):
         pod(labels={"job-name": f"job-{number}"}, do_not_disrupt=f"{number}s", node=f"n{number}", recorder=recorder)
@@ -68,13 +68,13 @@ def test_labels_and_annotations_of_pods_that_are_gone_are_forgotten() -> None:
 
 
 def test_labels_of_pods_that_are_there_are_not_forgotten() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     pods = [pod(labels={"app": f"a{number % 5_000}"}, recorder=recorder) for number in range(10_000)]
     assert len({id(one.labels) for one in pods}) == 5_000
 
 
 def test_texts_are_shared() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     one, two = (pod(node="".join(["node", "-7"]), namespace="".join(["sh", "op"]), recorder=recorder) for _ in range(2))
     assert one.node_name is two.node_name
     assert one.namespace is two.namespace
@@ -88,7 +88,7 @@ def test_only_annotations_that_a_rule_reads_are_kept() -> None:
 def test_times_are_utc() -> None:
     berlin = datetime(2026, 3, 7, 3, tzinfo=timezone(timedelta(hours=1)))
     meta = objects.ObjectMeta(creation_timestamp=berlin, deletion_timestamp=berlin)
-    record = Recorder().pod(objects.Pod(metadata=meta))
+    record = PodInterner().pod(objects.Pod(metadata=meta))
     assert record.created_at == record.deleted_at == at("2026-03-07T02:00:00Z")
     assert record.created_at is not None
     assert record.created_at.tzinfo is UTC
@@ -113,7 +113,7 @@ def test_times_are_utc() -> None:
 def test_owner(owners: list[tuple[str, str]], expected: Owner) -> None:
     references = [objects.OwnerReference(api_version=version, kind=kind) for version, kind in owners]
     meta = objects.ObjectMeta(owner_references=references)
-    assert Recorder().pod(objects.Pod(metadata=meta)).owner == expected
+    assert PodInterner().pod(objects.Pod(metadata=meta)).owner == expected
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, 30), (0, 0), (1, 1), (600, 600), (-1, 0)])
@@ -226,8 +226,8 @@ def test_eviction_cost_is_not_read_more_laxly_than_go_does(cost: str) -> None:
 def test_readiness_is_found_among_other_conditions() -> None:
     statuses = {"PodScheduled": "True", "Ready": "False"}
     found = [objects.ConditionStatus(type=type_, status=status) for type_, status in statuses.items()]
-    assert Recorder().pod(objects.Pod(status=objects.PodStatus(conditions=found))).ready is False
-    assert Recorder().pod(objects.Pod(status=objects.PodStatus(conditions=found[:1]))).ready is None
+    assert PodInterner().pod(objects.Pod(status=objects.PodStatus(conditions=found))).ready is False
+    assert PodInterner().pod(objects.Pod(status=objects.PodStatus(conditions=found[:1]))).ready is None
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
@@ -266,8 +266,8 @@ def test_an_empty_claim_has_the_apis_defaults() -> None:
     record = claim_record(objects.NodeClaim())
     assert (record.expire_after_ns, record.grace_period_ns, record.termination_timestamp) == (30 * DAY, None, None)
     assert (record.pool, record.provider_id, record.last_pod_event_at, record.conditions) == ("", "", None, {})
-    assert not record.is_true(Condition.DRIFTED)
-    assert record.true_since(Condition.INITIALIZED) is None
+    assert not record.is_true(ConditionType.DRIFTED)
+    assert record.true_since(ConditionType.INITIALIZED) is None
 
 
 @pytest.mark.parametrize(
@@ -288,11 +288,11 @@ def test_grace_period(text: str | None, ns: int | None) -> None:
 
 def test_conditions_of_a_claim() -> None:
     record = claim(statuses={"Initialized": "True", "Drifted": "False", "Expired": "Unknown"})
-    assert record.is_true(Condition.INITIALIZED)
-    assert not record.is_true(Condition.DRIFTED)
-    assert not record.is_true(Condition.EXPIRED)
-    assert record.true_since(Condition.INITIALIZED) == at("2026-03-01T00:00:00Z")
-    assert claim(statuses={"Initialized": "False"}).true_since(Condition.INITIALIZED) is None
+    assert record.is_true(ConditionType.INITIALIZED)
+    assert not record.is_true(ConditionType.DRIFTED)
+    assert not record.is_true(ConditionType.EXPIRED)
+    assert record.true_since(ConditionType.INITIALIZED) == at("2026-03-01T00:00:00Z")
+    assert claim(statuses={"Initialized": "False"}).true_since(ConditionType.INITIALIZED) is None
     assert str(record.object) == "NodeClaim/claim-1"
 
 

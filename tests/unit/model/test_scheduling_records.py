@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from dovetail.api.pod_specs import WatchedPod
-from dovetail.model.records import PodRecord, Recorder
+from dovetail.model.records import PodInterner, PodRecord
 
 CONTAINER: dict[str, Any] = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
 
 
 def record(
-    recorder: Recorder,
+    recorder: PodInterner,
     name: str = "p",
     *,
     meta: dict[str, Any] | None = None,
@@ -28,7 +28,7 @@ def record(
 
 
 def test_replicas_share_what_scheduling_reads() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     token: dict[str, Any] = {"projected": {"sources": []}}
     pods = [
         record(recorder, f"p{number}", nodeName=node, volumes=[{"name": f"kube-api-access-{number}", **token}])
@@ -39,13 +39,13 @@ def test_replicas_share_what_scheduling_reads() -> None:
 
 
 def test_a_container_s_other_fields_make_no_difference() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     other = {**CONTAINER, "image": "example.invalid/next", "env": [{"name": "A", "value": "b"}]}
     assert record(recorder).scheduling is record(recorder, containers=[other]).scheduling
 
 
 def test_pods_with_claims_of_their_own_share_it_too() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     pods = [
         record(recorder, name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{name}"}}])
         for name in ("db-0", "db-1")
@@ -55,7 +55,7 @@ def test_pods_with_claims_of_their_own_share_it_too() -> None:
 
 
 def test_it_is_kept_as_long_as_a_pod_needs_it() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     first, second = record(recorder), record(recorder, "q")
     del first
     gc.collect()
@@ -67,12 +67,12 @@ def test_it_is_kept_as_long_as_a_pod_needs_it() -> None:
 
 
 def test_records_of_files_are_without_it() -> None:
-    assert Recorder().pod(WatchedPod()).scheduling is None
-    assert not Recorder().pod(WatchedPod()).provisionable
+    assert PodInterner().pod(WatchedPod()).scheduling is None
+    assert not PodInterner().pod(WatchedPod()).provisionable
 
 
 def test_why_it_has_no_node() -> None:
-    recorder = Recorder()
+    recorder = PodInterner()
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     pod = record(recorder, status={"conditions": [waits]})
     assert pod.scheduling is not None
@@ -87,7 +87,7 @@ def test_why_it_has_no_node() -> None:
 def resized(generation: int, observed: int, **status: Any) -> PodRecord:
     has = {"name": "main", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "2"}}
     found = {"containerStatuses": [has], "observedGeneration": observed, **status}
-    return record(Recorder(), meta={"generation": generation}, status=found, nodeName="n")
+    return record(PodInterner(), meta={"generation": generation}, status=found, nodeName="n")
 
 
 def test_what_containers_have_counts_only_while_it_may_differ() -> None:
@@ -105,6 +105,6 @@ def test_what_containers_have_counts_only_while_it_may_differ() -> None:
 
 def test_which_daemon_set_it_belongs_to() -> None:
     owners = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "uid-d"}]
-    pod = record(Recorder(), meta={"ownerReferences": owners})
+    pod = record(PodInterner(), meta={"ownerReferences": owners})
     assert pod.scheduling is not None
     assert pod.scheduling.daemon_set == "uid-d"

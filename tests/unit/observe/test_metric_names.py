@@ -5,7 +5,7 @@ from typing import Any
 from dovetail.api.names import DO_NOT_DISRUPT
 from dovetail.controllers.base.instance_types import InstanceTypeSource
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.controllers.metrics.pool_costs import Prices
+from dovetail.controllers.metrics.pool_costs import PoolCosts
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS, CloudProvider, Delete
 from dovetail.runtime.manager import Controller
@@ -91,7 +91,7 @@ def served() -> dict[str, str]:
     found: dict[str, str] = {}
 
     def more(program: Program, provider: CloudProvider, metrics: Metrics) -> list[Controller]:
-        prices = Prices(program.cluster, InstanceTypeSource(program.cluster, provider, keep_seconds=300), metrics)
+        prices = PoolCosts(program.cluster, InstanceTypeSource(program.cluster, provider, keep_seconds=300), metrics)
         metrics.registry.register(ClusterMetrics(program.cluster, program.sim.clock, leads=lambda: True, prices=prices))
         metrics.read_events(dict)
         metrics.read_failures(dict)

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from dovetail.observe.metrics import Metrics, Rendered, Summary, decimal, labelled
+from dovetail.observe.metrics import Metrics, RenderedMetric, Summary, decimal, labelled
 from tests.metrics_text import exposition
 
 
@@ -138,8 +138,8 @@ def test_labels_are_escaped() -> None:
 
 def test_lines_that_are_text_already_are_passed_on() -> None:
     class Ready:
-        def collect(self) -> list[Rendered]:
-            return [Rendered("ages", "How old.", ['ages{node="n"} 1'])]
+        def collect(self) -> list[RenderedMetric]:
+            return [RenderedMetric("ages", "How old.", ['ages{node="n"} 1'])]
 
     registry = CollectorRegistry()
     registry.register(Ready())

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from dovetail.api import objects
-from dovetail.api.names import Condition, ConditionReason
+from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions, condition_bodies
 from tests.builders import at
 
@@ -13,7 +13,7 @@ CREATED = at("2026-03-01T00:00:00Z")
 EARLIER = at("2026-03-01T06:00:00Z")
 NOW = at("2026-03-01T12:00:00Z")
 LATER = at("2026-03-01T18:00:00Z")
-DEPENDENTS = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
+DEPENDENTS = (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED)
 
 
 def entry(
@@ -46,7 +46,7 @@ def written(conditions: Conditions, *, generation: int = 1, deleting: bool = Fal
 
 
 def ready_claim(generation: int = 1) -> objects.NodeClaim:
-    return claim(*(entry(name) for name in (*DEPENDENTS, Condition.READY)), generation=generation)
+    return claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.READY)), generation=generation)
 
 
 def is_changed(conditions: Conditions) -> bool:
@@ -54,7 +54,7 @@ def is_changed(conditions: Conditions) -> bool:
     return conditions.changed
 
 
-def found(conditions: Conditions, name: Condition) -> objects.Condition:
+def found(conditions: Conditions, name: ConditionType) -> objects.Condition:
     got = conditions.get(name)
     assert got is not None
     return got
@@ -65,15 +65,15 @@ def found(conditions: Conditions, name: Condition) -> objects.Condition:
 
 def test_1_true_needs_no_reason() -> None:
     conditions = Conditions(claim(), NOW)
-    conditions.set(Condition.DRAINED)
-    got = found(conditions, Condition.DRAINED)
+    conditions.set(ConditionType.DRAINED)
+    got = found(conditions, ConditionType.DRAINED)
     assert (got.status, got.reason, got.message) == (TRUE, "Drained", "")
 
 
 def test_1_a_reason_and_a_message_stand() -> None:
     conditions = Conditions(claim(), NOW)
-    conditions.set(Condition.DRIFTED, reason="NodePoolDrifted", message="the pool has changed")
-    got = found(conditions, Condition.DRIFTED)
+    conditions.set(ConditionType.DRIFTED, reason="NodePoolDrifted", message="the pool has changed")
+    got = found(conditions, ConditionType.DRIFTED)
     assert (got.reason, got.message) == ("NodePoolDrifted", "the pool has changed")
 
 
@@ -91,18 +91,18 @@ def test_1_a_reason_and_a_message_stand() -> None:
     ],
 )
 def test_2_only_a_change_of_status_is_a_transition(status: str, reason: str, message: str, since: object) -> None:
-    conditions = Conditions(claim(entry(Condition.DRAINED, UNKNOWN, reason="Draining"), generation=2), NOW)
-    conditions.set(Condition.DRAINED, status, reason, message)
-    got = found(conditions, Condition.DRAINED)
+    conditions = Conditions(claim(entry(ConditionType.DRAINED, UNKNOWN, reason="Draining"), generation=2), NOW)
+    conditions.set(ConditionType.DRAINED, status, reason, message)
+    got = found(conditions, ConditionType.DRAINED)
     assert (got.status, got.reason, got.message) == (status, reason, message)
-    assert got.last_transition_time == conditions.since(Condition.DRAINED) == since
+    assert got.last_transition_time == conditions.since(ConditionType.DRAINED) == since
     assert got.observed_generation == 2
 
 
 def test_2_times_are_as_coarse_as_the_apis() -> None:
     conditions = Conditions(claim(), at("2026-03-01T12:00:00.999999Z"))
-    conditions.set(Condition.DRAINED)
-    assert conditions.since(Condition.DRAINED) == NOW
+    conditions.set(ConditionType.DRAINED)
+    assert conditions.since(ConditionType.DRAINED) == NOW
 
 
 # -- 3: first times ---------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_2_times_are_as_coarse_as_the_apis() -> None:
 
 @pytest.mark.parametrize("status", [TRUE, FALSE, UNKNOWN])
 @pytest.mark.parametrize("name", DEPENDENTS)
-def test_3_a_new_dependent_is_as_old_as_its_object(name: Condition, status: str) -> None:
+def test_3_a_new_dependent_is_as_old_as_its_object(name: ConditionType, status: str) -> None:
     conditions = Conditions(claim(), NOW)
     assert conditions.since(name) == CREATED
     conditions.set(name, status)
@@ -118,16 +118,16 @@ def test_3_a_new_dependent_is_as_old_as_its_object(name: Condition, status: str)
     assert conditions.since(name) == (CREATED if status == UNKNOWN else NOW)
 
 
-@pytest.mark.parametrize("name", [Condition.DRAINED, Condition.DISRUPTION_STATE, Condition.CONSOLIDATABLE])
-def test_3_any_other_is_new_now(name: Condition) -> None:
+@pytest.mark.parametrize("name", [ConditionType.DRAINED, ConditionType.DISRUPTION_STATE, ConditionType.CONSOLIDATABLE])
+def test_3_any_other_is_new_now(name: ConditionType) -> None:
     conditions = Conditions(claim(), NOW)
     conditions.set(name, UNKNOWN)
     assert conditions.since(name) == NOW
-    assert conditions.since(Condition.READY) == NOW
+    assert conditions.since(ConditionType.READY) == NOW
 
 
 def test_3_a_claim_that_is_not_created_yet_counts_from_now() -> None:
-    assert Conditions(objects.NodeClaim(), NOW).since(Condition.LAUNCHED) == NOW
+    assert Conditions(objects.NodeClaim(), NOW).since(ConditionType.LAUNCHED) == NOW
 
 
 # -- 4: generations ---------------------------------------------------------------------------------------------------
@@ -139,44 +139,44 @@ def generations(conditions: Conditions) -> Mapping[str, int]:
 
 def test_4_setting_observes_the_generation() -> None:
     conditions = Conditions(ready_claim(generation=3), NOW)
-    conditions.set(Condition.LAUNCHED)
+    conditions.set(ConditionType.LAUNCHED)
     assert generations(conditions) == {"Launched": 3, "Registered": 1, "Initialized": 1, "Ready": 3}
 
 
 def test_4_on_a_deleting_object_all_are_observed() -> None:
-    stored = claim(*(entry(name) for name in (*DEPENDENTS, Condition.READY)), generation=2, deleting=True)
+    stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.READY)), generation=2, deleting=True)
     conditions = Conditions(stored, NOW)
-    conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+    conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
     assert set(generations(conditions).values()) == {2}
     # So that the claim of a node that is going does not look as if it had never come up (03 §2).
-    assert conditions.is_true(Condition.READY)
-    assert conditions.since(Condition.READY) == EARLIER
+    assert conditions.is_true(ConditionType.READY)
+    assert conditions.since(ConditionType.READY) == EARLIER
 
 
 def test_4_refreshing_observes_the_dependents_and_leaves_the_rest() -> None:
-    stored = claim(*(entry(name) for name in (*DEPENDENTS, Condition.DRIFTED, Condition.READY)), generation=2)
+    stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.DRIFTED, ConditionType.READY)), generation=2)
     conditions = Conditions(stored, NOW)
     conditions.refresh()
     assert generations(conditions) == {"Launched": 2, "Registered": 2, "Initialized": 2, "Drifted": 1, "Ready": 2}
     assert [each.last_transition_time for each in conditions.entries()] == [EARLIER] * 5
-    assert conditions.is_true(Condition.READY)
+    assert conditions.is_true(ConditionType.READY)
 
 
 # -- 5: what is missing -----------------------------------------------------------------------------------------------
 
 
 def test_5_missing_dependents_are_unknown() -> None:
-    conditions = Conditions(claim(entry(Condition.LAUNCHED)), NOW)
-    got = found(conditions, Condition.REGISTERED)
+    conditions = Conditions(claim(entry(ConditionType.LAUNCHED)), NOW)
+    got = found(conditions, ConditionType.REGISTERED)
     assert (got.status, got.reason, got.message) == (
         UNKNOWN,
         "AwaitingReconciliation",
         "object is awaiting reconciliation",
     )
     assert got.observed_generation == 1
-    assert conditions.get(Condition.DRAINED) is None
-    assert conditions.status(Condition.DRAINED) == UNKNOWN
-    assert conditions.since(Condition.DRAINED) is None
+    assert conditions.get(ConditionType.DRAINED) is None
+    assert conditions.status(ConditionType.DRAINED) == UNKNOWN
+    assert conditions.since(ConditionType.DRAINED) is None
     assert is_changed(conditions)
 
 
@@ -184,11 +184,11 @@ def test_5_a_pool_has_dependents_of_its_own() -> None:
     pool = objects.NodePool(metadata=objects.ObjectMeta(creation_timestamp=CREATED, generation=1))
     conditions = Conditions(pool, NOW)
     assert [each.type for each in conditions.entries()] == ["ValidationSucceeded", "NodeClassReady", "Ready"]
-    conditions.set(Condition.NODE_REGISTRATION_HEALTHY, FALSE, ConditionReason.REGISTRATION_FAILED)
-    assert conditions.status(Condition.READY) == UNKNOWN
-    conditions.set(Condition.VALIDATION_SUCCEEDED)
-    conditions.set(Condition.NODECLASS_READY)
-    assert conditions.is_true(Condition.READY)
+    conditions.set(ConditionType.NODE_REGISTRATION_HEALTHY, FALSE, ConditionReason.REGISTRATION_FAILED)
+    assert conditions.status(ConditionType.READY) == UNKNOWN
+    conditions.set(ConditionType.VALIDATION_SUCCEEDED)
+    conditions.set(ConditionType.NODECLASS_READY)
+    assert conditions.is_true(ConditionType.READY)
 
 
 # -- 6: the root ------------------------------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ def test_5_a_pool_has_dependents_of_its_own() -> None:
 def root_of(*stored: objects.Condition, generation: int = 1) -> tuple[str, str, str]:
     """The root, once something that has nothing to do with it was set."""
     conditions = Conditions(claim(*stored, generation=generation), NOW)
-    conditions.set(Condition.CONSOLIDATABLE)
-    got = found(conditions, Condition.READY)
+    conditions.set(ConditionType.CONSOLIDATABLE)
+    got = found(conditions, ConditionType.READY)
     assert got.observed_generation == generation
     return got.status, got.reason, got.message
 
@@ -250,23 +250,23 @@ def test_6_what_was_observed_before_the_last_change_counts_for_nothing() -> None
 
 def test_6_conditions_of_other_kinds_do_not_count() -> None:
     conditions = Conditions(ready_claim(), NOW)
-    conditions.set(Condition.DRAINED, FALSE)
-    assert conditions.is_true(Condition.READY)
-    assert conditions.since(Condition.READY) == EARLIER
+    conditions.set(ConditionType.DRAINED, FALSE)
+    assert conditions.is_true(ConditionType.READY)
+    assert conditions.since(ConditionType.READY) == EARLIER
 
 
 def test_6_the_root_has_transitions_of_its_own() -> None:
     conditions = Conditions(claim(*(entry(name) for name in DEPENDENTS[:2])), NOW)
-    conditions.set(Condition.INITIALIZED)
+    conditions.set(ConditionType.INITIALIZED)
     conditions = Conditions(written(conditions), LATER)
-    assert (conditions.is_true(Condition.READY), conditions.since(Condition.READY)) == (True, NOW)
-    conditions.set(Condition.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND)
-    assert (conditions.status(Condition.READY), conditions.since(Condition.READY)) == (FALSE, LATER)
+    assert (conditions.is_true(ConditionType.READY), conditions.since(ConditionType.READY)) == (True, NOW)
+    conditions.set(ConditionType.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND)
+    assert (conditions.status(ConditionType.READY), conditions.since(ConditionType.READY)) == (FALSE, LATER)
 
 
 def test_6_the_root_is_derived_and_never_set() -> None:
     with pytest.raises(AssertionError):
-        Conditions(claim(), NOW).set(Condition.READY)
+        Conditions(claim(), NOW).set(ConditionType.READY)
 
 
 # -- 7: order ---------------------------------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_7_the_oldest_transition_comes_first_and_the_root_last() -> None:
         entry("Consolidatable", since="2026-03-01T04:30:00Z"),
     )
     conditions = Conditions(stored, NOW)
-    conditions.set(Condition.DRAINED, UNKNOWN)
+    conditions.set(ConditionType.DRAINED, UNKNOWN)
     order = ["Initialized", "Launched", "Consolidatable", "Registered", "Drained", "Ready"]
     assert [each.type for each in conditions.entries()] == order
 
@@ -295,18 +295,18 @@ def test_7_of_equal_age_they_stay_in_their_order() -> None:
 
 def test_8_a_condition_that_the_root_does_not_depend_on_can_go() -> None:
     conditions = Conditions(ready_claim(), NOW)
-    conditions.set(Condition.DRIFTED)
+    conditions.set(ConditionType.DRIFTED)
     conditions = Conditions(written(conditions), LATER)
     assert not is_changed(conditions)
-    conditions.clear(Condition.DRIFTED)
-    conditions.clear(Condition.CONSOLIDATABLE)  # it was not there
+    conditions.clear(ConditionType.DRIFTED)
+    conditions.clear(ConditionType.CONSOLIDATABLE)  # it was not there
     assert is_changed(conditions)
-    assert conditions.get(Condition.DRIFTED) is None
-    assert conditions.is_true(Condition.READY)
+    assert conditions.get(ConditionType.DRIFTED) is None
+    assert conditions.is_true(ConditionType.READY)
 
 
-@pytest.mark.parametrize("name", [*DEPENDENTS, Condition.READY])
-def test_8_the_root_and_its_dependents_cannot(name: Condition) -> None:
+@pytest.mark.parametrize("name", [*DEPENDENTS, ConditionType.READY])
+def test_8_the_root_and_its_dependents_cannot(name: ConditionType) -> None:
     with pytest.raises(AssertionError):
         Conditions(ready_claim(), NOW).clear(name)
 
@@ -316,32 +316,32 @@ def test_8_the_root_and_its_dependents_cannot(name: Condition) -> None:
 
 def test_9_what_is_said_again_is_no_change() -> None:
     conditions = Conditions(claim(), NOW)
-    conditions.set(Condition.LAUNCHED)
-    conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+    conditions.set(ConditionType.LAUNCHED)
+    conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
     again = Conditions(written(conditions), LATER)
     assert not is_changed(again)
-    again.set(Condition.LAUNCHED)
-    again.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+    again.set(ConditionType.LAUNCHED)
+    again.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
     again.refresh()
     assert not is_changed(again)
-    again.set(Condition.DRAINED)
+    again.set(ConditionType.DRAINED)
     assert is_changed(again)
 
 
 def test_9_what_is_said_again_of_a_deleting_object_is_no_change() -> None:
-    stored = claim(*(entry(name) for name in (*DEPENDENTS, Condition.READY)), generation=2, deleting=True)
+    stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.READY)), generation=2, deleting=True)
     conditions = Conditions(stored, NOW)
     assert not is_changed(conditions)
-    conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+    conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
     assert is_changed(conditions)
     again = Conditions(written(conditions, generation=2, deleting=True), LATER)
-    again.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+    again.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
     assert not is_changed(again)
 
 
 def test_9_every_field_is_written() -> None:
     conditions = Conditions(ready_claim(), NOW)
-    conditions.set(Condition.DRAINED)
+    conditions.set(ConditionType.DRAINED)
     assert conditions.body()[-2] == {
         "type": "Drained",
         "status": "True",

@@ -8,7 +8,7 @@ from dovetail.controllers.nodeclaim.consistency import shape_flaws
 
 def flaws(requests: objects.Quantities, promised: objects.Quantities, found: objects.Quantities) -> list[str]:
     claim = objects.NodeClaim(
-        spec=objects.NodeClaimSpec(resources=objects.Resources(requests=requests)),
+        spec=objects.NodeClaimSpec(resources=objects.ResourceRequirements(requests=requests)),
         status=objects.NodeClaimStatus(capacity=promised),
     )
     return shape_flaws(claim, objects.Node(status=objects.NodeStatus(capacity=found)))

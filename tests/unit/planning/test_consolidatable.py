@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.model.records import PodRecord
 from dovetail.planning.nodeclaim.consolidatable import (
-    Consolidatable,
+    ConsolidatableStatus,
     consolidatable,
     is_pod_event,
     recordable_at,
@@ -27,45 +27,50 @@ NOT_READY = {"Launched": "True", "Registered": "True", "Initialized": "Unknown"}
 
 def judged(
     now: datetime, *, after: str = "10m", event: datetime | None = None, **options: Any
-) -> Consolidatable | None:
+) -> ConsolidatableStatus | None:
     subject = claim(**{"initialized_since": INITIALIZED, **options})
     return consolidatable(subject, pool(consolidate_after=after), now, event_at=event)
 
 
 def test_it_holds_from_the_boundary_on() -> None:
     boundary = at("2026-03-01T13:10:00Z")
-    assert judged(boundary - MOMENT, last_pod_event=EVENT) == Consolidatable(False, boundary)
-    assert judged(boundary, last_pod_event=EVENT) == Consolidatable(True, None)
-    assert judged(boundary + MOMENT, last_pod_event=EVENT) == Consolidatable(True, None)
+    assert judged(boundary - MOMENT, last_pod_event=EVENT) == ConsolidatableStatus(False, boundary)
+    assert judged(boundary, last_pod_event=EVENT) == ConsolidatableStatus(True, None)
+    assert judged(boundary + MOMENT, last_pod_event=EVENT) == ConsolidatableStatus(True, None)
 
 
 def test_without_a_pod_event_the_initialization_counts() -> None:
     boundary = at("2026-03-01T12:10:00Z")
-    assert judged(boundary - MOMENT) == Consolidatable(False, boundary)
-    assert judged(boundary) == Consolidatable(True, None)
+    assert judged(boundary - MOMENT) == ConsolidatableStatus(False, boundary)
+    assert judged(boundary) == ConsolidatableStatus(True, None)
 
 
 def test_an_event_that_is_not_recorded_yet_counts() -> None:
     now, event = at("2026-03-01T13:10:00Z"), at("2026-03-01T13:00:05Z")
-    assert judged(now, last_pod_event=EVENT, event=event) == Consolidatable(False, event + 600 * SECOND)
+    assert judged(now, last_pod_event=EVENT, event=event) == ConsolidatableStatus(False, event + 600 * SECOND)
 
 
 @pytest.mark.parametrize(
     ("after", "options", "expected"),
     [
-        pytest.param("0s", {}, Consolidatable(True, None), id="0s: at once"),
-        pytest.param("Never", {}, Consolidatable(False, None), id="Never"),
-        pytest.param("soon", {}, Consolidatable(False, None), id="unreadable: never, by no mistake"),
-        pytest.param("0s", {"statuses": NOT_READY}, Consolidatable(False, None), id="not initialized"),
+        pytest.param("0s", {}, ConsolidatableStatus(True, None), id="0s: at once"),
+        pytest.param("Never", {}, ConsolidatableStatus(False, None), id="Never"),
+        pytest.param("soon", {}, ConsolidatableStatus(False, None), id="unreadable: never, by no mistake"),
+        pytest.param("0s", {"statuses": NOT_READY}, ConsolidatableStatus(False, None), id="not initialized"),
         pytest.param(
-            "0s", {"statuses": NOT_READY, "last_pod_event": EVENT}, Consolidatable(False, None), id="not yet, with pods"
+            "0s",
+            {"statuses": NOT_READY, "last_pod_event": EVENT},
+            ConsolidatableStatus(False, None),
+            id="not yet, with pods",
         ),
         pytest.param(
-            "2500000h", {"initialized_since": None}, Consolidatable(False, None), id="nobody knows since when"
+            "2500000h", {"initialized_since": None}, ConsolidatableStatus(False, None), id="nobody knows since when"
         ),
     ],
 )
-def test_the_pool_and_the_initialization_decide(after: str, options: dict[str, Any], expected: Consolidatable) -> None:
+def test_the_pool_and_the_initialization_decide(
+    after: str, options: dict[str, Any], expected: ConsolidatableStatus
+) -> None:
     assert judged(at(INITIALIZED), after=after, **options) == expected
 
 

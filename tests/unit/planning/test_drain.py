@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dovetail.api import names, objects
 from dovetail.model.records import PodRecord
-from dovetail.planning.node.drain import Action, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
+from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
 from dovetail.planning.timings import Timings
 from dovetail.rules.protection import protection
 from tests.builders import at, pod
@@ -23,11 +23,11 @@ FEWER = settings(max_examples=max(100, settings().max_examples // 4))
 TOLERATES = [objects.Toleration(key=names.DISRUPTED_TAINT, operator="Exists")]
 
 
-def actions(plan: DrainPlan) -> dict[str, Action]:
+def actions(plan: DrainPlan) -> dict[str, DrainAction]:
     return {step.pod.name: step.action for step in plan.steps}
 
 
-def planned(*pods: PodRecord, deadline: datetime | None = None, now: datetime = NOW) -> dict[str, Action]:
+def planned(*pods: PodRecord, deadline: datetime | None = None, now: datetime = NOW) -> dict[str, DrainAction]:
     return actions(drain_plan(pods, deadline=deadline, now=now))
 
 
@@ -45,17 +45,17 @@ def test_groups_go_one_after_the_other(gone: int) -> None:
     left = GROUPS[gone:]
     plan = drain_plan(reversed(left), deadline=None, now=NOW)
     assert [step.pod for step in plan.steps] == left
-    assert [step.action for step in plan.steps] == [Action.EVICT, *[Action.LATER] * (len(left) - 1)]
+    assert [step.action for step in plan.steps] == [DrainAction.EVICT, *[DrainAction.LATER] * (len(left) - 1)]
 
 
 def test_a_group_is_not_over_before_its_pods_are_gone() -> None:
     going = pod("ordinary", deleted="2026-03-04T12:00:20Z")
-    assert planned(going, DAEMON) == {"ordinary": Action.GOING, "daemon": Action.LATER}
+    assert planned(going, DAEMON) == {"ordinary": DrainAction.GOING, "daemon": DrainAction.LATER}
 
 
 def test_a_protected_pod_holds_back_its_successors_but_not_its_equals() -> None:
     found = planned(pod("guarded", do_not_disrupt="true"), ORDINARY, DAEMON)
-    assert found == {"guarded": Action.PROTECTED, "ordinary": Action.EVICT, "daemon": Action.LATER}
+    assert found == {"guarded": DrainAction.PROTECTED, "ordinary": DrainAction.EVICT, "daemon": DrainAction.LATER}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_protected_pod_holds_back_its_successors_but_not_its_equals() -> None:
 )
 def test_only_the_name_of_the_class_makes_a_pod_critical(class_: str, priority: int) -> None:
     found = planned(ORDINARY, pod("other", priority_class=class_, priority=priority))
-    assert found == {"ordinary": Action.EVICT, "other": Action.EVICT}
+    assert found == {"ordinary": DrainAction.EVICT, "other": DrainAction.EVICT}
 
 
 # -- who is waited for ------------------------------------------------------------------------------------------------
@@ -111,19 +111,19 @@ def test_deletions_for_the_deadline_wait_for_no_group_but_hold_back_the_later_on
     guarded = pod("guarded", do_not_disrupt="true")
     patient = pod("patient", priority_class=CRITICAL, grace=600)
     found = planned(guarded, DAEMON, patient, deadline=NOW + timedelta(seconds=600))
-    assert found == {"guarded": Action.PROTECTED, "daemon": Action.LATER, "patient": Action.DELETE}
+    assert found == {"guarded": DrainAction.PROTECTED, "daemon": DrainAction.LATER, "patient": DrainAction.DELETE}
     impatient = pod("guarded", do_not_disrupt="true", grace=600)
     found = planned(impatient, DAEMON, CORE, deadline=NOW + timedelta(seconds=600))
-    assert found == {"guarded": Action.DELETE, "daemon": Action.LATER, "core": Action.LATER}
+    assert found == {"guarded": DrainAction.DELETE, "daemon": DrainAction.LATER, "core": DrainAction.LATER}
 
 
 @pytest.mark.parametrize("protection_", [{}, {"do_not_disrupt": "true"}, {"schedule": "0 0 31 2 *"}])
 def test_a_pod_is_deleted_from_the_deadline_less_its_grace_on(protection_: dict[str, str]) -> None:
     subject, deadline = pod("web", grace=600, **protection_), NOW + timedelta(seconds=600)  # type: ignore[arg-type]
-    before = Action.PROTECTED if protection_ else Action.EVICT
+    before = DrainAction.PROTECTED if protection_ else DrainAction.EVICT
     assert planned(subject, deadline=deadline, now=NOW - TICK) == {"web": before}
     plan = drain_plan([subject], deadline=deadline, now=NOW)
-    assert actions(plan) == {"web": Action.DELETE}
+    assert actions(plan) == {"web": DrainAction.DELETE}
     (step,) = plan.steps
     assert step.forced is not None
     assert step.forced.grace_seconds == 600
@@ -131,7 +131,7 @@ def test_a_pod_is_deleted_from_the_deadline_less_its_grace_on(protection_: dict[
 
 def test_without_a_deadline_nothing_is_forced() -> None:
     assert planned(pod("web", grace=0, do_not_disrupt="true"), now=at("2036-01-01T00:00:00Z")) == {
-        "web": Action.PROTECTED
+        "web": DrainAction.PROTECTED
     }
 
 
@@ -146,14 +146,14 @@ def test_the_deadline_is_an_instant_to_come_back_at_even_where_no_pod_changes() 
 @pytest.mark.parametrize(
     ("deleted", "deadline", "now", "expected"),
     [
-        pytest.param("12:10:00", "12:10:00", "12:00:00", Action.GOING, id="gone by the deadline"),
-        pytest.param("12:10:01", "12:10:00", "12:00:00", Action.DELETE, id="outlives the node"),
-        pytest.param("12:10:01", "12:10:00", "12:10:00", Action.GOING, id="a second more cannot be shortened"),
-        pytest.param("12:10:02", "12:10:00", "12:10:00", Action.DELETE, id="two seconds more can"),
+        pytest.param("12:10:00", "12:10:00", "12:00:00", DrainAction.GOING, id="gone by the deadline"),
+        pytest.param("12:10:01", "12:10:00", "12:00:00", DrainAction.DELETE, id="outlives the node"),
+        pytest.param("12:10:01", "12:10:00", "12:10:00", DrainAction.GOING, id="a second more cannot be shortened"),
+        pytest.param("12:10:02", "12:10:00", "12:10:00", DrainAction.DELETE, id="two seconds more can"),
     ],
 )
 def test_a_terminating_pod_is_deleted_again_only_if_it_outlives_the_node(
-    deleted: str, deadline: str, now: str, expected: Action
+    deleted: str, deadline: str, now: str, expected: DrainAction
 ) -> None:
     subject = pod("web", grace=600, deleted=f"2026-03-04T{deleted}Z")
     instants = {"deadline": at(f"2026-03-04T{deadline}Z"), "now": at(f"2026-03-04T{now}Z")}
@@ -258,19 +258,19 @@ def test_what_a_plan_never_does(pods: list[PodRecord], deadline: datetime | None
     for step in plan.steps:
         blocked = any(not verdict.allowed for verdict in protection(step.pod, NOW))
         match step.action:
-            case Action.DELETE:
+            case DrainAction.DELETE:
                 assert deadline is not None
                 assert step.forced is not None
                 assert (deadline - NOW).total_seconds() <= step.pod.grace_seconds or step.pod.deleted_at is not None
                 assert 1 <= step.forced.grace_seconds <= max(1, step.pod.grace_seconds)
                 if step.pod.deleted_at is not None:
                     assert NOW + timedelta(seconds=step.forced.grace_seconds) < step.pod.deleted_at
-            case Action.EVICT:
+            case DrainAction.EVICT:
                 assert not blocked
                 assert step.pod.deleted_at is None
-            case Action.PROTECTED:
+            case DrainAction.PROTECTED:
                 assert blocked
-            case Action.GOING:
+            case DrainAction.GOING:
                 assert step.pod.deleted_at is not None
     assert not {step.pod.uid for step in plan.steps} - {each.uid for each in pods if is_drainable(each)}
 
@@ -287,13 +287,13 @@ def test_only_the_first_group_that_is_left_has_its_turn(pods: list[PodRecord], d
     groups = turns(plan)
     assert groups == sorted(groups)
     graceful = [(group, step.action) for group, step in zip(groups, plan.steps, strict=True)]
-    graceful = [(group, action) for group, action in graceful if action is not Action.DELETE]
+    graceful = [(group, action) for group, action in graceful if action is not DrainAction.DELETE]
     first = min(groups, default=0)
     for group, action in graceful:
-        assert (action is Action.LATER) <= (group > first)
-        assert (action in (Action.EVICT, Action.PROTECTED)) <= (group == first)
+        assert (action is DrainAction.LATER) <= (group > first)
+        assert (action in (DrainAction.EVICT, DrainAction.PROTECTED)) <= (group == first)
     if deadline is not None and deadline <= NOW:
-        assert {step.action for step in plan.steps} <= {Action.DELETE, Action.GOING}
+        assert {step.action for step in plan.steps} <= {DrainAction.DELETE, DrainAction.GOING}
 
 
 # -- for people -------------------------------------------------------------------------------------------------------

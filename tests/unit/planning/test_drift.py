@@ -53,11 +53,13 @@ def claim(
     )
 
 
-def wants(key: str, operator: str, *values: str) -> objects.Requirement:
-    return objects.Requirement(key=key, operator=operator, values=list(values))
+def wants(key: str, operator: str, *values: str) -> objects.NodeSelectorRequirement:
+    return objects.NodeSelectorRequirement(key=key, operator=operator, values=list(values))
 
 
-def pool(annotations: Mapping[str, str] | None = None, *requirements: objects.Requirement) -> objects.NodePool:
+def pool(
+    annotations: Mapping[str, str] | None = None, *requirements: objects.NodeSelectorRequirement
+) -> objects.NodePool:
     template = objects.NodeClaimTemplate(spec=objects.NodeClaimTemplateSpec(requirements=list(requirements)))
     return objects.NodePool(
         metadata=objects.ObjectMeta(name="default", annotations=dict(hashed() if annotations is None else annotations)),
@@ -138,7 +140,9 @@ CPU, ZONE = names.KWOK_INSTANCE_CPU_LABEL, names.ZONE_LABEL
         ),
     ],
 )
-def test_labels_are_held_against_the_requirements(requirements: Sequence[objects.Requirement], drifted: bool) -> None:
+def test_labels_are_held_against_the_requirements(
+    requirements: Sequence[objects.NodeSelectorRequirement], drifted: bool
+) -> None:
     found = drift_by_objects(claim(), pool(None, *requirements))
     assert found == (Drift(REQUIREMENTS_DRIFTED) if drifted else None)
 

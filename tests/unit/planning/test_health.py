@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from dovetail.api import objects
-from dovetail.planning.node.health import Ailment, RepairPolicy, ailment, snake_case, too_many_unhealthy
+from dovetail.planning.node.health import NodeFault, RepairPolicy, ailment, snake_case, too_many_unhealthy
 from tests.builders import at
 
 POLICIES = (
@@ -40,7 +40,7 @@ def node(*conditions: tuple[str, str], since: str | None = SINCE) -> objects.Nod
     ],
 )
 def test_ailment(subject: objects.Node, expected: tuple[str, str] | None) -> None:
-    assert ailment(subject, POLICIES) == (None if expected is None else Ailment(expected[0], at(expected[1])))
+    assert ailment(subject, POLICIES) == (None if expected is None else NodeFault(expected[0], at(expected[1])))
 
 
 def test_a_late_ailment_can_come_before_an_early_one() -> None:
@@ -49,7 +49,7 @@ def test_a_late_ailment_can_come_before_an_early_one() -> None:
         objects.Condition(type="KernelReady", status="False", last_transition_time=at("2026-03-01T12:08:59Z")),
     ]
     subject = objects.Node(status=objects.NodeStatus(conditions=conditions))
-    assert ailment(subject, POLICIES) == Ailment("KernelReady", at("2026-03-01T12:09:59Z"))
+    assert ailment(subject, POLICIES) == NodeFault("KernelReady", at("2026-03-01T12:09:59Z"))
 
 
 def test_without_policies_nothing_ails() -> None:

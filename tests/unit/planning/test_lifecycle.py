@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason
+from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.lifecycle import (
-    GiveUp,
+    LivenessTimeout,
     is_new,
     is_ready,
     lacks_guard,
@@ -68,7 +68,7 @@ def claim(
             node_class_ref=objects.NodeClassReference(names.KWOK_GROUP, names.KWOK_NODECLASS_KIND, "default"),
             taints=taints(own),
             startup_taints=taints(startup),
-            resources=objects.Resources(requests or {}),
+            resources=objects.ResourceRequirements(requests or {}),
         ),
         status=objects.NodeClaimStatus(conditions=found),
     )
@@ -349,7 +349,7 @@ def test_a_node_is_new_if_it_was_created_after_its_claim_was_registered(
 # -- liveness ----------------------------------------------------------------------------------------------------------
 
 
-def alive(now: datetime, **statuses: tuple[str, datetime]) -> GiveUp | datetime | None:
+def alive(now: datetime, **statuses: tuple[str, datetime]) -> LivenessTimeout | datetime | None:
     return liveness(Conditions(claim(statuses=statuses), now), now, Timings())
 
 
@@ -357,14 +357,14 @@ def test_nothing_launched_within_five_minutes_of_its_creation() -> None:
     end = CREATED + 5 * MINUTE
     assert alive(CREATED) == end
     assert alive(end - TICK) == end
-    assert alive(end) == GiveUp("launch_timeout", "not launched within 300 s")
+    assert alive(end) == LivenessTimeout("launch_timeout", "not launched within 300 s")
 
 
 def test_nothing_registered_within_fifteen_minutes() -> None:
     end = CREATED + 15 * MINUTE
     launched = ("True", CREATED + 4 * MINUTE)
     assert alive(end - TICK, Launched=launched) == end
-    assert alive(end, Launched=launched) == GiveUp("registration_timeout", "not registered within 900 s")
+    assert alive(end, Launched=launched) == LivenessTimeout("registration_timeout", "not registered within 900 s")
 
 
 @pytest.mark.parametrize("status", ["Unknown", "False"])
@@ -372,19 +372,23 @@ def test_the_transition_counts_and_not_the_creation(status: str) -> None:
     launched, registered = ("True", CREATED), (status, LATER)
     end = LATER + 15 * MINUTE
     assert alive(end - TICK, Launched=launched, Registered=registered) == end
-    assert alive(end, Launched=launched, Registered=registered) == GiveUp(
+    assert alive(end, Launched=launched, Registered=registered) == LivenessTimeout(
         "registration_timeout", "not registered within 900 s"
     )
     unlaunched = (status, LATER)
     assert alive(LATER + 5 * MINUTE - TICK, Launched=unlaunched) == LATER + 5 * MINUTE
-    assert alive(LATER + 5 * MINUTE, Launched=unlaunched) == GiveUp("launch_timeout", "not launched within 300 s")
+    assert alive(LATER + 5 * MINUTE, Launched=unlaunched) == LivenessTimeout(
+        "launch_timeout", "not launched within 300 s"
+    )
 
 
 def test_the_earlier_of_both_ends_counts() -> None:
     launch_end = CREATED + 20 * MINUTE
     late = ("Unknown", launch_end - 5 * MINUTE)
     assert alive(CREATED + 10 * MINUTE, Launched=late) == CREATED + 15 * MINUTE
-    assert alive(CREATED + 15 * MINUTE, Launched=late) == GiveUp("registration_timeout", "not registered within 900 s")
+    assert alive(CREATED + 15 * MINUTE, Launched=late) == LivenessTimeout(
+        "registration_timeout", "not registered within 900 s"
+    )
 
 
 def test_once_registered_it_lives() -> None:
@@ -397,7 +401,7 @@ def test_a_registered_claim_without_a_node_lives_for_ten_minutes() -> None:
     end = LATER + 10 * MINUTE
     there = {"Launched": ("True", CREATED), "Registered": ("True", CREATED), "NodeLost": ("True", LATER)}
     assert alive(end - TICK, **there) == end
-    assert alive(end, **there) == GiveUp("node_lost", "without a Node for 600 s")
+    assert alive(end, **there) == LivenessTimeout("node_lost", "without a Node for 600 s")
 
 
 @pytest.mark.parametrize(
@@ -407,9 +411,9 @@ def test_only_a_registered_claim_without_a_node_is_lost(registered: str, nodes: 
     for before in ({}, {"NodeLost": ("True", CREATED)}):
         conditions = Conditions(claim(statuses={"Registered": (registered, CREATED), **before}), LATER)
         note_lost_node(conditions, nodes)
-        assert conditions.is_true(Condition.NODE_LOST) is lost
+        assert conditions.is_true(ConditionType.NODE_LOST) is lost
         if lost:
-            assert conditions.since(Condition.NODE_LOST) == (CREATED if before else LATER)
+            assert conditions.since(ConditionType.NODE_LOST) == (CREATED if before else LATER)
 
 
 def test_other_timings() -> None:
@@ -417,7 +421,7 @@ def test_other_timings() -> None:
     conditions = Conditions(claim(), CREATED)
     assert liveness(conditions, CREATED, timings) == CREATED + timedelta(seconds=1.5)
     given_up = liveness(conditions, CREATED + timedelta(seconds=1.5), timings)
-    assert given_up == GiveUp("launch_timeout", "not launched within 1.5 s")
+    assert given_up == LivenessTimeout("launch_timeout", "not launched within 1.5 s")
 
 
 # -- conditions --------------------------------------------------------------------------------------------------------
@@ -426,7 +430,7 @@ def test_other_timings() -> None:
 def test_a_failed_launch_says_why_in_at_most_300_characters_and_is_no_transition() -> None:
     conditions = Conditions(claim(), LATER)
     note_launch_failure(conditions, "LaunchFailed", "x" * 400)
-    found = conditions.get(Condition.LAUNCHED)
+    found = conditions.get(ConditionType.LAUNCHED)
     assert found is not None
     assert (found.status, found.reason, found.message) == ("Unknown", "LaunchFailed", "x" * 300)
     assert found.last_transition_time == CREATED
@@ -439,6 +443,6 @@ def test_a_failed_launch_says_why_in_at_most_300_characters_and_is_no_transition
 def test_not_exactly_one_node(count: int, status: str, reason: str) -> None:
     conditions = Conditions(claim(), LATER)
     note_nodes(conditions, count)
-    found = conditions.get(Condition.REGISTERED)
+    found = conditions.get(ConditionType.REGISTERED)
     assert found is not None
     assert (found.status, found.reason) == (status, reason)

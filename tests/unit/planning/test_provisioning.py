@@ -24,8 +24,8 @@ from dovetail.planning.provisioning.claims import (
     static_claim_body,
     usage_by_pool,
 )
-from dovetail.scheduling.fast import LastingWorld
-from dovetail.scheduling.problem import NewClaim, Options, Problem, read_pool
+from dovetail.scheduling.fast import IncrementalWorld
+from dovetail.scheduling.placement import NewClaim, PlacementRequest, SchedulingOptions, read_pool
 from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.values.duration import DurationError
@@ -250,7 +250,7 @@ def test_a_pool_that_nothing_can_be_launched_for_is_told() -> None:
     amd = machine("m", labels={names.ARCH_LABEL: "amd64"})
     sold_out = machine("m", offers=(offer("a", 1, available=False),))
     many = pool("many", requirements=Requirements([Requirement(names.INSTANCE_TYPE_LABEL, min_values=3)]))
-    problem = Problem(
+    problem = PlacementRequest(
         pods=(),
         pools=(pool("fine"), other, pool("empty"), pool("sold-out"), many),
         types={"fine": TYPES, "other": (amd,), "sold-out": (sold_out,), "many": TYPES},
@@ -260,7 +260,7 @@ def test_a_pool_that_nothing_can_be_launched_for_is_told() -> None:
     text = "NodePool requirements filtered out all compatible available instance types"
     assert (found["other"], found["empty"], found["sold-out"]) == (text, text, text)
     assert found["many"].startswith(f"{text} due to minValues incompatibility: ")
-    relaxed = msgspec.structs.replace(problem, options=Options(strict_min_values=False))
+    relaxed = msgspec.structs.replace(problem, options=SchedulingOptions(strict_min_values=False))
     assert "many" not in starved(relaxed)
 
 
@@ -273,7 +273,7 @@ def test_pods_by_the_zone_that_they_can_go_to() -> None:
         pod("lost", nodeSelector={ZONE: "moon"}),
         pod("torn", nodeSelector={ZONE: "a"}, volumes=at_one_of("b")),
     )
-    problem = Problem(pods=pods, nodes=(node("n", "z"),), types={"default": TYPES})
+    problem = PlacementRequest(pods=pods, nodes=(node("n", "z"),), types={"default": TYPES})
     assert effective_zones(problem) == {"flexible": 2, "a": 1, "b": 1, "none": 2}
 
 
@@ -286,8 +286,8 @@ def test_wishes_that_hold_nodes_apart_are_noticed() -> None:
 
 
 def test_a_plan_is_all_of_it() -> None:
-    problem = Problem(pods=(pod("p"), pod("q", cpu="99")), pools=(pool(),), types={"default": TYPES})
-    made = plan(problem, LastingWorld(problem.options), lambda: True)
+    problem = PlacementRequest(pods=(pod("p"), pod("q", cpu="99")), pools=(pool(),), types={"default": TYPES})
+    made = plan(problem, IncrementalWorld(problem.options), lambda: True)
     assert [claim.pods for claim in made.solution.new_claims] == [("p",)]
     assert made.solution.errors.keys() == {"q"}
     assert (made.starved, made.zones) == ({}, {"flexible": 2})

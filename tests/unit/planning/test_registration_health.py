@@ -3,9 +3,15 @@
 import pytest
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.planning.conditions import Conditions
-from dovetail.planning.nodepool.registration_health import History, account, attempt, is_outdated, remembered
+from dovetail.planning.nodepool.registration_health import (
+    RegistrationHistory,
+    account,
+    attempt,
+    is_outdated,
+    remembered,
+)
 from tests.builders import at
 
 NOW = at("2026-03-02T00:00:00Z")
@@ -38,14 +44,14 @@ def pool(
     )
 
 
-def told(outcomes: str, *, history: History = History()) -> list[str]:  # noqa: B008  frozen
+def told(outcomes: str, *, history: RegistrationHistory = RegistrationHistory()) -> list[str]:  # noqa: B008  frozen
     """The condition's status after each outcome: `+` registered, `-` failed; empty while it was never set."""
     conditions = Conditions(pool(), NOW)
     statuses = []
     for number, outcome in enumerate(outcomes):
         latest = attempt(claim(number), registered=outcome == "+")
         history = account(pool(), history, [latest], conditions)
-        entry = conditions.get(Condition.NODE_REGISTRATION_HEALTHY)
+        entry = conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY)
         statuses.append(entry.status if entry is not None else "")
     return statuses
 
@@ -72,12 +78,12 @@ def test_why_it_is_unhealthy() -> None:
     launched, unlaunched = claim(1), claim(2, launched="Unknown", reason="LaunchFailed", message="no such type")
     conditions = Conditions(pool(), NOW)
     failures = [attempt(each, registered=False) for each in (launched, unlaunched)]
-    account(pool(), History(), failures, conditions)
-    entry = conditions.get(Condition.NODE_REGISTRATION_HEALTHY)
+    account(pool(), RegistrationHistory(), failures, conditions)
+    entry = conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY)
     assert entry is not None
     assert (entry.status, entry.reason, entry.message) == (F, "LaunchFailed", "no such type")
-    account(pool(), History(), failures[::-1], conditions)
-    entry = conditions.get(Condition.NODE_REGISTRATION_HEALTHY)
+    account(pool(), RegistrationHistory(), failures[::-1], conditions)
+    entry = conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY)
     assert entry is not None
     assert (entry.status, entry.reason) == (F, "RegistrationFailed")
     assert "c1" in entry.message
@@ -90,15 +96,15 @@ def test_a_launch_without_a_reason_still_gives_one() -> None:
 def test_a_claim_counts_once() -> None:
     conditions = Conditions(pool(), NOW)
     again = [attempt(claim(1), registered=False)] * 3
-    assert account(pool(), History(), again, conditions).results == (("uid-1", False),)
-    assert conditions.get(Condition.NODE_REGISTRATION_HEALTHY) is None
+    assert account(pool(), RegistrationHistory(), again, conditions).results == (("uid-1", False),)
+    assert conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY) is None
 
 
 def test_claims_of_another_pool_of_the_same_name_do_not_count() -> None:
     conditions = Conditions(pool(), NOW)
     foreign = attempt(claim(1, owner="pool-0"), registered=True)
-    assert account(pool(), History(), [foreign], conditions) == History()
-    assert conditions.get(Condition.NODE_REGISTRATION_HEALTHY) is None
+    assert account(pool(), RegistrationHistory(), [foreign], conditions) == RegistrationHistory()
+    assert conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY) is None
 
 
 @pytest.mark.parametrize(("status", "results"), [(T, (T,)), (F, (F, F)), ("Unknown", ()), (None, ())])

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.api.names import DISRUPTED_TAINT, Condition
+from dovetail.api.names import DISRUPTED_TAINT, ConditionType
 from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.nodepool.static_capacity import Census, census, disruption_cost, growth, victims
+from dovetail.planning.nodepool.static_capacity import ClaimCensus, census, disruption_cost, growth, victims
 from dovetail.rules.pdb import PdbIndex
 from tests.builders import at, claim, member, node, pdb, pod
 
@@ -23,18 +23,18 @@ def machine(name: str, *pods: PodRecord, **fields: Any) -> ClusterNode:
     return member(claim(f"c-{name}", provider_id=f"kwok://{name}", **fields), node(name), pods)
 
 
-def counted(active: int = 0, pending: int = 0, deleting: int = 0, reserved: int = 0) -> Census:
+def counted(active: int = 0, pending: int = 0, deleting: int = 0, reserved: int = 0) -> ClaimCensus:
     members = tuple(machine(str(number)) for number in range(active))
-    return Census(active=members, pending_disruption=pending, deleting=deleting, reserved=reserved)
+    return ClaimCensus(active=members, pending_disruption=pending, deleting=deleting, reserved=reserved)
 
 
 def test_claims_are_counted_by_where_they_stand() -> None:
     going = machine("going", deleted="2026-03-01T11:00:00Z")
     leaving = member(
-        claim("c-leaving", provider_id="kwok://leaving", true=[Condition.DISRUPTION_REASON]),
+        claim("c-leaving", provider_id="kwok://leaving", true=[ConditionType.DISRUPTION_REASON]),
         node("leaving", taints=[(DISRUPTED_TAINT, "NoSchedule")]),
     )
-    ending = machine("ending", true=[Condition.INSTANCE_TERMINATING])
+    ending = machine("ending", true=[ConditionType.INSTANCE_TERMINATING])
     new = member(claim("c-new", provider_id="", statuses={}))
     found = census([machine("steady"), going, leaving, ending, new], reserved=2)
     assert [each.name for each in found.active] == ["steady", "c-new"]
@@ -58,7 +58,7 @@ def test_claims_are_counted_by_where_they_stand() -> None:
     ],
 )
 def test_what_is_lacking_and_what_the_limit_allows(
-    found: Census, replicas: int, limit: int | None, lacking: int, granted: int
+    found: ClaimCensus, replicas: int, limit: int | None, lacking: int, granted: int
 ) -> None:
     made = growth(found, replicas=replicas, limit=limit)
     assert (made.lacking, made.granted) == (lacking, granted)
@@ -69,7 +69,7 @@ def test_what_is_lacking_and_what_the_limit_allows(
     replicas=st.integers(0, 20),
     limit=st.none() | st.integers(0, 20),
 )
-def test_growing_never_exceeds_replicas_or_limit(found: Census, replicas: int, limit: int | None) -> None:
+def test_growing_never_exceeds_replicas_or_limit(found: ClaimCensus, replicas: int, limit: int | None) -> None:
     made = growth(found, replicas=replicas, limit=limit)
     assert 0 <= made.granted <= made.lacking
     if made.granted:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.objects import NodeClaim, Quantities, Requirement
+from dovetail.api.objects import NodeClaim, NodeSelectorRequirement, Quantities
 from tests.unit.controllers import manifests
 
 Manifest = dict[str, Any]
@@ -14,17 +14,17 @@ Manifest = dict[str, Any]
 SMALL, OTHER = "c-1x-amd64-linux", "s-1x-amd64-linux"
 
 
-def requirement(key: str, operator: str, *values: str) -> Requirement:
-    return Requirement(key=key, operator=operator, values=list(values))
+def requirement(key: str, operator: str, *values: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=key, operator=operator, values=list(values))
 
 
-def types_requirement(*types: str) -> Requirement:
+def types_requirement(*types: str) -> NodeSelectorRequirement:
     return requirement(names.INSTANCE_TYPE_LABEL, "In", *types)
 
 
 def claim_manifest(
     name: str = "web-1",
-    *requirements: Requirement,
+    *requirements: NodeSelectorRequirement,
     types: tuple[str, ...] = (SMALL,),
     requests: Quantities | None = None,
     **options: Any,
@@ -40,12 +40,12 @@ def claim_manifest(
     )
 
 
-def claim(name: str = "web-1", *requirements: Requirement, uid: str = "uid-1", **options: Any) -> NodeClaim:
+def claim(name: str = "web-1", *requirements: NodeSelectorRequirement, uid: str = "uid-1", **options: Any) -> NodeClaim:
     """The same, read."""
     body = claim_manifest(name, *requirements, **options)
     body["metadata"]["uid"] = uid
     return msgspec.convert(body, NodeClaim)
 
 
-def labels_of(requirements: tuple[Requirement, ...]) -> Mapping[str, list[str]]:
+def labels_of(requirements: tuple[NodeSelectorRequirement, ...]) -> Mapping[str, list[str]]:
     return {each.key: each.values for each in requirements}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dovetail.api import names
-from dovetail.api.objects import NodeClaim, NodePool, Requirement
+from dovetail.api.objects import NodeClaim, NodePool, NodeSelectorRequirement
 from dovetail.planning.nodeclaim.lifecycle import why_not_initialized
 from dovetail.ports import (
     KWOK_NODECLASSES,
@@ -43,7 +43,9 @@ RAW_CLAIMS = NODECLAIMS.read_as(dict[str, Any])
 DELETIONS_AT_MOST = 100
 
 
-async def make_claim(sim: SimCluster, name: str = "web-1", *requirements: Requirement, **options: Any) -> NodeClaim:
+async def make_claim(
+    sim: SimCluster, name: str = "web-1", *requirements: NodeSelectorRequirement, **options: Any
+) -> NodeClaim:
     """A claim on the server, held by our finalizer, with its node class."""
     await sim.apply(node_class(), claim_manifest(name, *requirements, finalizers=True, **options))
     return await sim.api.get(NODECLAIMS, name)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names
-from dovetail.api.objects import Requirement
+from dovetail.api.objects import NodeSelectorRequirement
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import CloudError, InsufficientCapacity
 from dovetail.providers.catalogue import built_in
@@ -88,7 +88,7 @@ def test_all_offerings_of_one_listed_type_unavailable_another_type_is_used() -> 
         requirement(names.INSTANCE_TYPE_LABEL, "NotIn", SMALL),
     ],
 )
-def test_nothing_that_fits_is_insufficient_capacity(wanted: Requirement) -> None:
+def test_nothing_that_fits_is_insufficient_capacity(wanted: NodeSelectorRequirement) -> None:
     with pytest.raises(InsufficientCapacity, match="no available offering"):
         choose(claim("web-1", wanted), BY_NAME, 0)
 
@@ -100,7 +100,9 @@ def test_many_listed_types_are_named_shortly() -> None:
 
 
 @pytest.mark.parametrize("asked", [(), (requirement(names.INSTANCE_TYPE_LABEL, "Exists"),)])
-def test_a_static_pool_without_instance_type_requirement_gets_a_clear_error(asked: tuple[Requirement, ...]) -> None:
+def test_a_static_pool_without_instance_type_requirement_gets_a_clear_error(
+    asked: tuple[NodeSelectorRequirement, ...],
+) -> None:
     with pytest.raises(CloudError, match=r"instance type requirement not found.*static NodePool") as failed:
         choose(claim("web-1", *asked, types=()), BY_NAME, 0)
     assert type(failed.value) is CloudError  # neither given up nor taken for a lack of machines
@@ -115,7 +117,7 @@ def test_an_unknown_type_is_an_error() -> None:
 # -- requirements ------------------------------------------------------------------------------------------------------
 
 
-def names_matching(*wanted: Requirement) -> set[str]:
+def names_matching(*wanted: NodeSelectorRequirement) -> set[str]:
     return {type_.name for type_ in built_in() if compatible(by_key(wanted), type_.requirements)}
 
 
@@ -160,7 +162,7 @@ REQUIREMENTS = st.one_of(
 
 @given(st.lists(REQUIREMENTS, min_size=1, max_size=3), st.lists(REQUIREMENTS, max_size=3))
 def test_compatible_means_that_some_value_suits_everybody(
-    offered: list[Requirement], wanted: list[Requirement]
+    offered: list[NodeSelectorRequirement], wanted: list[NodeSelectorRequirement]
 ) -> None:
     universe = [None, "x", "y", "z", *map(str, range(-3, 20))]
     expected = not wanted or any(all(accepts(each, value) for each in [*offered, *wanted]) for value in universe)

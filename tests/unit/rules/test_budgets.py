@@ -12,9 +12,9 @@ from dovetail.rules.budgets import (
     BUDGETED,
     UNLIMITED,
     Allowance,
-    Consumer,
+    BudgetConsumer,
+    BudgetSemantics,
     PoolCounts,
-    Reading,
     allowance,
     budget_problems,
     is_initialized,
@@ -24,7 +24,7 @@ from dovetail.rules.budgets import (
     read_budgets,
     readings_differ,
 )
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from tests.builders import at, budget, claim, member, node, pool
 
 EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = BUDGETED
@@ -32,7 +32,9 @@ NOW = "2026-03-04T12:00:00Z"  # a Wednesday
 Budgets = Sequence[objects.Budget]
 
 
-def limits(budgets: Budgets, now: str = NOW, nodes: int = 100, reading: Reading = Reading.SEED) -> dict[str, int]:
+def limits(
+    budgets: Budgets, now: str = NOW, nodes: int = 100, reading: BudgetSemantics = BudgetSemantics.SEED
+) -> dict[str, int]:
     rules = read_budgets(budgets)
     return {reason.value: limit_at(rules, reason, at(now), nodes, reading)[0] for reason in BUDGETED}
 
@@ -42,8 +44,8 @@ def same(limit: int) -> dict[str, int]:
 
 
 def counts(nodes: int, *, disrupting: int = 0, unhealthy: int = 0) -> PoolCounts:
-    busy = [Consumer(node=f"d-{n}", state=State.DRAINING, unhealthy=False) for n in range(disrupting)]
-    sick = [Consumer(node=f"u-{n}", state=State.STEADY, unhealthy=True) for n in range(unhealthy)]
+    busy = [BudgetConsumer(node=f"d-{n}", state=NodeState.DRAINING, unhealthy=False) for n in range(disrupting)]
+    sick = [BudgetConsumer(node=f"u-{n}", state=NodeState.STEADY, unhealthy=True) for n in range(unhealthy)]
     return PoolCounts(nodes=nodes, consumers=(*busy, *sick))
 
 
@@ -81,7 +83,7 @@ def test_worked_example_allowed(reason: Reason, limit: int, binding: int, first_
 
 
 def test_worked_example_upstream_applies_the_default_to_all() -> None:
-    assert limits(SEED, reading=Reading.UPSTREAM) == same(5)
+    assert limits(SEED, reading=BudgetSemantics.UPSTREAM) == same(5)
 
 
 # -- R25: the limit ---------------------------------------------------------------------------------------------------
@@ -353,7 +355,7 @@ def test_one_unreadable_budget_leaves_the_others_standing() -> None:
 
 def test_upstream_one_unreadable_budget_stops_all() -> None:
     budgets = [budget("lots", ["Empty"]), budget("9", ["Drifted"])]
-    assert limits(budgets, reading=Reading.UPSTREAM) == same(0)
+    assert limits(budgets, reading=BudgetSemantics.UPSTREAM) == same(0)
 
 
 # -- upstream's reading -----------------------------------------------------------------------------------------------
@@ -369,7 +371,7 @@ def test_upstream_one_unreadable_budget_stops_all() -> None:
     ],
 )
 def test_upstream_limits(budgets: Budgets, expected: dict[str, int]) -> None:
-    assert limits(budgets, reading=Reading.UPSTREAM) == expected
+    assert limits(budgets, reading=BudgetSemantics.UPSTREAM) == expected
 
 
 def test_allowance_by_upstreams_reading() -> None:
@@ -378,7 +380,7 @@ def test_allowance_by_upstreams_reading() -> None:
         reason=UNDERUTILIZED,
         now=at(NOW),
         counts=counts(100, disrupting=3),
-        reading=Reading.UPSTREAM,
+        reading=BudgetSemantics.UPSTREAM,
     )
     assert (found.limit, found.binding, found.allowed) == (5, 2, 2)
 
@@ -418,7 +420,7 @@ def test_readings_differ(budgets: Budgets, now: str, differs: bool, until: str |
     assert found.contains(at(now)) is differs
     assert found.until(at(now)) == (None if until is None else at(until))
     if not any(rule.fault for rule in read_budgets(budgets)):
-        ours, theirs = (limits(budgets, now, reading=reading)["Drifted"] for reading in Reading)
+        ours, theirs = (limits(budgets, now, reading=reading)["Drifted"] for reading in BudgetSemantics)
         assert (ours != theirs) is differs
 
 
@@ -434,24 +436,32 @@ TAINTED = [("karpenter.sh/disrupted", "NoSchedule")]
         pytest.param(member(claim(), node()), 1, None, None, id="steady and ready"),
         pytest.param(member(claim(true=["Drifted"]), node()), 1, None, None, id="S2 uses nothing"),
         pytest.param(
-            member(claim(true=["DisruptionReason"]), node(taints=TAINTED)), 1, State.DISRUPTING, False, id="S3"
+            member(claim(true=["DisruptionReason"]), node(taints=TAINTED)), 1, NodeState.DISRUPTING, False, id="S3"
         ),
-        pytest.param(member(claim(deleted=DELETED), node()), 1, State.DRAINING, False, id="S4"),
-        pytest.param(member(claim(), node(deleted=DELETED)), 1, State.DRAINING, False, id="S4 by its Node"),
+        pytest.param(member(claim(deleted=DELETED), node()), 1, NodeState.DRAINING, False, id="S4"),
+        pytest.param(member(claim(), node(deleted=DELETED)), 1, NodeState.DRAINING, False, id="S4 by its Node"),
         pytest.param(
-            member(claim(deleted=DELETED, true=["InstanceTerminating"]), node()), 1, State.TERMINATING, False, id="S5"
-        ),
-        pytest.param(
-            member(claim(deleted=DELETED, true=["InstanceTerminating"])), 1, State.CLEANUP, False, id="S6, no Node"
-        ),
-        pytest.param(member(claim(), node(ready="False")), 1, State.STEADY, True, id="not ready"),
-        pytest.param(member(claim(), node(ready="Unknown")), 1, State.STEADY, True, id="readiness unknown"),
-        pytest.param(member(claim(), node(ready=None)), 1, State.STEADY, True, id="no Ready condition"),
-        pytest.param(
-            member(claim(true=["Drifted"]), node(ready="False")), 1, State.CANDIDATE, True, id="S2, not ready"
+            member(claim(deleted=DELETED, true=["InstanceTerminating"]), node()),
+            1,
+            NodeState.TERMINATING,
+            False,
+            id="S5",
         ),
         pytest.param(
-            member(claim(deleted=DELETED), node(ready="False")), 1, State.DRAINING, False, id="S4 and not ready: once"
+            member(claim(deleted=DELETED, true=["InstanceTerminating"])), 1, NodeState.CLEANUP, False, id="S6, no Node"
+        ),
+        pytest.param(member(claim(), node(ready="False")), 1, NodeState.STEADY, True, id="not ready"),
+        pytest.param(member(claim(), node(ready="Unknown")), 1, NodeState.STEADY, True, id="readiness unknown"),
+        pytest.param(member(claim(), node(ready=None)), 1, NodeState.STEADY, True, id="no Ready condition"),
+        pytest.param(
+            member(claim(true=["Drifted"]), node(ready="False")), 1, NodeState.CANDIDATE, True, id="S2, not ready"
+        ),
+        pytest.param(
+            member(claim(deleted=DELETED), node(ready="False")),
+            1,
+            NodeState.DRAINING,
+            False,
+            id="S4 and not ready: once",
         ),
         pytest.param(member(claim(), node(initialized=False, ready="False")), 0, None, None, id="not initialized"),
         pytest.param(
@@ -464,13 +474,15 @@ TAINTED = [("karpenter.sh/disrupted", "NoSchedule")]
             None,
             id="S6, never initialized",
         ),
-        pytest.param(member(claim()), 1, State.STEADY, True, id="its Node is gone"),
+        pytest.param(member(claim()), 1, NodeState.STEADY, True, id="its Node is gone"),
         pytest.param(member(claim(statuses={})), 0, None, None, id="a claim that is being launched"),
         pytest.param(member(None, node()), 1, None, None, id="a Node without claim"),
-        pytest.param(member(None, node(deleted=DELETED)), 1, State.DRAINING, False, id="a Node without claim, deleted"),
+        pytest.param(
+            member(None, node(deleted=DELETED)), 1, NodeState.DRAINING, False, id="a Node without claim, deleted"
+        ),
     ],
 )
-def test_counting(subject: ClusterNode, nodes: int, state: State | None, unhealthy: bool | None) -> None:
+def test_counting(subject: ClusterNode, nodes: int, state: NodeState | None, unhealthy: bool | None) -> None:
     assert is_initialized(subject) is (nodes == 1)
     found = pool_counts([subject])
     assert found.nodes == nodes
@@ -517,9 +529,9 @@ def test_the_last_slot(busy: int, allowed: int) -> None:
     assert (found.allowed, found.when.contains(at(NOW))) == (allowed, allowed > 0)
 
 
-@pytest.mark.parametrize("reading", list(Reading))
+@pytest.mark.parametrize("reading", list(BudgetSemantics))
 @pytest.mark.parametrize("reason", BUDGETED)
-def test_limit_below_says_the_same_as_limit_at(reason: Reason, reading: Reading) -> None:
+def test_limit_below_says_the_same_as_limit_at(reason: Reason, reading: BudgetSemantics) -> None:
     rules = read_budgets([budget("5"), budget("0", ["Drifted"], "0 9 * * 1-5", "8h"), budget("20%", ["Empty"])])
     for now in ("2026-03-04T08:59:59Z", "2026-03-04T09:00:00Z", "2026-03-04T17:00:00Z"):
         limit, _ = limit_at(rules, reason, at(now), 100, reading)

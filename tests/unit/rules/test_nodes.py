@@ -11,7 +11,7 @@ from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED, PoolCounts, allowance, read_budgets
 from dovetail.rules.nodes import (
-    PodsStanding,
+    PodsVerdict,
     ReasonVerdict,
     budget_rule,
     consolidate_after,
@@ -38,7 +38,7 @@ DISRUPTED = (DISRUPTED_TAINT, "NoSchedule")
 OPEN = [budget("100%")]
 
 
-def standing(pods: Sequence[PodRecord], now: datetime = NOW) -> PodsStanding:
+def standing(pods: Sequence[PodRecord], now: datetime = NOW) -> PodsVerdict:
     return pods_standing([verdict for each in pods for verdict in protection(each, now)], len(pods))
 
 

@@ -14,7 +14,7 @@ from dovetail.api.names import (
 )
 from dovetail.model.records import PodRecord
 from dovetail.rules.protection import (
-    Kind,
+    ScheduleKind,
     annotation_faults,
     disruption_block_schedule,
     disruption_schedule,
@@ -259,20 +259,20 @@ def test_node_annotation_without_creation_timestamp_protects() -> None:
 
 # -- schedules: reading (R7–R11) --------------------------------------------------------------------------------------
 
-ALLOW, BLOCK = Kind.ALLOW, Kind.BLOCK
+ALLOW, BLOCK = ScheduleKind.ALLOW, ScheduleKind.BLOCK
 KINDS = pytest.mark.parametrize("kind", [ALLOW, BLOCK], ids=["allow", "block"])
 
 
-def texts(kind: Kind, schedule: str | None, duration: str | None = None) -> dict[str, str]:
+def texts(kind: ScheduleKind, schedule: str | None, duration: str | None = None) -> dict[str, str]:
     pairs = zip(kind.value, (schedule, duration), strict=True)
     return {key: text for key, text in pairs if text is not None}
 
 
-def spans(kind: Kind, schedule: str | None, duration: str | None = None) -> list[int]:
+def spans(kind: ScheduleKind, schedule: str | None, duration: str | None = None) -> list[int]:
     return [span_ns for _, span_ns in read_schedule(kind, texts(kind, schedule, duration)).expressions]
 
 
-def faults(kind: Kind, schedule: str | None, duration: str | None = None) -> list[tuple[str, str]]:
+def faults(kind: ScheduleKind, schedule: str | None, duration: str | None = None) -> list[tuple[str, str]]:
     return [(fault.annotation, fault.message) for fault in read_schedule(kind, texts(kind, schedule, duration)).faults]
 
 
@@ -296,7 +296,7 @@ def test_the_annotations_are_those_of_the_seed() -> None:
         pytest.param("@daily", "168h", [7 * DAY], id="longest"),
     ],
 )
-def test_good_schedules(kind: Kind, schedule: str, duration: str | None, expected: list[int]) -> None:
+def test_good_schedules(kind: ScheduleKind, schedule: str, duration: str | None, expected: list[int]) -> None:
     assert spans(kind, schedule, duration) == expected
     assert faults(kind, schedule, duration) == []
 
@@ -318,7 +318,7 @@ def test_good_schedules(kind: Kind, schedule: str, duration: str | None, expecte
         pytest.param(ALLOW, "\u0664h", HOUR, id="allow, Arabic-Indic digit"),
     ],
 )
-def test_bad_durations(kind: Kind, duration: str, span_ns: int) -> None:
+def test_bad_durations(kind: ScheduleKind, duration: str, span_ns: int) -> None:
     assert spans(kind, "0 2 * * 6", duration) == [span_ns]
     [(annotation, message)] = faults(kind, "0 2 * * 6", duration)
     assert annotation == kind.value[1]
@@ -342,7 +342,9 @@ def test_only_the_bad_duration_among_several_becomes_an_hour() -> None:
         pytest.param("0 2 * * 6;@daily", "4h;2h;", 2, id="trailing separator"),
     ],
 )
-def test_a_wrong_number_of_durations_makes_each_an_hour(kind: Kind, schedule: str, duration: str, count: int) -> None:
+def test_a_wrong_number_of_durations_makes_each_an_hour(
+    kind: ScheduleKind, schedule: str, duration: str, count: int
+) -> None:
     assert spans(kind, schedule, duration) == [HOUR] * count
     given = duration.count(";") + 1
     assert faults(kind, schedule, duration) == [
@@ -356,7 +358,7 @@ def test_as_many_durations_as_expressions_even_if_one_expression_is_bad() -> Non
 
 
 @KINDS
-def test_one_bad_expression_among_several_is_dropped(kind: Kind) -> None:
+def test_one_bad_expression_among_several_is_dropped(kind: ScheduleKind) -> None:
     assert spans(kind, "0 2 * * 6;0 2 * * 8;@daily", "4h") == [4 * HOUR, 4 * HOUR]
     [(annotation, message)] = faults(kind, "0 2 * * 6;0 2 * * 8;@daily", "4h")
     assert annotation == kind.value[0]
@@ -396,7 +398,7 @@ def test_one_bad_expression_among_several_is_dropped(kind: Kind) -> None:
         "nonsense;0 2 * * 8",
     ],
 )
-def test_without_a_valid_expression_there_is_no_schedule(kind: Kind, outcome: str, schedule: str) -> None:
+def test_without_a_valid_expression_there_is_no_schedule(kind: ScheduleKind, outcome: str, schedule: str) -> None:
     read = read_schedule(kind, texts(kind, schedule, "4h"))
     assert read.window is None
     # A single expression's fault says all; of several, each has its own and then the whole.
@@ -417,7 +419,7 @@ def test_a_bad_duration_is_told_even_if_the_expression_is_bad_too() -> None:
 
 
 @KINDS
-def test_64_expressions_are_read_and_65_are_too_many(kind: Kind) -> None:
+def test_64_expressions_are_read_and_65_are_too_many(kind: ScheduleKind) -> None:
     expressions = [f"{minute} 2 * * *" for minute in range(60)] + [f"{minute} 3 * * *" for minute in range(5)]
     assert spans(kind, ";".join(expressions[:64]), "4h") == [4 * HOUR] * 64
     assert spans(kind, ";".join(expressions[:64]), ";".join(["4h"] * 64)) == [4 * HOUR] * 64
@@ -428,7 +430,7 @@ def test_64_expressions_are_read_and_65_are_too_many(kind: Kind) -> None:
 
 
 @KINDS
-def test_4_kib_of_text_are_read_and_more_is_too_much(kind: Kind) -> None:
+def test_4_kib_of_text_are_read_and_more_is_too_much(kind: ScheduleKind) -> None:
     longest = "0 02 * * 6" + ",6" * (2 * 1024 - 5)
     assert len(longest) == 4 * 1024
     assert spans(kind, longest) == [HOUR]
@@ -438,7 +440,7 @@ def test_4_kib_of_text_are_read_and_more_is_too_much(kind: Kind) -> None:
 
 
 @KINDS
-def test_4_kib_of_durations_are_read_and_more_is_too_much(kind: Kind) -> None:
+def test_4_kib_of_durations_are_read_and_more_is_too_much(kind: ScheduleKind) -> None:
     longest = "2h".ljust(4096)
     assert spans(kind, "0 2 * * 6", longest) == [2 * HOUR]
     assert spans(kind, "0 2 * * 6", longest + " ") == [HOUR]
@@ -452,7 +454,7 @@ def test_many_blanks_are_read() -> None:
 
 @KINDS
 @pytest.mark.parametrize("letter", [";", "0", "*", "h"])
-def test_a_mebibyte_of_anything_is_a_fault(kind: Kind, letter: str) -> None:
+def test_a_mebibyte_of_anything_is_a_fault(kind: ScheduleKind, letter: str) -> None:
     text = letter * MEBIBYTE
     assert read_schedule(kind, texts(kind, text)).window is None
     assert all(len(message) < 300 for _, message in faults(kind, text, text))
@@ -464,7 +466,7 @@ def test_a_mebibyte_of_anything_is_a_fault(kind: Kind, letter: str) -> None:
 
 @KINDS
 @pytest.mark.parametrize("schedule", [None, ""], ids=["absent", "empty"])
-def test_a_duration_without_a_schedule_is_ignored_with_a_fault(kind: Kind, schedule: str | None) -> None:
+def test_a_duration_without_a_schedule_is_ignored_with_a_fault(kind: ScheduleKind, schedule: str | None) -> None:
     assert read_schedule(kind, texts(kind, schedule, "4h")).window is None
     assert faults(kind, schedule, "4h") == [(kind.value[1], "a duration without a schedule is ignored")]
 
@@ -473,7 +475,9 @@ def test_a_duration_without_a_schedule_is_ignored_with_a_fault(kind: Kind, sched
 @pytest.mark.parametrize(
     ("schedule", "duration"), [(None, None), ("", None), (None, ""), ("", "")], ids=["absent", "", "d", "both"]
 )
-def test_nothing_written_is_no_schedule_and_no_fault(kind: Kind, schedule: str | None, duration: str | None) -> None:
+def test_nothing_written_is_no_schedule_and_no_fault(
+    kind: ScheduleKind, schedule: str | None, duration: str | None
+) -> None:
     read = read_schedule(kind, texts(kind, schedule, duration))
     assert (read.window, read.faults) == (None, ())
 

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
 from dovetail.model.snapshot import ClusterNode
-from dovetail.rules.states import IN_DISRUPTION, MEANING, State, is_tainted_candidate, state_of
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, is_tainted_candidate, state_of
 from tests.builders import claim, member, node
 
 DELETED = "2026-03-04T11:00:00Z"
@@ -109,13 +109,13 @@ def test_state(subject: ClusterNode, state: str) -> None:
 @pytest.mark.parametrize("status", ["False", "Unknown", "", "true"])
 def test_only_a_true_condition_counts(condition: str, status: str) -> None:
     statuses: Mapping[str, str] = {"Registered": "True", condition: status}
-    assert state_of(member(claim(statuses=statuses), node(taints=[DISRUPTED]))) is State.STEADY
+    assert state_of(member(claim(statuses=statuses), node(taints=[DISRUPTED]))) is NodeState.STEADY
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_registration_counts_only_when_true(status: str) -> None:
     statuses = {"Registered": status, "Drifted": "True"}
-    assert state_of(member(claim(statuses=statuses), node(registered=False))) is State.STEADY
+    assert state_of(member(claim(statuses=statuses), node(registered=False))) is NodeState.STEADY
 
 
 def test_candidate_taint() -> None:
@@ -126,5 +126,5 @@ def test_candidate_taint() -> None:
 
 def test_which_states_hold_a_budget_slot_and_what_they_are_called() -> None:
     assert sorted(IN_DISRUPTION) == ["S3", "S4", "S5", "S6"]
-    assert list(MEANING) == list(State)
-    assert [state.value for state in State] == ["S1", "S2", "S3", "S4", "S5", "S6"]
+    assert list(MEANING) == list(NodeState)
+    assert [state.value for state in NodeState] == ["S1", "S2", "S3", "S4", "S5", "S6"]

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.ports import NODES, PODS, Create, Delete, Evict, KubeApi, Patch
 from dovetail.runtime.dry_run import DryRunApi, WouldWrite
-from dovetail.runtime.events import Event, EventRecorder, Regarding
+from dovetail.runtime.events import Event, EventRecorder, ObjectReference
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
 from dovetail.sim.actors.cluster import SimCluster, run
 from tests import manifests
@@ -75,7 +75,7 @@ def test_events_are_told_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(sim: SimCluster) -> None:
         before = list(sim.trace)
         recorder = EventRecorder(DryRunApi(sim.api), sim.clock, instance="test")
-        about = Regarding("v1", "Node", "n1", "uid")
+        about = ObjectReference("v1", "Node", "n1", "uid")
         for _ in range(2):
             recorder.publish(Event(regarding=about, reason="Drained", note="all gone"))
         recorder.close()

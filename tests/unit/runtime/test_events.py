@@ -20,7 +20,7 @@ from dovetail.ports import (
     OutcomeUnknown,
     Unavailable,
 )
-from dovetail.runtime.events import WARNING, Event, EventRecorder, Regarding, cut, dedupe_key, event_body
+from dovetail.runtime.events import WARNING, Event, EventRecorder, ObjectReference, cut, dedupe_key, event_body
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
@@ -28,13 +28,13 @@ from dovetail.sim.server.kinds import NAMESPACES
 from tests.builders import at
 
 START = at("2026-03-01T00:00:00Z")
-NODE = Regarding("v1", "Node", "node-1", "uid-node")
-POD = Regarding("v1", "Pod", "web-1", "uid-pod", "shop")
+NODE = ObjectReference("v1", "Node", "node-1", "uid-node")
+POD = ObjectReference("v1", "Pod", "web-1", "uid-pod", "shop")
 
 Object = dict[str, Any]
 
 
-def event(regarding: Regarding = NODE, note: str = "why", **more: Any) -> Event:
+def event(regarding: ObjectReference = NODE, note: str = "why", **more: Any) -> Event:
     return Event(
         **{"regarding": regarding, "reason": "DisruptionBlocked", "note": note, "dedupe": ("uid-node",), **more}
     )
@@ -106,8 +106,8 @@ def name_of(event_: Event) -> str:
 
 
 def test_names_are_made_of_what_is_said_and_not_too_long() -> None:
-    long = Regarding("v1", "Node", "a" * 234 + ".-" + "b" * 17, "u")
-    another = Regarding("v1", "Node", "node-1", "uid-another")
+    long = ObjectReference("v1", "Node", "a" * 234 + ".-" + "b" * 17, "u")
+    another = ObjectReference("v1", "Node", "node-1", "uid-another")
     events = [
         *(event(long, note=str(number)) for number in range(100)),
         *(event(), event(another), event(reason="Other"), event(type=WARNING), event(action="Other"), event(POD)),
@@ -184,7 +184,7 @@ def test_without_values_nothing_is_dropped_but_counted_on_the_server() -> None:
 
 def test_another_text_or_object_is_another_event() -> None:
     async def scene(world: Scene) -> None:
-        other = Regarding("v1", "Node", "node-1", "uid-another")
+        other = ObjectReference("v1", "Node", "node-1", "uid-another")
         await world.publish(event(dedupe=()), event(dedupe=(), note="other"), event(other, dedupe=()))
         assert len(world.events()) == 3
         assert not any("series" in found for found in world.events())

@@ -15,7 +15,7 @@ from dovetail.runtime.manager import Context, Manager
 from dovetail.runtime.reflector import Reflector
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from dovetail.sim.server.watching import Watch
+from dovetail.sim.server.watching import SimWatch
 from dovetail.state.store import Added, Change
 from tests.builders import at
 from tests.unit.runtime.test_manager import Part, idle
@@ -190,7 +190,7 @@ class FailsOnce(ApiServer):
 
     failed = False
 
-    def watch(self, resource: Resource[T], **options: Any) -> Watch[T]:
+    def watch(self, resource: Resource[T], **options: Any) -> SimWatch[T]:
         if not self.failed:
             self.failed = True
             fail()

@@ -34,7 +34,7 @@ from dovetail.runtime.lease import (
     FencedApi,
     LeaseLost,
     LeaseTimings,
-    Sighting,
+    ObservedLease,
     micro_time,
     sighted,
     wait_until_alone,
@@ -554,9 +554,9 @@ def test_a_lease_lives_from_when_it_was_seen_to_change() -> None:
     assert sighted(first, lease("1", "x"), at=107.0) is first
     assert sighted(first, lease("2", "x"), at=107.0).live_until == 122.0
     assert sighted(first, lease("1", "x", uid="v"), at=107.0).live_until == 122.0
-    assert Sighting(lease("1", "x", seconds=None), 100.0).live_until == 101.0
-    assert Sighting(lease("1", None), 100.0).live_until < 0
-    assert Sighting(lease("1", ""), 100.0).live_until < 0
+    assert ObservedLease(lease("1", "x", seconds=None), 100.0).live_until == 101.0
+    assert ObservedLease(lease("1", None), 100.0).live_until < 0
+    assert ObservedLease(lease("1", ""), 100.0).live_until < 0
 
 
 # -- others of the same name (R38) ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.ports import LEASES, NODES, ApiError, Create, Forbidden, Unavailable
-from dovetail.runtime.events import Event, EventRecorder, Regarding
+from dovetail.runtime.events import Event, EventRecorder, ObjectReference
 from dovetail.runtime.lease import Election, FencedApi, LeaseLost, wait_until_alone
 from dovetail.runtime.manager import Context, Manager, NotStopped, PartFailed
 from dovetail.runtime.reflector import Reflector
@@ -101,7 +101,9 @@ def test_controllers_begin_when_synced_and_end_in_order() -> None:
         async def talk(context: Context) -> None:
             await context.stopping.wait()
             await context.clock.sleep(5)
-            context.recorder.publish(Event(regarding=Regarding("v1", "Node", "a", "u"), reason="R", note="last words"))
+            context.recorder.publish(
+                Event(regarding=ObjectReference("v1", "Node", "a", "u"), reason="R", note="last words")
+            )
 
         manager = world.manager(world.part("one", stops_after_seconds=3), world.part("two"), Part("talks", talk))
         assert manager.readiness().problems == ("nodes is not synced",)
@@ -196,7 +198,7 @@ def test_events_that_cannot_be_sent_do_not_hold_up_the_end() -> None:
     async def scene(world: World) -> None:
         async def talk(context: Context) -> None:
             await context.stopping.wait()
-            context.recorder.publish(Event(regarding=Regarding("v1", "Node", "a", "u"), reason="R", note="n"))
+            context.recorder.publish(Event(regarding=ObjectReference("v1", "Node", "a", "u"), reason="R", note="n"))
 
         world.server.faults.add(
             Fault(delay_seconds=1e6),

@@ -12,22 +12,22 @@ from dovetail.ports import ApiError, EventType, Gone, Page, TooManyRequests, Una
 from dovetail.runtime.reflector import (
     PAGES_AT_MOST,
     WATCHES_BEFORE_RELIST,
-    BackingOff,
-    Ended,
-    Expired,
-    Failed,
+    EventReceived,
+    InBackoff,
     Listing,
-    Paged,
-    Seen,
-    State,
-    Told,
-    Waited,
+    PageReceived,
+    ReflectorInput,
+    ReflectorState,
+    RequestFailed,
+    VersionExpired,
+    WaitOver,
+    WatchEnded,
     Watching,
     step,
 )
-from dovetail.state.store import Added, Change, Deleted, Kept, Key, Synced, Unread, Updated
+from dovetail.state.store import Added, Change, Deleted, Key, StoredValue, Synced, UndecodableObject, Updated
 
-Known = dict[Key, Kept[str]]
+Known = dict[Key, StoredValue[str]]
 
 
 def pod(name: str, version: str = "1", *, uid: str = "", bad: bool = False) -> Pod:
@@ -41,8 +41,8 @@ def keep(item: Pod) -> str:
     return f"{item.metadata.name}@{item.metadata.resource_version}"
 
 
-def kept(item: Pod) -> Kept[str]:
-    return Kept(item.metadata.uid, item.metadata.resource_version, keep(item))
+def kept(item: Pod) -> StoredValue[str]:
+    return StoredValue(item.metadata.uid, item.metadata.resource_version, keep(item))
 
 
 def known(*pods: Pod) -> Known:
@@ -53,17 +53,19 @@ def key(name: str) -> Key:
     return "ns", name
 
 
-def take(state: State[str], seen: Seen[Pod], before: Known) -> tuple[list[Change[str]], State[str]]:
+def take(
+    state: ReflectorState[str], seen: ReflectorInput[Pod], before: Known
+) -> tuple[list[Change[str]], ReflectorState[str]]:
     changes, then = step(state, seen, MappingProxyType(before), keep)
     return list(changes), then
 
 
-def page(*pods: Pod, **more: Any) -> Paged[Pod]:
-    return Paged(Page(list(pods), **{"resource_version": "100", **more}))
+def page(*pods: Pod, **more: Any) -> PageReceived[Pod]:
+    return PageReceived(Page(list(pods), **{"resource_version": "100", **more}))
 
 
-def told(type_: str, item: Pod | None, version: str = "200", **more: Any) -> Told[Pod]:
-    return Told(WatchEvent(EventType(type_), version, item, **more))
+def told(type_: str, item: Pod | None, version: str = "200", **more: Any) -> EventReceived[Pod]:
+    return EventReceived(WatchEvent(EventType(type_), version, item, **more))
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------
@@ -105,17 +107,17 @@ def test_nothing_is_told_before_the_last_page() -> None:
 
 
 def test_a_list_without_end_is_a_failure() -> None:
-    state: State[str] = Listing(pages=({},) * (PAGES_AT_MOST - 1), resource_version="100", continue_="more")
+    state: ReflectorState[str] = Listing(pages=({},) * (PAGES_AT_MOST - 1), resource_version="100", continue_="more")
     changes, after = take(state, page(pod("a"), continue_="more"), known(pod("b")))
     assert changes == []
-    assert after == BackingOff(Listing(failures=1), failures=1)
+    assert after == InBackoff(Listing(failures=1), failures=1)
 
 
 def test_a_continuation_that_is_too_old_starts_the_list_anew() -> None:
     _, state = take(Listing(initial=True), page(pod("a"), continue_="more"), {})
-    _, state = take(state, Failed(Gone("too old")), {})
-    assert state == Expired(initial=True, failures=1)
-    assert take(state, Waited(), {}) == ([], Listing(initial=True, failures=1))
+    _, state = take(state, RequestFailed(Gone("too old")), {})
+    assert state == VersionExpired(initial=True, failures=1)
+    assert take(state, WaitOver(), {}) == ([], Listing(initial=True, failures=1))
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ def test_a_continuation_that_is_too_old_starts_the_list_anew() -> None:
         (told("BOOKMARK", None), []),
     ],
 )
-def test_what_the_watch_tells(event: Told[Pod], expected: list[Any]) -> None:
+def test_what_the_watch_tells(event: EventReceived[Pod], expected: list[Any]) -> None:
     changes, state = take(Watching("100", failures=3), event, known(pod("a")))
     assert changes == expected
     # On from the event's version, not the object's; and a watch that talks has not failed.
@@ -147,47 +149,47 @@ def test_what_the_watch_tells(event: Told[Pod], expected: list[Any]) -> None:
 
 
 def test_an_end_is_ordinary_but_not_in_vain() -> None:
-    assert take(Watching("100", failures=1), Ended(), {}) == ([], Watching("100"))
-    assert take(Watching("100"), Ended(in_vain=True), {}) == ([], BackingOff(Watching("100", 1, 1), 1))
+    assert take(Watching("100", failures=1), WatchEnded(), {}) == ([], Watching("100"))
+    assert take(Watching("100"), WatchEnded(in_vain=True), {}) == ([], InBackoff(Watching("100", 1, 1), 1))
 
 
 def test_an_expired_version_is_listed_anew_and_then_more_slowly() -> None:
-    _, state = take(Watching("100"), Failed(Gone("too old")), {})
-    assert state == Expired(failures=1)
-    _, state = take(state, Waited(), {})
+    _, state = take(Watching("100"), RequestFailed(Gone("too old")), {})
+    assert state == VersionExpired(failures=1)
+    _, state = take(state, WaitOver(), {})
     assert state == Listing(failures=1)
     # The list went well, but its version cannot be watched either.
     _, state = take(state, page(pod("a")), {})
-    _, state = take(state, Failed(Gone("too old")), {})
-    _, state = take(state, Waited(), {})
-    assert state == BackingOff(Listing(failures=2), failures=2)
-    assert take(state, Waited(), {}) == ([], Listing(failures=2))
+    _, state = take(state, RequestFailed(Gone("too old")), {})
+    _, state = take(state, WaitOver(), {})
+    assert state == InBackoff(Listing(failures=2), failures=2)
+    assert take(state, WaitOver(), {}) == ([], Listing(failures=2))
 
 
 def test_failures_are_waited_out_from_where_we_were() -> None:
-    _, state = take(Watching("100"), Failed(Unavailable("no connection")), {})
-    assert state == BackingOff(Watching("100", failures=1, failed_watches=1), failures=1)
-    _, state = take(Listing(initial=True), Failed(ApiError("?")), {})
-    assert state == BackingOff(Listing(initial=True, failures=1), failures=1)
+    _, state = take(Watching("100"), RequestFailed(Unavailable("no connection")), {})
+    assert state == InBackoff(Watching("100", failures=1, failed_watches=1), failures=1)
+    _, state = take(Listing(initial=True), RequestFailed(ApiError("?")), {})
+    assert state == InBackoff(Listing(initial=True, failures=1), failures=1)
 
 
 def test_after_many_failures_the_version_itself_is_in_doubt() -> None:
-    state: State[str] = Watching("100")
+    state: ReflectorState[str] = Watching("100")
     for _ in range(WATCHES_BEFORE_RELIST):
         assert isinstance(state, Watching)
-        _, waiting = take(state, Failed(Unavailable("no connection")), {})
-        _, state = take(waiting, Waited(), {})
+        _, waiting = take(state, RequestFailed(Unavailable("no connection")), {})
+        _, state = take(waiting, WaitOver(), {})
     assert state == Listing(failures=WATCHES_BEFORE_RELIST)
     # The new version has failed nobody yet; only the waits stay long until the watch tells something.
     _, state = take(state, page(), {})
-    _, state = take(state, Failed(Unavailable("no connection")), {})
+    _, state = take(state, RequestFailed(Unavailable("no connection")), {})
     failures = WATCHES_BEFORE_RELIST + 1
-    assert state == BackingOff(Watching("100", failures, failed_watches=1), failures)
+    assert state == InBackoff(Watching("100", failures, failed_watches=1), failures)
 
 
 def test_the_server_may_ask_for_time() -> None:
-    _, state = take(Watching("100"), Failed(TooManyRequests("busy", retry_after=7)), {})
-    assert state == BackingOff(Watching("100", failures=1, failed_watches=1), failures=1, at_least_seconds=7)
+    _, state = take(Watching("100"), RequestFailed(TooManyRequests("busy", retry_after=7)), {})
+    assert state == InBackoff(Watching("100", failures=1, failed_watches=1), failures=1, at_least_seconds=7)
 
 
 # -- what cannot be read ----------------------------------------------------------------------------------------------
@@ -195,16 +197,21 @@ def test_the_server_may_ask_for_time() -> None:
 
 def test_an_unreadable_object_in_a_list_is_not_gone() -> None:
     before = known(pod("a"), pod("b"), pod("c"))
-    unread = Unread("no idea", "ns", "a")
+    unread = UndecodableObject("no idea", "ns", "a")
     changes, _ = take(Listing(), page(pod("b", bad=True), undecodable=1, unread=[unread]), before)
-    assert changes == [unread, Unread("bad label", "ns", "b"), Deleted(key("c"), before[key("c")]), Synced("100")]
+    assert changes == [
+        unread,
+        UndecodableObject("bad label", "ns", "b"),
+        Deleted(key("c"), before[key("c")]),
+        Synced("100"),
+    ]
 
 
 def test_without_its_name_anything_absent_may_be_the_unreadable_one() -> None:
     before = known(pod("a"), pod("b"))
     changes, _ = take(Listing(), page(pod("b", "9"), undecodable=1), before)
     assert changes == [
-        Unread("1 objects could not be decoded, nor their names"),
+        UndecodableObject("1 objects could not be decoded, nor their names"),
         Updated(key("b"), before[key("b")], kept(pod("b", "9"))),
         Synced("100"),
     ]
@@ -212,21 +219,24 @@ def test_without_its_name_anything_absent_may_be_the_unreadable_one() -> None:
 
 def test_an_unreadable_change_leaves_what_was_known() -> None:
     assert take(Watching("100"), told("MODIFIED", None, problem="?"), known(pod("a"))) == (
-        [Unread("?")],
+        [UndecodableObject("?")],
         Watching("200"),
     )
     assert take(Watching("100"), told("MODIFIED", pod("a", "7", bad=True)), known(pod("a"))) == (
-        [Unread("bad label", "ns", "a")],
+        [UndecodableObject("bad label", "ns", "a")],
         Watching("200"),
     )
 
 
 def test_a_version_that_cannot_be_read_moves_nothing() -> None:
-    assert take(Watching("100"), told("MODIFIED", None, "", problem="?"), {}) == ([Unread("?")], Watching("100"))
+    assert take(Watching("100"), told("MODIFIED", None, "", problem="?"), {}) == (
+        [UndecodableObject("?")],
+        Watching("100"),
+    )
 
 
 def test_an_unreadable_deletion_is_one_if_it_has_a_name() -> None:
-    unread = Unread("?", "ns", "a")
+    unread = UndecodableObject("?", "ns", "a")
     changes, state = take(Watching("100"), told("DELETED", None, problem="?", unread=unread), known(pod("a")))
     assert changes == [unread, Deleted(key("a"), kept(pod("a")))]
     assert state == Watching("200")
@@ -235,8 +245,8 @@ def test_an_unreadable_deletion_is_one_if_it_has_a_name() -> None:
 
 def test_an_unreadable_deletion_without_a_name_needs_a_list() -> None:
     changes, state = take(Watching("100"), told("DELETED", None, problem="?"), known(pod("a")))
-    assert changes == [Unread("?")]
-    assert state == Expired(failures=1)
+    assert changes == [UndecodableObject("?")]
+    assert state == VersionExpired(failures=1)
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
@@ -276,7 +286,7 @@ def test_after_a_list_exactly_the_listed_is_known(before: list[Pod], listed: lis
 def test_changes_always_fit_what_is_known(events: list[tuple[str, Pod]]) -> None:
     """Whatever a server says, in whatever order: nothing is added twice, and nothing unknown is deleted."""
     now: Known = {}
-    state: State[str] = Watching("0")
+    state: ReflectorState[str] = Watching("0")
     for number, (type_, item) in enumerate(events):
         changes, state = take(state, told(type_, item, str(number)), now)
         now = apply(now, changes)
@@ -284,5 +294,5 @@ def test_changes_always_fit_what_is_known(events: list[tuple[str, Pod]]) -> None
 
 
 def test_a_state_never_meets_what_it_did_not_ask_for() -> None:
-    with pytest.raises(AssertionError, match="Listing cannot meet Ended"):
-        take(Listing(), Ended(), {})
+    with pytest.raises(AssertionError, match="Listing cannot meet WatchEnded"):
+        take(Listing(), WatchEnded(), {})

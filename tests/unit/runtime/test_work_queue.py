@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dovetail.ports import Conflict, TooManyRequests
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.tasks import within
-from dovetail.runtime.work_queue import Done, Hopeless, Outcome, QueueClosed, QueueFull, Retry, WorkQueue, work
+from dovetail.runtime.work_queue import Done, Outcome, QueueClosed, QueueFull, Retry, TerminalFailure, WorkQueue, work
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.values.rate import Rate
 from tests.builders import at
@@ -296,7 +296,7 @@ def test_outcomes_become_requeues() -> None:
         "done": [Done()],
         "later": [Done(7), Done()],
         "retried": [Retry("not yet"), Retry("not yet"), Done()],
-        "hopeless": [Hopeless("bad value")],
+        "hopeless": [TerminalFailure("bad value")],
         "conflict": [Conflict("changed"), Done()],
         "told to wait": [TooManyRequests("later", retry_after=30), Done()],
     }

@@ -6,8 +6,8 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.pod_specs import SchedulingPod
-from dovetail.scheduling import problem
-from dovetail.scheduling.problem import BoundPod, MachineType, Node, Offer, Origin, Pod, Pool
+from dovetail.scheduling import placement
+from dovetail.scheduling.placement import BoundPod, MachineType, NodeInfo, Offer, Origin, PodInfo, Pool
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import template_taints
@@ -52,13 +52,13 @@ def pod(
     volumes: PodVolumes = NO_VOLUMES,
     namespaces: dict[str, dict[str, str]] | None = None,
     **wire: Any,
-) -> Pod:
+) -> PodInfo:
     read = wire_pod(name, labels, **wire)
-    return problem.read_pod(read, origin=origin, volumes=volumes, namespaces=namespaces)
+    return placement.read_pod(read, origin=origin, volumes=volumes, namespaces=namespaces)
 
 
 def bound(name: str, labels: dict[str, str] | None = None, **wire: Any) -> BoundPod:
-    return problem.read_bound_pod(wire_pod(name, labels, **wire))
+    return placement.read_bound_pod(wire_pod(name, labels, **wire))
 
 
 def app(name: str) -> dict[str, str]:
@@ -111,11 +111,13 @@ def at_one_of(*zones: str) -> PodVolumes:
 # -- what there is -----------------------------------------------------------------------------------------------------
 
 
-def node(name: str, zone: str = "", *pods: BoundPod, cpu: int = 8, taints: tuple[str, ...] = (), **fields: Any) -> Node:
+def node(
+    name: str, zone: str = "", *pods: BoundPod, cpu: int = 8, taints: tuple[str, ...] = (), **fields: Any
+) -> NodeInfo:
     """With room for so many cpus, whatever its pods take."""
     labels = {**({ZONE: zone} if zone else {}), **fields.pop("labels", {})}
     room = Resources({"cpu": cpu * 1000, "pods": 110})
-    return Node(
+    return NodeInfo(
         name=name,
         labels=labels,
         pods=pods,

@@ -11,14 +11,14 @@ from dovetail.api import names
 from dovetail.api.objects import NodePool
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.host_ports import HostPort
-from dovetail.scheduling.problem import (
+from dovetail.scheduling.placement import (
     MachineType,
-    Node,
-    Options,
+    NodeInfo,
     Origin,
-    Pod,
+    PlacementRequest,
+    PodInfo,
     Pool,
-    Problem,
+    SchedulingOptions,
     Solution,
     read_pool,
 )
@@ -51,8 +51,8 @@ TYPE = names.INSTANCE_TYPE_LABEL
 
 
 def ask(
-    *pods: Pod,
-    nodes: tuple[Node, ...] = (),
+    *pods: PodInfo,
+    nodes: tuple[NodeInfo, ...] = (),
     pools: tuple[Pool, ...] = (pool(),),
     types: tuple[MachineType, ...] = (machine("m"),),
     daemons: tuple[Daemon, ...] = (),
@@ -60,13 +60,13 @@ def ask(
 ) -> Solution:
     """With the same types for each pool."""
     return solve(
-        Problem(
+        PlacementRequest(
             pods=pods,
             nodes=nodes,
             pools=pools,
             types={each.name: types for each in pools},
             daemons=daemons,
-            options=Options(**options),
+            options=SchedulingOptions(**options),
         )
     )
 
@@ -140,7 +140,9 @@ def test_a_pod_that_fits_nowhere_is_told_why() -> None:
     )
     assert "label 'team' does not have known values" in why(found, "p").replace('"', "'")
     assert found.errors["q"].pod.path == "shop/q"
-    assert why(solve(Problem(pods=(pod("p"),))), "p") == "there is no node, and no NodePool that could make one"
+    assert (
+        why(solve(PlacementRequest(pods=(pod("p"),))), "p") == "there is no node, and no NodePool that could make one"
+    )
 
 
 def test_at_most_five_errors_are_told() -> None:
@@ -159,7 +161,7 @@ def test_pods_with_resource_claims_are_not_guessed_at() -> None:
 def test_when_time_is_up_what_is_placed_stays() -> None:
     calls = iter((True, True, False))
     pods = tuple(pod(f"p{index}") for index in range(4))
-    found = solve(Problem(pods=pods, nodes=(node("n"),)), lambda: next(calls))
+    found = solve(PlacementRequest(pods=pods, nodes=(node("n"),)), lambda: next(calls))
     assert found.existing == {"n": ("p0", "p1")}
     assert {uid: error.waiting for uid, error in found.errors.items()} == {"p2": True, "p3": True}
 
@@ -354,7 +356,7 @@ def test_case_43_three_ways_to_say_whose_pods(more: dict[str, Any], expected: st
 # -- spread ------------------------------------------------------------------------------------------------------------
 
 
-def web(count: int, *constraints: dict[str, Any], **wire: Any) -> list[Pod]:
+def web(count: int, *constraints: dict[str, Any], **wire: Any) -> list[PodInfo]:
     return [pod(f"p{index}", app("web"), topologySpreadConstraints=list(constraints), **wire) for index in range(count)]
 
 
@@ -412,7 +414,7 @@ def test_case_51_zones_behind_taints_do_not_count_where_they_are_honoured(policy
     pools = (pool("open"), pool("own", taints=("own:NoSchedule",)))
     types = {"open": (machine("m", zones=("a",)),), "own": (machine("m", zones=("b",)),)}
     pods = tuple(web(3, spread(ZONE, "web", nodeTaintsPolicy=policy)))
-    found = solve(Problem(pods=pods, pools=pools, types=types))
+    found = solve(PlacementRequest(pods=pods, pools=pools, types=types))
     assert sum(len(claim.pods) for claim in found.new_claims) == placed
 
 
@@ -437,7 +439,7 @@ def test_case_54_each_place_of_a_volume_is_tried() -> None:
 
 
 def test_volumes_are_attached_to_nodes_up_to_their_limit() -> None:
-    def using(name: str, claim: str) -> Pod:
+    def using(name: str, claim: str) -> PodInfo:
         return pod(name, volumes=PodVolumes(attachments=frozenset({Attachment("ebs", "shop", claim)})))
 
     limited = node("n1", "a", attach_limits={"ebs": 1})

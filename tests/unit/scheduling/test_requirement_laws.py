@@ -13,7 +13,7 @@ VALUES = ["0", "1", "2", "3", "4", "7", "04", "x", "y"]
 BOUNDS = ["-1", "0", "1", "2", "3", "4", "7"]
 
 
-def listing(*sizes: int) -> st.SearchStrategy[objects.Requirement]:
+def listing(*sizes: int) -> st.SearchStrategy[objects.NodeSelectorRequirement]:
     """In or NotIn so many values."""
     return st.sampled_from(
         [
@@ -114,5 +114,5 @@ def test_compatible_means_that_some_label_suits_both(had: Requirement, wanted: R
 
 
 @given(st.lists(WRITTEN, max_size=6), st.integers(0, 6))
-def test_sets_can_be_put_together_in_any_parts(entries: list[objects.Requirement], cut: int) -> None:
+def test_sets_can_be_put_together_in_any_parts(entries: list[objects.NodeSelectorRequirement], cut: int) -> None:
     assert read_requirements(entries[:cut]) & read_requirements(entries[cut:]) == read_requirements(entries)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dovetail.scheduling.problem import BoundPod, Problem
+from dovetail.scheduling.placement import BoundPod, PlacementRequest
 from dovetail.scheduling.reference import fitting
 from tests.unit.scheduling.problems import HOST, ZONE, affinity, bound, node, pod, term
 from tests.unit.scheduling.wire import Manifest
@@ -15,7 +15,7 @@ def fits(*present: BoundPod, terms: list[Manifest], labels: dict[str, str] | Non
     """Of a node in zone a that has these pods, and an empty one in b, those that take a pod with the terms."""
     asks = pod("new", labels, affinity=affinity(together=terms), **more)
     nodes = (node("a1", "a", *present), node("b1", "b"))
-    return list(fitting(Problem(pods=(asks,), nodes=nodes), asks))
+    return list(fitting(PlacementRequest(pods=(asks,), nodes=nodes), asks))
 
 
 def test_one_pod_that_all_terms_select_is_enough() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.scheduling.problem import Kind, Pod, Problem, Rule, queue
+from dovetail.scheduling.placement import PlacementRequest, PodInfo, TopologyRule, TopologyRuleKind, queue
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, one_of
-from dovetail.scheduling.topology import Group, Topology
+from dovetail.scheduling.topology import Topology, TopologyGroup
 from tests.unit.scheduling.problems import (
     HOST,
     ZONE,
@@ -27,15 +27,15 @@ from tests.unit.scheduling.problems import (
 ANY_NODE = NO_REQUIREMENTS
 
 
-def problem(*pods: Pod, nodes: tuple[Any, ...] = (), zones: tuple[str, ...] = ("a", "b", "c")) -> Problem:
-    return Problem(pods=pods, nodes=nodes, pools=(pool(),), types={"default": (machine("m", zones=zones),)})
+def problem(*pods: PodInfo, nodes: tuple[Any, ...] = (), zones: tuple[str, ...] = ("a", "b", "c")) -> PlacementRequest:
+    return PlacementRequest(pods=pods, nodes=nodes, pools=(pool(),), types={"default": (machine("m", zones=zones),)})
 
 
-def left(topology: Topology, asking: Pod, where: Requirements = ANY_NODE, key: str = ZONE) -> list[str] | None:
+def left(topology: Topology, asking: PodInfo, where: Requirements = ANY_NODE, key: str = ZONE) -> list[str] | None:
     """The domains that the pod's required rules leave of a new node; None: it cannot go there."""
     strict = asking.affinity.strict()
     found = topology.narrowed(asking, asking.rules, strict, where & strict, frozenset({ZONE}))
-    return None if isinstance(found, Rule) else sorted(found.get(key).values)
+    return None if isinstance(found, TopologyRule) else sorted(found.get(key).values)
 
 
 def zone(*zones: str) -> Requirements:
@@ -145,7 +145,7 @@ def test_a_selector_that_cannot_be_read_selects_nothing() -> None:
 
 
 def test_case_50_match_label_keys_separate_revisions() -> None:
-    def revision(name: str, number: str) -> Pod:
+    def revision(name: str, number: str) -> PodInfo:
         constraint = spread(ZONE, "web", matchLabelKeys=["rev", "absent"])
         return pod(name, {**app("web"), "rev": number}, topologySpreadConstraints=[constraint])
 
@@ -168,7 +168,7 @@ def test_case_51_with_honor_domains_behind_taints_are_dropped(policy: str, expec
     pools = (pool("open"), pool("own", taints=("own:NoSchedule",)))
     types = {"open": (machine("m", zones=("a",)),), "own": (machine("m", zones=("b",)),)}
     nodes = (*in_zones(("a", 1)), node("tainted", "c", taints=("own:NoSchedule",)))
-    topology = Topology.of(Problem(pods=(web,), nodes=nodes, pools=pools, types=types))
+    topology = Topology.of(PlacementRequest(pods=(web,), nodes=nodes, pools=pools, types=types))
     assert left(topology, web, zone("a")) == expected
     assert sorted(topology.group(web.rules[0]).counts) == (["a"] if policy == "Honor" else ["a", "b", "c"])
 
@@ -176,7 +176,9 @@ def test_case_51_with_honor_domains_behind_taints_are_dropped(policy: str, expec
 def test_soft_taints_hide_no_domain() -> None:
     web = pod("w", app("web"), affinity=affinity(together=[term(ZONE, "web")]))
     types = {"soft": (machine("m", zones=("b",)),)}
-    topology = Topology.of(Problem(pods=(web,), pools=(pool("soft", taints=("x:PreferNoSchedule",)),), types=types))
+    topology = Topology.of(
+        PlacementRequest(pods=(web,), pools=(pool("soft", taints=("x:PreferNoSchedule",)),), types=types)
+    )
     assert left(topology, web) == ["b"]
 
 
@@ -401,8 +403,8 @@ def test_an_old_name_of_a_topology_key_is_the_new_one() -> None:
 
 
 def test_a_group_of_hosts_takes_all_that_are_allowed_and_other_spreads_take_one() -> None:
-    def group(key: str) -> Group:
-        return Group(Rule(Kind.SPREAD, key, None, None, max_skew=1), ("x", "y"))
+    def group(key: str) -> TopologyGroup:
+        return TopologyGroup(TopologyRule(TopologyRuleKind.SPREAD, key, None, None, max_skew=1), ("x", "y"))
 
     for key, expected in ((HOST, {"x", "y"}), ("rack", {"x"})):
         both = one_of(key, ("x", "y"))

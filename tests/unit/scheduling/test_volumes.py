@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api import names
-from dovetail.api.storage import CSINode, StorageClass, Volume, VolumeClaim
+from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements
 from dovetail.scheduling.volumes import (
     MAX_ALTERNATIVES,
     Attachment,
-    Flaw,
     PodVolumes,
     Storage,
     VolumeError,
+    VolumeFlaw,
     attach_limits,
     attachments,
     over_limit,
@@ -36,16 +36,16 @@ def claim(
     bound: bool = True,
     deleted: str | None = None,
     phase: str = "Bound",
-) -> VolumeClaim:
+) -> PersistentVolumeClaim:
     annotations = {names.PVC_BIND_COMPLETED: "yes"} if volume and bound else {}
     meta = {"name": name, "namespace": "shop", "annotations": annotations, "deletionTimestamp": deleted}
     spec = {"volumeName": volume, "storageClassName": class_}
-    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase}}, VolumeClaim)
+    return msgspec.convert({"metadata": meta, "spec": spec, "status": {"phase": phase}}, PersistentVolumeClaim)
 
 
 def volume(
     name: str, *terms: dict[str, list[str]], deleted: str | None = None, source: dict[str, Any] | None = None
-) -> Volume:
+) -> PersistentVolume:
     """Each term: labels and the values that they may have."""
     written = [
         {"matchExpressions": [{"key": key, "operator": "In", "values": values} for key, values in term.items()]}
@@ -53,7 +53,7 @@ def volume(
     ]
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": written}}} if terms else {}
     spec = {**(source or {"csi": {"driver": EBS}}), **affinity}
-    return msgspec.convert({"metadata": {"name": name, "deletionTimestamp": deleted}, "spec": spec}, Volume)
+    return msgspec.convert({"metadata": {"name": name, "deletionTimestamp": deleted}, "spec": spec}, PersistentVolume)
 
 
 def class_(
@@ -71,10 +71,10 @@ def class_(
     return msgspec.convert(body, StorageClass)
 
 
-def storage(*objects: VolumeClaim | Volume | StorageClass) -> Storage:
+def storage(*objects: PersistentVolumeClaim | PersistentVolume | StorageClass) -> Storage:
     return Storage(
-        claims={("shop", each.metadata.name): each for each in objects if isinstance(each, VolumeClaim)},
-        volumes={each.metadata.name: each for each in objects if isinstance(each, Volume)},
+        claims={("shop", each.metadata.name): each for each in objects if isinstance(each, PersistentVolumeClaim)},
+        volumes={each.metadata.name: each for each in objects if isinstance(each, PersistentVolume)},
         classes={each.metadata.name: each for each in objects if isinstance(each, StorageClass)},
     )
 
@@ -162,7 +162,7 @@ def test_too_many_combinations_are_refused() -> None:
     assert 2 ** len(keys) > MAX_ALTERNATIVES
     with pytest.raises(VolumeError) as refused:
         pod_volumes(using(*(f"c{index}" for index in range(11))), known)
-    assert refused.value.flaw is Flaw.TOO_MANY
+    assert refused.value.flaw is VolumeFlaw.TOO_MANY
     assert len(pod_volumes(using(*(f"c{index}" for index in range(9))), known).alternatives) == 512
 
 
@@ -191,19 +191,19 @@ def test_a_zone_will_do_if_and_only_if_it_does_for_each_volume(volumes: list[lis
 @pytest.mark.parametrize(
     ("known", "flaw"),
     [
-        (storage(), Flaw.CLAIM_MISSING),
-        (storage(claim("data", volume="pv", deleted=DELETED), volume("pv")), Flaw.CLAIM_DELETING),
-        (storage(claim("data", volume="pv", phase="Lost"), volume("pv")), Flaw.CLAIM_LOST),
-        (storage(claim("data", volume="pv")), Flaw.VOLUME_MISSING),
-        (storage(claim("data", volume="pv"), volume("pv", deleted=DELETED)), Flaw.VOLUME_DELETING),
-        (storage(claim("data", volume="pv", bound=False), volume("pv")), Flaw.NOT_YET_BOUND),
-        (storage(claim("data")), Flaw.NO_CLASS),
-        (storage(claim("data", class_="")), Flaw.NO_CLASS),
-        (storage(claim("data", class_="fast")), Flaw.CLASS_MISSING),
-        (storage(claim("data", class_="fast"), class_("fast", mode="Immediate")), Flaw.BOUND_BEFOREHAND),
+        (storage(), VolumeFlaw.CLAIM_MISSING),
+        (storage(claim("data", volume="pv", deleted=DELETED), volume("pv")), VolumeFlaw.CLAIM_DELETING),
+        (storage(claim("data", volume="pv", phase="Lost"), volume("pv")), VolumeFlaw.CLAIM_LOST),
+        (storage(claim("data", volume="pv")), VolumeFlaw.VOLUME_MISSING),
+        (storage(claim("data", volume="pv"), volume("pv", deleted=DELETED)), VolumeFlaw.VOLUME_DELETING),
+        (storage(claim("data", volume="pv", bound=False), volume("pv")), VolumeFlaw.NOT_YET_BOUND),
+        (storage(claim("data")), VolumeFlaw.NO_CLASS),
+        (storage(claim("data", class_="")), VolumeFlaw.NO_CLASS),
+        (storage(claim("data", class_="fast")), VolumeFlaw.CLASS_MISSING),
+        (storage(claim("data", class_="fast"), class_("fast", mode="Immediate")), VolumeFlaw.BOUND_BEFOREHAND),
     ],
 )
-def test_case_57_claims_with_which_a_pod_is_refused(known: Storage, flaw: Flaw) -> None:
+def test_case_57_claims_with_which_a_pod_is_refused(known: Storage, flaw: VolumeFlaw) -> None:
     with pytest.raises(VolumeError) as refused:
         pod_volumes(using("data"), known)
     assert (refused.value.claim, refused.value.flaw) == ("data", flaw)
@@ -223,10 +223,10 @@ def test_a_class_that_says_nothing_binds_immediately() -> None:
 def test_an_affinity_that_cannot_be_read_is_refused() -> None:
     bad = {"matchExpressions": [{"key": "rack", "operator": "Near", "values": ["a"]}]}
     spec = {"csi": {"driver": EBS}, "nodeAffinity": {"required": {"nodeSelectorTerms": [bad]}}}
-    broken = msgspec.convert({"metadata": {"name": "pv"}, "spec": spec}, Volume)
+    broken = msgspec.convert({"metadata": {"name": "pv"}, "spec": spec}, PersistentVolume)
     with pytest.raises(VolumeError, match="label 'rack': 'Near' is no operator") as refused:
         pod_volumes(using("data"), storage(claim("data", volume="pv"), broken))
-    assert refused.value.flaw is Flaw.UNREADABLE
+    assert refused.value.flaw is VolumeFlaw.UNREADABLE
 
 
 # -- attaching ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.api.objects import Node, NodeClaim, Requirement, Taint, Toleration
+from dovetail.api.objects import Node, NodeClaim, NodeSelectorRequirement, Taint, Toleration
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.scheduling import requirements
 from dovetail.scheduling.requirements import Requirements
@@ -12,8 +12,8 @@ from dovetail.scheduling.requirements import Requirements
 Manifest = dict[str, Any]
 
 
-def entry(key: str, operator: str, *values: str, min_values: int | None = None) -> Requirement:
-    return Requirement(key=key, operator=operator, values=list(values), min_values=min_values)
+def entry(key: str, operator: str, *values: str, min_values: int | None = None) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=key, operator=operator, values=list(values), min_values=min_values)
 
 
 def required(key: str, operator: str, *values: str, min_values: int | None = None) -> requirements.Requirement:

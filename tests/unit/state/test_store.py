@@ -6,16 +6,29 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.api.objects import Node, NodeSpec, ObjectMeta
-from dovetail.state.store import Added, Change, Deleted, Index, InFlight, Kept, Store, Synced, Unread, Updated
+from dovetail.state.store import (
+    Added,
+    Change,
+    Deleted,
+    Index,
+    InFlight,
+    Store,
+    StoredValue,
+    Synced,
+    UndecodableObject,
+    Updated,
+)
 from tests.builders import at
 
 A, B = ("", "a"), ("", "b")
 
 
-def kept(name: str, instance: str = "", *, version: str = "1", uid: str = "", deleted: bool = False) -> Kept[Node]:
+def kept(
+    name: str, instance: str = "", *, version: str = "1", uid: str = "", deleted: bool = False
+) -> StoredValue[Node]:
     deletion = at("2026-03-01T00:00:00Z") if deleted else None
     meta = ObjectMeta(name=name, uid=uid or name, resource_version=version, deletion_timestamp=deletion)
-    return Kept(meta.uid, version, Node(meta, NodeSpec(provider_id=instance)))
+    return StoredValue(meta.uid, version, Node(meta, NodeSpec(provider_id=instance)))
 
 
 def followed(store: Store[Any]) -> list[Change[Any]]:
@@ -53,7 +66,7 @@ def test_unread_and_synced_change_no_object() -> None:
     heard = followed(store)
     store.apply(Added(A, kept("a")))
     assert (store.synced, store.undecodable) == (False, 0)
-    changes: list[Change[Node]] = [Unread("no JSON", name="a"), Synced("5")]
+    changes: list[Change[Node]] = [UndecodableObject("no JSON", name="a"), Synced("5")]
     store.apply(*changes)
     assert (store.synced, store.undecodable) == (True, 1)
     assert heard[1:] == changes

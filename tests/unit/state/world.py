@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail.api import names
-from dovetail.scheduling.problem import Node
+from dovetail.scheduling.placement import NodeInfo
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.nodes import ManagedNode, NodeKey
-from dovetail.state.places import Place
-from dovetail.state.scheduling import ClusterSnapshot, PlacingState, ReadPods
-from dovetail.state.store import Added, Change, Deleted, Kept, Key, Updated
+from dovetail.state.schedulable_nodes import SchedulableNode
+from dovetail.state.scheduling import ClusterSnapshot, NodePods, SchedulingState
+from dovetail.state.store import Added, Change, Deleted, Key, StoredValue, Updated
 
 NOW: Final = datetime(2026, 3, 1, tzinfo=UTC)
 CREATED: Final = "2026-02-01T00:00:00Z"
@@ -34,8 +34,8 @@ class World:
 
     def __init__(self) -> None:
         self.state = ClusterState(CLASS)
-        self.placing = PlacingState(self.state)
-        self.objects: dict[str, dict[Key, Kept[Any]]] = {plural: {} for plural in self.state.stores}
+        self.placing = SchedulingState(self.state)
+        self.objects: dict[str, dict[Key, StoredValue[Any]]] = {plural: {} for plural in self.state.stores}
         self.marked: set[str] = set()
         self._uids = count(1)
 
@@ -51,7 +51,7 @@ class World:
         wire = msgspec.convert(
             {**manifest, "metadata": {"creationTimestamp": CREATED, **meta, "uid": uid}}, reading.struct
         )
-        new = self.objects[plural][key] = Kept(uid, "", reading.keep(wire))
+        new = self.objects[plural][key] = StoredValue(uid, "", reading.keep(wire))
         if old is None:
             return [Added(key, new)]
         if not anew:
@@ -78,10 +78,10 @@ class World:
         if ("", claim) in self.objects[CLAIMS]:
             (self.marked.add if marked else self.marked.discard)(claim)
 
-    def begun_now(self) -> tuple[ClusterState, PlacingState]:
+    def begun_now(self) -> tuple[ClusterState, SchedulingState]:
         """A new state with the same objects."""
         state = ClusterState(CLASS)
-        placing = PlacingState(state)
+        placing = SchedulingState(state)
         for plural, kept in self.objects.items():
             state.apply(plural, *(Added(key, kept[key]) for key in sorted(kept)))
         for claim in self.marked:
@@ -101,7 +101,7 @@ class World:
         first, second = self.placing.snapshot(NOW), self.placing.snapshot(NOW)
         assert all(map(is_, told_by(first), told_by(second)))
 
-    def _looked(self) -> tuple[Mapping[NodeKey, ManagedNode], Mapping[NodeKey, Node], Mapping[NodeKey, ReadPods]]:
+    def _looked(self) -> tuple[Mapping[NodeKey, ManagedNode], Mapping[NodeKey, NodeInfo], Mapping[NodeKey, NodePods]]:
         movable = self.placing.snapshot(NOW).movable
         places = {key: place.seen for key, place in self.placing._nodes.derived.all().items()}
         return self.state.managed.derived.all(), places, movable
@@ -157,7 +157,7 @@ def told_by(snapshot: ClusterSnapshot) -> tuple[object, ...]:
     return (*parts, *snapshot.owed)
 
 
-def shown(placing: PlacingState) -> Mapping[str, object]:
+def shown(placing: SchedulingState) -> Mapping[str, object]:
     snapshot = placing.snapshot(NOW)
     return {
         "nodes": {key: managed(node) for key, node in snapshot.nodes.items()},
@@ -172,7 +172,7 @@ def shown(placing: PlacingState) -> Mapping[str, object]:
     }
 
 
-def framed(place: Place) -> object:
+def framed(place: SchedulableNode) -> object:
     frame = place.frame
     return place.seen, id(frame.node), id(frame.claim), frame.taints, frame.resources
 

@@ -11,7 +11,7 @@ from dovetail.values.schedule.instants import (
     HORIZON,
     NEVER,
     Instants,
-    Recurring,
+    RecurringWindow,
     all_of,
     any_of,
     complement,
@@ -75,16 +75,16 @@ def test_a_recurring_window_is_half_open() -> None:
 
 def test_answers_do_not_depend_on_what_was_asked_before() -> None:
     cron = parse_cron("*/17 3,15 1-20 * 1-5")
-    asked = Recurring(cron, 95_000_000_001)
+    asked = RecurringWindow(cron, 95_000_000_001)
     instants = [NOW + timedelta(seconds=7919 * i % 3_000_000) for i in range(300)]
     for instant in instants:
-        fresh = Recurring(cron, 95_000_000_001)
+        fresh = RecurringWindow(cron, 95_000_000_001)
         assert asked.until(instant) == fresh.until(instant)
-        assert asked.contains(instant) == Recurring(cron, 95_000_000_001).contains(instant)
+        assert asked.contains(instant) == RecurringWindow(cron, 95_000_000_001).contains(instant)
 
 
 def test_another_zone_of_the_asking_instant_changes_nothing() -> None:
-    night = Recurring(parse_cron("0 0 1 * *"), ns(HOUR))
+    night = RecurringWindow(parse_cron("0 0 1 * *"), ns(HOUR))
     instant = datetime(2026, 6, 1, 0, 30, tzinfo=timezone(timedelta(hours=2)))  # still May in UTC
     assert not night.contains(instant)
     assert night.until(instant) == at("2026-06-01T00:00")
@@ -92,7 +92,7 @@ def test_another_zone_of_the_asking_instant_changes_nothing() -> None:
 
 def test_the_end_is_rounded_up_to_the_microsecond() -> None:
     for nanoseconds, micros in [(60_000_000_000, 0), (60_000_000_001, 1), (60_000_001_000, 1), (1, 1), (999, 1)]:
-        brief = Recurring(parse_cron("0 2 * * *"), nanoseconds)
+        brief = RecurringWindow(parse_cron("0 2 * * *"), nanoseconds)
         end = at("2026-05-14T02:00") + nanoseconds // 60_000_000_000 * MINUTE + micros * TICK
         assert brief.until(at("2026-05-14T02:00")) == end
         assert brief.contains(end - TICK)
@@ -101,14 +101,14 @@ def test_the_end_is_rounded_up_to_the_microsecond() -> None:
 
 def test_no_duration_is_never_open() -> None:
     assert recurring(parse_cron("* * * * *"), 0) is NEVER
-    empty = Recurring(parse_cron("* * * * *"), 0)
+    empty = RecurringWindow(parse_cron("* * * * *"), 0)
     assert not empty.contains(at("2026-05-14T02:00"))
     assert empty.until(NOW) is None
 
 
 def test_a_cron_that_never_fires_is_never_open() -> None:
     assert windows("0 0 31 2 *", HOUR) is NEVER
-    silent = Recurring(parse_cron("0 0 30 2 *"), ns(HOUR))
+    silent = RecurringWindow(parse_cron("0 0 30 2 *"), ns(HOUR))
     assert not silent.contains(NOW)
     assert silent.until(NOW) is None
 
@@ -130,8 +130,8 @@ def test_a_cron_that_never_fires_is_never_open() -> None:
 def test_known_at_once_to_be_always_open(text: str, duration: timedelta) -> None:
     assert windows(text, duration) is ALWAYS
     # The search says the same.
-    assert Recurring(parse_cron(text), ns(duration)).until(NOW) is None
-    assert Recurring(parse_cron(text), ns(duration)).contains(NOW)
+    assert RecurringWindow(parse_cron(text), ns(duration)).until(NOW) is None
+    assert RecurringWindow(parse_cron(text), ns(duration)).contains(NOW)
 
 
 @pytest.mark.parametrize(
@@ -178,23 +178,23 @@ def test_closed_until(text: str, now: str, until: str | None) -> None:
 
 def test_durations_up_to_292_years_do_not_overflow() -> None:
     longest = 2**63 - 1
-    leap = Recurring(parse_cron("0 0 29 2 *"), longest)
+    leap = RecurringWindow(parse_cron("0 0 29 2 *"), longest)
     assert leap.contains(NOW)
     assert leap.until(NOW) is None
     assert leap.contains(datetime.max.replace(tzinfo=UTC))
     assert leap.until(datetime.max.replace(tzinfo=UTC)) is None
-    first = Recurring(parse_cron("0 0 29 2 *"), longest)
+    first = RecurringWindow(parse_cron("0 0 29 2 *"), longest)
     assert not first.contains(datetime.min.replace(tzinfo=UTC))
     assert first.until(at("0004-02-28T00:00")) == at("0004-02-29T00:00")
-    assert Recurring(parse_cron("0 0 * * *"), longest).until(at("9999-12-31T23:59")) is None
+    assert RecurringWindow(parse_cron("0 0 * * *"), longest).until(at("9999-12-31T23:59")) is None
     for text in ("* * * * *", "0 0 31 12 *", "TZ=Europe/Berlin 0 0 * * *"):
         for instant in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
-            Recurring(parse_cron(text), ns(HOUR)).until(instant)
+            RecurringWindow(parse_cron(text), ns(HOUR)).until(instant)
 
 
 def test_an_answer_is_extended_as_time_goes_on() -> None:
     """A run known for five years from one instant is not taken for one known five years later."""
-    yearly = Recurring(parse_cron("@yearly"), ns(365 * DAY))
+    yearly = RecurringWindow(parse_cron("@yearly"), ns(365 * DAY))
     assert yearly.until(at("2096-12-31T12:00")) == at("2097-01-01T00:00")
     instant = at("2097-01-01T00:00")
     assert yearly.until(instant) is None  # 2100 has no leap day: open until the end of 2104
@@ -290,7 +290,7 @@ def test_what_meets_inside_a_minute_is_told_apart() -> None:
     assert between.until(at("2026-05-13T12:01:30")) == at("2026-05-13T12:01:40")
     nothing = all_of([short, complement(long)])
     assert nothing.until(NOW) is None
-    same = Recurring(parse_cron("*/2 * * * *"), 90_000_000_000)
+    same = RecurringWindow(parse_cron("*/2 * * * *"), 90_000_000_000)
     assert all_of([same, complement(short)]).until(NOW) is None
     assert any_of([same, complement(short)]).until(NOW) is None
     assert any_of([same, complement(short)]).contains(NOW)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.api.documents import Document, read_documents
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import HOUR, MINUTE, parse_duration
 from dovetail.values.schedule.cron import parse_cron
 from dovetail.values.schedule.instants import all_of, any_of
@@ -27,7 +27,7 @@ BLOCK, BLOCK_DURATION = "karpenter.sh/disruption-block-schedule", "karpenter.sh/
 Object = dict[str, Any]
 
 
-def run(*objects: Object, file: str = "f.json") -> list[Problem]:
+def run(*objects: Object, file: str = "f.json") -> list[Finding]:
     return lint(documents(*objects, file=file), AT)
 
 
@@ -35,7 +35,7 @@ def documents(*objects: Object, file: str = "f.json") -> list[Document]:
     return list(read_documents("\n".join(json.dumps(thing) for thing in objects).encode(), file))
 
 
-def lint_text(text: str) -> list[Problem]:
+def lint_text(text: str) -> list[Finding]:
     return lint(read_documents(text.encode(), "f.yaml"), AT)
 
 
@@ -1077,7 +1077,7 @@ def test_any_document_has_an_answer(data: st.DataObject) -> None:
         elif isinstance(holder, list) and last < len(holder):
             holder[last] = data.draw(odd)
     for problem in run(*things):
-        assert isinstance(problem, Problem)
+        assert isinstance(problem, Finding)
         assert problem.rule
         assert problem.message
         assert problem.remedy

@@ -10,7 +10,7 @@ from textwrap import indent
 import pytest
 
 from dovetail.api.documents import read_documents
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.views.lint import lint
 
 AT = datetime(2026, 3, 4, 12, tzinfo=UTC)
@@ -27,14 +27,14 @@ _INCOMPLETE = {
     ("DrainWithoutLimit", "spec.template.spec.terminationGracePeriod"),
 }
 
-Finding = tuple[Severity, str, str]
+ExpectedFinding = tuple[Severity, str, str]
 
 
-def problems(text: str) -> list[Problem]:
+def problems(text: str) -> list[Finding]:
     return [p for p in lint(read_documents(text.encode(), "seed"), AT) if (p.rule, p.field) not in _INCOMPLETE]
 
 
-def findings(text: str) -> list[Finding]:
+def findings(text: str) -> list[ExpectedFinding]:
     return [(p.severity, p.rule, p.field) for p in problems(text)]
 
 
@@ -406,11 +406,11 @@ spec:
 """  # noqa: W291
 
 
-def unquoted(*indexes: int) -> list[Finding]:
+def unquoted(*indexes: int) -> list[ExpectedFinding]:
     return [(E, "InvalidField", f"{B}[{index}].nodes") for index in indexes]
 
 
-def no_duration(*indexes: int) -> list[Finding]:
+def no_duration(*indexes: int) -> list[ExpectedFinding]:
     return [(E, "InvalidBudget", f"{B}[{index}].schedule") for index in indexes]
 
 

@@ -6,13 +6,13 @@ from random import Random
 import msgspec
 import pytest
 
-from dovetail.model.refs import About, Ref, Sentence
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.board.blockers import workload_of
-from dovetail.views.board.details import Decided, make_details
+from dovetail.views.board.details import DecisionView, make_details
 from dovetail.views.board.maker import BoardMaker
-from dovetail.views.board.rows import Board, Row, next_change, redacted
+from dovetail.views.board.rows import Board, NodeRow, next_change, redacted
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast import data as ahead
 from tests import builders
@@ -81,7 +81,7 @@ def test_a_pod_blocks_a_drain_until_it_is_deleted_for_the_deadline(begun: bool) 
     snapshot = snapshot_of(builders.member(claim, builders.node("n1"), pods))
     (row,) = BoardMaker().make(assess(snapshot, NOW), NOW + DAY).rows
     deadline = round(at("2026-03-06T22:00:00Z" if begun else "2026-03-07T02:00:00Z").timestamp())
-    draining = list(ahead.Kind).index(ahead.Kind.DRAINING)
+    draining = list(ahead.SpanKind).index(ahead.SpanKind.DRAINING)
     drained = [span for span in row.spans if span[1] == draining]
     assert [span[2:] for span in drained] == [(0,), ()]
     assert drained[1][0] == deadline - 600
@@ -102,7 +102,7 @@ def test_workloads_have_the_name_that_their_labels_give() -> None:
 # -- what is withheld --------------------------------------------------------------------------------------------------
 
 
-def kinds(row: Row) -> list[tuple[int, int]]:
+def kinds(row: NodeRow) -> list[tuple[int, int]]:
     """When it is free, blocked, draining and gone, by whomever."""
     found: list[tuple[int, int]] = []
     for start, kind, *_ in row.spans:
@@ -121,16 +121,16 @@ def test_no_name_of_a_hidden_namespace_is_told(seed: int) -> None:
     board = redacted(whole, seen.__contains__)
     text = msgspec.json.encode(board, enc_hook=str).decode()
     explanation = explain(assessment)
-    told_of = Sentence(*(About(pod.object, f"{pod.namespace}/{pod.name}, ") for pod in snapshot.pods))
+    told_of = Sentence(*(Redactable(pod.object, f"{pod.namespace}/{pod.name}, ") for pod in snapshot.pods))
     for member in snapshot.nodes:
         details = make_details(
             member,
             explanation,
             left_alone=Sentence(
-                "Drifted: ", About(Ref("Pod", "secret", "x"), "Pod/secret/x: protected"), ", until noon"
+                "Drifted: ", Redactable(Ref("Pod", "secret", "x"), "Pod/secret/x: protected"), ", until noon"
             ),
             decisions=[
-                Decided(at=NOW, text="delete", nodes=(member.name,), rejected=Sentence("scheduling: ", told_of))
+                DecisionView(at=NOW, text="delete", nodes=(member.name,), rejected=Sentence("scheduling: ", told_of))
             ],
             may_see=seen.__contains__,
         )

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
-from dovetail.runtime.manager import Health
+from dovetail.runtime.manager import HealthStatus
 from dovetail.web.debug import profiling_routes
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
 from dovetail.web.readers import Readers
@@ -32,7 +32,7 @@ def served(routes: list[web.RouteDef], questions: Callable[[Get], Coroutine[Any,
 
 def test_a_probe_is_as_well_as_its_checks() -> None:
     problems: list[str] = ["pods is not synced", "nodes is not synced"]
-    checks = {"readyz": always_well, "manager": lambda: Health(not problems, tuple(problems))}
+    checks = {"readyz": always_well, "manager": lambda: HealthStatus(not problems, tuple(problems))}
 
     async def questions(get: Get) -> None:
         failed = "[+]readyz ok\n[-]manager failed: pods is not synced; nodes is not synced\nreadyz check failed\n"

@@ -35,12 +35,13 @@ def manifests(*, namespace: str, image: str, parts: Collection[Part] = tuple(Par
         documents += deployment(namespace, image)
     texts = [crd_text()] if Part.CRDS in parts else []
     texts += [
-        yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=2**20) for document in documents
+        yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=2**20)
+        for document in documents
     ]
     return "---\n".join(texts)
 
 
-class _Plain(yaml.SafeDumper):
+class _PlainDumper(yaml.SafeDumper):
     """Without anchors, which nobody can read, and with quoted texts as they are."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
@@ -51,4 +52,4 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "'" in text else None)
 
 
-_Plain.add_representer(str, _text)
+_PlainDumper.add_representer(str, _text)

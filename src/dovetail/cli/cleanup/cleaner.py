@@ -24,7 +24,7 @@ from dovetail.ports import (
     Patch,
     Resource,
 )
-from dovetail.runtime.lease import Sighting, sighted
+from dovetail.runtime.lease import ObservedLease, sighted
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _CLAIMS: Final = NODECLAIMS.read_as(dict[str, Any])
 _POOLS: Final = NODEPOOLS.read_as(dict[str, Any])
 
 
-class Fate(StrEnum):
+class CleanupOutcome(StrEnum):
     """What became of an object."""
 
     CLEANED = "cleaned"
@@ -45,11 +45,11 @@ class Fate(StrEnum):
     FAILED = "failed"
 
 
-class Cleaned(msgspec.Struct, frozen=True, rename="camel"):
+class CleanedObject(msgspec.Struct, frozen=True, rename="camel"):
     """One object that there was something to remove from."""
 
     object: str
-    fate: Fate
+    fate: CleanupOutcome
     changes: tuple[str, ...]
     error: str | None = None
 
@@ -63,7 +63,7 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
     Times in a Lease are another machine's: one that has a holder is watched until it is renewed, or for its whole
     duration (R38).
     """
-    seen: dict[str, Sighting] = {}
+    seen: dict[str, ObservedLease] = {}
     live: dict[str, Lease] = {}
     while True:
         leases = [
@@ -96,14 +96,14 @@ class _Task(msgspec.Struct, frozen=True, eq=False):
     def object(self) -> str:
         return f"{self.kind.kind}/{self.thing['metadata']['name']}"
 
-    def with_fate(self, fate: Fate, cleaning: Cleaning, error: str | None = None) -> Cleaned:
-        return Cleaned(self.object, fate, cleaning.changes, error)
+    def with_fate(self, fate: CleanupOutcome, cleaning: Cleaning, error: str | None = None) -> CleanedObject:
+        return CleanedObject(self.object, fate, cleaning.changes, error)
 
 
-_Act = Callable[[_Task, Cleaning], Awaitable[Cleaned | None]]
+_Act = Callable[[_Task, Cleaning], Awaitable[CleanedObject | None]]
 
 
-async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[Cleaned, ...]:
+async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[CleanedObject, ...]:
     """Remove what is ours; what there was to remove, by object. Raises ApiError if the cluster cannot be read.
 
     Nodes come first: a NodeClaim that bears no mark of ours any more would not tell that its Node still does.
@@ -115,7 +115,7 @@ async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[Cleaned, ...]:
         nodes_of.setdefault(_machine(node), []).append(node)
     act: _Act = _would_clean if dry_run else partial(_clean, api)
     found = await _each(act, [_node_task(node, claim_of.get(_machine(node))) for node in nodes])
-    failed = {each.object for each in found if each.fate is Fate.FAILED}
+    failed = {each.object for each in found if each.fate is CleanupOutcome.FAILED}
     found += await _each(act, [_claim_task(claim, nodes_of.get(_machine(claim), ()), failed) for claim in claims])
     found += await _each(act, [_Task(_POOLS, pool, clean_pool) for pool in pools])
     return tuple(found)
@@ -139,11 +139,11 @@ def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str]) -> _T
     return _Task(_CLAIMS, claim, lambda fresh: clean_claim(fresh, nodes), after)
 
 
-async def _each(act: _Act, tasks: Iterable[_Task]) -> list[Cleaned]:
+async def _each(act: _Act, tasks: Iterable[_Task]) -> list[CleanedObject]:
     """What became of those that there is something to remove from, in their order."""
     slots = asyncio.Semaphore(AT_ONCE)
 
-    async def one(task: _Task, cleaning: Cleaning) -> Cleaned | None:
+    async def one(task: _Task, cleaning: Cleaning) -> CleanedObject | None:
         async with slots:
             return await act(task, cleaning)
 
@@ -152,21 +152,21 @@ async def _each(act: _Act, tasks: Iterable[_Task]) -> list[Cleaned]:
     return [fate for fate in fates if fate is not None]
 
 
-async def _would_clean(task: _Task, cleaning: Cleaning) -> Cleaned:
-    return task.with_fate(Fate.WOULD_CLEAN, cleaning)
+async def _would_clean(task: _Task, cleaning: Cleaning) -> CleanedObject:
+    return task.with_fate(CleanupOutcome.WOULD_CLEAN, cleaning)
 
 
-async def _clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> Cleaned | None:
+async def _clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> CleanedObject | None:
     """None: the object is gone."""
     if task.after:
-        return task.with_fate(Fate.FAILED, cleaning, f"left until {task.after} can be cleaned")
+        return task.with_fate(CleanupOutcome.FAILED, cleaning, f"left until {task.after} can be cleaned")
     try:
         await _until_clean(api, task, cleaning)
     except NotFound:
         return None
     except ApiError as error:
-        return task.with_fate(Fate.FAILED, cleaning, str(error))
-    return task.with_fate(Fate.CLEANED, cleaning)
+        return task.with_fate(CleanupOutcome.FAILED, cleaning, str(error))
+    return task.with_fate(CleanupOutcome.CLEANED, cleaning)
 
 
 async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:

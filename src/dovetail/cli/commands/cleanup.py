@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.objects import Lease
-from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
+from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome, clean, live_leases
 from dovetail.cli.common.options import OUTPUT
 from dovetail.cli.common.output import print_data, print_lines, working
 from dovetail.cli.common.process import fail
@@ -19,7 +19,11 @@ from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain
 
-_WORDS: Final = {Fate.CLEANED: "cleaned", Fate.WOULD_CLEAN: "would be cleaned", Fate.FAILED: "could not be cleaned"}
+_WORDS: Final = {
+    CleanupOutcome.CLEANED: "cleaned",
+    CleanupOutcome.WOULD_CLEAN: "would be cleaned",
+    CleanupOutcome.FAILED: "could not be cleaned",
+}
 
 
 class CleanupOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,11 +38,11 @@ class CleanupOptions(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool
 
 
-class Report(msgspec.Struct, frozen=True, rename="camel"):
+class CleanupReport(msgspec.Struct, frozen=True, rename="camel"):
     """What `-o json` prints."""
 
     dry_run: bool
-    objects: tuple[Cleaned, ...]
+    objects: tuple[CleanedObject, ...]
 
 
 @click.command("cleanup")
@@ -78,7 +82,7 @@ def command(**given: object) -> None:
     sys.exit(1 if any(each.error is not None for each in report.objects) else 0)
 
 
-def _run(options: CleanupOptions) -> Report:
+def _run(options: CleanupOptions) -> CleanupReport:
     # Here, because the client takes a second to import, and `--help` should not.
     from dovetail.kube import KubeConfigError  # noqa: PLC0415
 
@@ -87,13 +91,13 @@ def _run(options: CleanupOptions) -> Report:
             return asyncio.run(_cleaned(options))
     except KubeConfigError as error:
         fail(str(error))
-    except _Refused as refusal:
+    except _CleanupRefused as refusal:
         fail(str(refusal), code=1)
     except ApiError as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
 
 
-class _Refused(Exception):
+class _CleanupRefused(Exception):
     """What is removed now would be back in a moment."""
 
     def __init__(self, live: Sequence[Lease]) -> None:
@@ -101,18 +105,18 @@ class _Refused(Exception):
         super().__init__(f"a controller is running (Lease held: {', '.join(held)}): stop it first, or say --force")
 
 
-async def _cleaned(options: CleanupOptions) -> Report:
+async def _cleaned(options: CleanupOptions) -> CleanupReport:
     from dovetail.kube import connect  # noqa: PLC0415
 
     async with connect(kubeconfig=options.kubeconfig, context=options.context) as api:
         if not (options.dry_run or options.force):
             live = await live_leases(api, SystemClock(), options.leader_election_name)
             if live:
-                raise _Refused(live)
-        return Report(options.dry_run, await clean(api, dry_run=options.dry_run))
+                raise _CleanupRefused(live)
+        return CleanupReport(options.dry_run, await clean(api, dry_run=options.dry_run))
 
 
-def lines_of(report: Report, *, quiet: bool = False) -> list[str]:
+def lines_of(report: CleanupReport, *, quiet: bool = False) -> list[str]:
     """For people: what goes from which object, and what could not be done."""
     lines = [] if quiet else _table([each for each in report.objects if each.error is None])
     failed = ((each.object, each.error) for each in report.objects if each.error is not None)
@@ -120,7 +124,7 @@ def lines_of(report: Report, *, quiet: bool = False) -> list[str]:
     return lines if quiet else [*lines, *([""] if lines else []), _summary(report)]
 
 
-def _table(rows: Sequence[Cleaned]) -> list[str]:
+def _table(rows: Sequence[CleanedObject]) -> list[str]:
     """A line for every change, the object named at its first."""
     if not rows:
         return []
@@ -132,7 +136,7 @@ def _table(rows: Sequence[Cleaned]) -> list[str]:
     return lines
 
 
-def _summary(report: Report) -> str:
+def _summary(report: CleanupReport) -> str:
     counts = Counter(each.fate for each in report.objects)
     said = [f"{count} object{'' if count == 1 else 's'} {_WORDS[fate]}" for fate, count in counts.items()]
     return ", ".join(said) or "nothing to clean up"

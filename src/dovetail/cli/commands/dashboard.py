@@ -12,15 +12,15 @@ import click
 import msgspec
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, FILES, LIVE, Common, Instant, Source
+from dovetail.cli.common.options import BUDGET_READING, FILES, LIVE, ClusterSource, CommonOptions, InstantParam
 from dovetail.cli.common.output import without_cycle_search, working
 from dovetail.cli.common.process import allow_all_handles, fail
-from dovetail.cli.common.sources import Read, read_cluster
-from dovetail.rules.budgets import Reading
+from dovetail.cli.common.sources import ClusterInput, read_cluster
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.values.foreign_text import plain
 
 if TYPE_CHECKING:
-    from dovetail.web.sources import Source as Shown
+    from dovetail.web.sources import BoardSource as Shown
 
 PORT: Final = 8642
 
@@ -36,16 +36,16 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     open: bool
     in_cluster_auth: bool
-    reading: Reading
+    reading: BudgetSemantics
 
     @property
-    def source(self) -> Source:
-        return Source(self.paths, self.kubeconfig, self.context)
+    def source(self) -> ClusterSource:
+        return ClusterSource(self.paths, self.kubeconfig, self.context)
 
 
 @click.command("dashboard")
 @FILES
-@click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
+@click.option("--at", type=InstantParam(), metavar="RFC3339", help="With files: let time stand still at this instant.")
 @LIVE[0]
 @LIVE[1]
 @click.option(
@@ -71,7 +71,7 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
 
     It only reads: get, list and watch are all it needs. Ends with Ctrl-C.
     """
-    options = _Options(open=open_, reading=Reading(budget_reading), **given)
+    options = _Options(open=open_, reading=BudgetSemantics(budget_reading), **given)
     if options.paths and (options.kubeconfig or options.context or options.in_cluster_auth):
         fail("give either -f for files, or options for a live cluster, not both")
     if options.at is not None and not options.paths:
@@ -88,16 +88,16 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
         sys.exit(130)
 
 
-def _read_files(options: _Options) -> Read:
-    common = Common(paths=options.paths, output="table", at=options.at or datetime.now(UTC), end=None, zone=UTC)
+def _read_files(options: _Options) -> ClusterInput:
+    common = CommonOptions(paths=options.paths, output="table", at=options.at or datetime.now(UTC), end=None, zone=UTC)
     with one_line_errors(), working("reading …"), without_cycle_search():
         return read_cluster(common)
 
 
-async def _serve(options: _Options, read: Read | None) -> None:
+async def _serve(options: _Options, read: ClusterInput | None) -> None:
     from dovetail.cli.common.board_sources import dumped, followed  # noqa: PLC0415  (see above)
     from dovetail.kube import NO_PATIENCE, KubeConfigError, connect  # noqa: PLC0415
-    from dovetail.web.access import REVIEWS_AT_ONCE, ReviewedAccess  # noqa: PLC0415
+    from dovetail.web.access import REVIEWS_AT_ONCE, ReviewAuthorizer  # noqa: PLC0415
     from dovetail.web.app import board_served  # noqa: PLC0415
 
     from dovetail.runtime.clock import SystemClock  # noqa: PLC0415  isort: skip
@@ -120,7 +120,7 @@ async def _serve(options: _Options, read: Read | None) -> None:
                     connections=REVIEWS_AT_ONCE,
                 )
                 try:
-                    access = ReviewedAccess(await stack.enter_async_context(reviews), SystemClock())
+                    access = ReviewAuthorizer(await stack.enter_async_context(reviews), SystemClock())
                 except KubeConfigError as error:
                     fail(str(error))
         serving = board_served(

@@ -13,14 +13,14 @@ import click
 
 from dovetail.api.documents import read_documents
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import Common, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar
 from dovetail.cli.common.process import fail
 from dovetail.cli.text.simulate import report_lines
-from dovetail.controllers.assembly import Disrupting
-from dovetail.sim.scenarios.playing import Play, play_through
+from dovetail.controllers.assembly import DisruptionOptions
+from dovetail.sim.scenarios.player import Play, play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
-from dovetail.views.simulation.report import Report
+from dovetail.views.simulation.report import SimulationReport
 
 if TYPE_CHECKING:
     from dovetail.cli.demo.pace import Pace
@@ -47,7 +47,9 @@ FILE: Final = "week.yaml"
 @click.option("--seed", type=int, help="Another week.")
 @click.option("--dashboard/--no-dashboard", default=True, help="Whether to serve the dashboard too.  [default: serve]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the dashboard.  [default: a free one]")
-def command(*, common: Common, headless: bool, speed: float, seed: int | None, dashboard: bool, port: int) -> None:
+def command(
+    *, common: CommonOptions, headless: bool, speed: float, seed: int | None, dashboard: bool, port: int
+) -> None:
     """Watch a week of a cluster of about forty nodes: training that must not be disturbed, web services with opening
     hours, test runs, an upgrade, machines that vanish. Needs no cluster and no network, and writes nothing.
 
@@ -66,7 +68,7 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
         )
         if headless or not (sys.stdin.isatty() and sys.stdout.isatty()):
             with progress_bar("playing") as tell:
-                report = play_through(scenario, None, Disrupting(), tell)
+                report = play_through(scenario, None, DisruptionOptions(), tell)
         else:
             report = _watched(scenario, common, speed=speed, port=port if dashboard else None)
     if common.output != "table":
@@ -76,21 +78,21 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
         print_lines(report_lines(report, times, verbose=common.verbose, quiet=common.quiet))
 
 
-def _watched(scenario: Scenario, common: Common, *, speed: float, port: int | None) -> Report:
+def _watched(scenario: Scenario, common: CommonOptions, *, speed: float, port: int | None) -> SimulationReport:
     """At a visible pace, until the end or until somebody has seen enough."""
     from dovetail.cli.common.keys import key_by_key  # noqa: PLC0415
-    from dovetail.cli.demo.board import Board  # noqa: PLC0415  (aiohttp takes long to import)
+    from dovetail.cli.demo.board import DemoDashboard  # noqa: PLC0415  (aiohttp takes long to import)
     from dovetail.cli.demo.pace import Pace  # noqa: PLC0415
-    from dovetail.cli.demo.view import Screen, View  # noqa: PLC0415  (and so does rich)
+    from dovetail.cli.demo.view import DemoScreen, DemoView  # noqa: PLC0415  (and so does rich)
 
     pace = Pace(speed)
     with ExitStack() as stack:
         stack.enter_context(_signals(pace))
-        board = None if port is None else stack.enter_context(Board(port))
+        board = None if port is None else stack.enter_context(DemoDashboard(port))
         play = stack.enter_context(Play(scenario))
         typed = stack.enter_context(key_by_key())
-        screen = stack.enter_context(Screen())
-        view = View(play, zone=common.zone, address="" if board is None else board.address)
+        screen = stack.enter_context(DemoScreen())
+        view = DemoView(play, zone=common.zone, address="" if board is None else board.address)
         while play.now < scenario.end and not pace.ended:
             pace.press(typed())
             _forward(play, pace)

@@ -7,13 +7,13 @@ import msgspec
 
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.named_objects import object_key, refs_of
-from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, explain
 
@@ -28,7 +28,7 @@ from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, Pool
 )
 @BUDGET_READING
 @without_cycle_search()
-def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) -> None:
+def command(*, objects: tuple[str, ...], common: CommonOptions, budget_reading: str) -> None:
     """Say whether pods and nodes may be disrupted now, and if not, which rules block them and until when.
 
     Reads the live cluster, for which the rights to get and list are enough, or a dump of it:
@@ -42,7 +42,7 @@ def command(*, objects: tuple[str, ...], common: Common, budget_reading: str) ->
     """
     with one_line_errors(), working("reading and judging …"):
         read = read_cluster(common)
-        assessment = assess(read.snapshot, common.at, Reading(budget_reading))
+        assessment = assess(read.snapshot, common.at, BudgetSemantics(budget_reading))
         explanation = explain(assessment, end=common.end, problems=read.problems)
     if objects:
         explanation = _select(explanation, objects, common.namespace or "default")

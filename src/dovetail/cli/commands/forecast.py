@@ -9,14 +9,14 @@ import msgspec
 
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.named_objects import object_key, refs_of
-from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.forecast import forecast_lines
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 from dovetail.views.forecast.data import Forecast
@@ -37,7 +37,7 @@ DEFAULT_SPAN = timedelta(hours=24)
 )
 @BUDGET_READING
 @without_cycle_search()
-def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: Common, budget_reading: str) -> None:
+def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: CommonOptions, budget_reading: str) -> None:
     """Say when nodes will be free, expire or be forced out, and what budgets will allow.
 
     Reads the live cluster, for which the rights to get and list are enough, or a dump of it:
@@ -52,7 +52,7 @@ def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: Common,
     with one_line_errors(), working("reading and looking ahead …"):
         read = read_cluster(common)
         machines = machines_of(read.documents)
-        assessment = assess(read.snapshot, common.at, Reading(budget_reading))
+        assessment = assess(read.snapshot, common.at, BudgetSemantics(budget_reading))
         found = forecast(assessment, end, machines=machines, problems=read.problems)
     if objects or pools:
         found = _select(found, read.snapshot, [*objects, *(f"nodepool/{pool}" for pool in pools)], common.namespace)

@@ -9,20 +9,20 @@ import msgspec
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import documents_of, one_line_errors
-from dovetail.cli.common.options import Common, common_options
+from dovetail.cli.common.options import CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
 from dovetail.cli.common.process import fail
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import plain
 from dovetail.views.lint import lint
 from dovetail.views.lint.openings import openings
 from dovetail.views.lint.subject import subject_of
 
 
-class Findings(msgspec.Struct, frozen=True, rename="camel"):
+class LintReport(msgspec.Struct, frozen=True, rename="camel"):
     """What `-o json` prints."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
     read: dict[str, int]
     """How many objects of each kind."""
     left_out: int
@@ -40,7 +40,7 @@ class Findings(msgspec.Struct, frozen=True, rename="camel"):
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @without_cycle_search()
-def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None:
+def command(*, arguments: tuple[str, ...], common: CommonOptions, strict: bool) -> None:
     """Find what is wrong or surprising in manifests before they are applied.
 
     Looks at the annotations of pods and pod templates, at NodePools and their budgets, at NodeClaims, Nodes and
@@ -53,7 +53,7 @@ def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None
     everything = [*arguments, *common.paths]
     if not everything:
         fail("no input: name files or directories, or - for standard input")
-    reading = _Reading(documents_of(everything), common)
+    reading = _LintInput(documents_of(everything), common)
     with one_line_errors(), working("reading and checking …"):
         problems = lint(reading, common.at) + reading.ahead
     if common.quiet:
@@ -66,19 +66,19 @@ def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None
         if lines:
             print_lines(lines)
     else:
-        print_data(Findings(tuple(problems), dict(reading.read), reading.left_out), common.output)
+        print_data(LintReport(tuple(problems), dict(reading.read), reading.left_out), common.output)
     sys.exit(1 if counts[Severity.ERROR] or (strict and counts[Severity.WARNING]) else 0)
 
 
-class _Reading(Iterable[Document]):
+class _LintInput(Iterable[Document]):
     """The documents to check, and what is learnt of them on the way."""
 
-    def __init__(self, documents: Iterable[Document], common: Common) -> None:
+    def __init__(self, documents: Iterable[Document], common: CommonOptions) -> None:
         self._documents = documents
         self._common = common
         self.read: Counter[str] = Counter()
         self.left_out = 0
-        self.ahead: list[Problem] = []
+        self.ahead: list[Finding] = []
 
     def __iter__(self) -> Iterator[Document]:
         namespace, at, end = self._common.namespace, self._common.at, self._common.end
@@ -92,7 +92,7 @@ class _Reading(Iterable[Document]):
             yield document
 
 
-def _summary(counts: Counter[Severity], reading: _Reading, *, verbose: bool) -> list[str]:
+def _summary(counts: Counter[Severity], reading: _LintInput, *, verbose: bool) -> list[str]:
     found = ", ".join(_counted(counts[severity], severity) for severity in Severity if counts[severity])
     lines = [found or "nothing found"]
     if verbose:

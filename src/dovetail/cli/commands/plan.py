@@ -9,24 +9,24 @@ import msgspec
 
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
-from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import read_cluster
 from dovetail.cli.text.plan import plan_lines
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 from dovetail.planning.disruption.board import told_until
 from dovetail.planning.disruption.methods import Decision, decide_pass
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
-from dovetail.rules.budgets import BUDGETED, Reading
-from dovetail.sim.scenarios.one_shot import Still, look
+from dovetail.rules.budgets import BUDGETED, BudgetSemantics
+from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.assessment import assess
-from dovetail.views.plan import Drained, PlanView, RemovalView, plan_view, removal_view
+from dovetail.views.plan import DrainedNode, PlanView, RemovalView, plan_view, removal_view
 
 # Assumptions about what happens later, which nothing depends on here.
 _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
@@ -50,7 +50,7 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 @without_cycle_search()
 def command(
     *,
-    common: Common,
+    common: CommonOptions,
     reason: str | None,
     nodepool: str | None,
     remove: tuple[str, ...],
@@ -70,9 +70,11 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         read = read_cluster(common, also=PLACING_KINDS)
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
-        still = look(scenario, catalogue=catalogue_in(instance_types), reading=Reading(budget_reading), drained=remove)
+        still = look(
+            scenario, catalogue=catalogue_in(instance_types), reading=BudgetSemantics(budget_reading), drained=remove
+        )
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
-        rules = Rules(spot_to_spot=spot_to_spot)
+        rules = ConsolidationOptions(spot_to_spot=spot_to_spot)
         plan = _planned(
             still, rules, nodepool=nodepool, reason=reason, removals=removals, problems=read.problems_beside_scenario
         )
@@ -89,13 +91,13 @@ def command(
 
 
 def _planned(
-    still: Still,
-    rules: Rules,
+    still: OneShotResult,
+    rules: ConsolidationOptions,
     *,
     nodepool: str | None,
     reason: str | None,
     removals: list[RemovalView],
-    problems: list[Problem],
+    problems: list[Finding],
 ) -> PlanView:
     """Who asks about removals is told of these alone."""
     board, pools = still.board, still.pools
@@ -119,12 +121,12 @@ def _planned(
     )
 
 
-def _put_off(still: Still) -> list[Problem]:
+def _put_off(still: OneShotResult) -> list[Finding]:
     """What would keep the controller from deciding anything at all for the moment."""
     if still.unsynced is None:
         return []
     return [
-        Problem(
+        Finding(
             severity=Severity.INFO,
             rule="NothingIsDecidedYet",
             object=Ref("NodeClaim"),
@@ -134,7 +136,7 @@ def _put_off(still: Still) -> list[Problem]:
     ]
 
 
-def _removal(still: Still, drained: Drained, snapshot: Snapshot, at: datetime) -> RemovalView:
+def _removal(still: OneShotResult, drained: DrainedNode, snapshot: Snapshot, at: datetime) -> RemovalView:
     board = still.board
     solution = board.world.what_if(drained.pods, [drained.node], owed=board.owed, explain=True)
     assessment = assess(snapshot, at)

@@ -13,11 +13,11 @@ import msgspec
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import one_line_errors, private_file
-from dovetail.cli.common.options import FILES, LIVE, Source, now
+from dovetail.cli.common.options import FILES, LIVE, ClusterSource, now
 from dovetail.cli.common.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.common.read_kinds import ALL_KINDS
 from dovetail.cli.common.sources import cluster_documents
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.values.foreign_text import plain
 from dovetail.views.record.anonymizing import Anonymizer
 from dovetail.views.record.recording import recorded
@@ -58,9 +58,9 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
       dovetail record -o cluster.json.gz
       dovetail explain -f cluster.json.gz
     """
-    source = Source(**given, namespace=namespaces[0] if len(namespaces) == 1 else None)
+    source = ClusterSource(**given, namespace=namespaces[0] if len(namespaces) == 1 else None)
     source.check()
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     recording = _Recording(frozenset(namespaces))
     with one_line_errors(), working("recording …"), _opened(output) as file:
         documents = cluster_documents(source, ALL_KINDS, problems)

@@ -39,14 +39,14 @@ def command(options: RunOptions) -> None:
 
 def _run(options: RunOptions) -> int:
     # Here, because the client takes a second to import, and `--help` should not.
-    from dovetail.cli.run.assembly import ENDINGS, PortTaken, Unreachable, run  # noqa: PLC0415
+    from dovetail.cli.run.assembly import ENDINGS, ClusterUnreachable, PortTaken, run  # noqa: PLC0415
     from dovetail.kube import KubeConfigError  # noqa: PLC0415
 
     try:
         asyncio.run(run(options))
     except (KubeConfigError, PortTaken) as error:
         fail(str(error))
-    except Unreachable as error:
+    except ClusterUnreachable as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
     except ENDINGS as error:
         log.error("ended: %s", error, exc_info=error.__cause__)

@@ -10,21 +10,21 @@ from click.core import ParameterSource
 from dovetail.api.documents import Document, InputError, plain_value
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
-from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS, RULE_KINDS, WORKLOAD_KINDS
 from dovetail.cli.common.salvage import salvaged_documents
-from dovetail.cli.common.sources import Read, cluster_documents, understood
+from dovetail.cli.common.sources import ClusterInput, cluster_documents, understood
 from dovetail.cli.text.simulate import comparison_lines, report_lines
-from dovetail.controllers.assembly import Disrupting
-from dovetail.model.problem import Problem
-from dovetail.rules.budgets import Reading
-from dovetail.sim.scenarios.playing import play_through
+from dovetail.controllers.assembly import DisruptionOptions
+from dovetail.model.finding import Finding
+from dovetail.rules.budgets import BudgetSemantics
+from dovetail.sim.scenarios.player import play_through
 from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.settings import Setting, SettingError, read_setting, with_settings
 from dovetail.views.simulation.page import comparison_page, report_page
-from dovetail.views.simulation.report import Report, compared
+from dovetail.views.simulation.report import SimulationReport, compared
 
 _LABEL: Final = 60
 
@@ -64,7 +64,7 @@ def command(
     context: click.Context,
     *,
     arguments: tuple[str, ...],
-    common: Common,
+    common: CommonOptions,
     seed: int | None,
     from_cluster: bool,
     settings: tuple[str, ...],
@@ -102,7 +102,7 @@ def command(
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
-    disrupting = Disrupting(reading=Reading(budget_reading))
+    disrupting = DisruptionOptions(reading=BudgetSemantics(budget_reading))
     with one_line_errors(), progress_bar("simulating") as tell:
         reports = [
             play_through(run, catalogue, disrupting, _part(number, len(runs), tell))
@@ -111,8 +111,8 @@ def command(
     _show([label for label, _ in runs], reports, common, page)
 
 
-def _read(common: Common, paths: Sequence[str], *, from_cluster: bool) -> Read:
-    problems: list[Problem] = []
+def _read(common: CommonOptions, paths: Sequence[str], *, from_cluster: bool) -> ClusterInput:
+    problems: list[Finding] = []
     live: list[Document] = []
     if from_cluster:
         kinds = (*RULE_KINDS, *PLACING_KINDS, *WORKLOAD_KINDS)
@@ -122,7 +122,7 @@ def _read(common: Common, paths: Sequence[str], *, from_cluster: bool) -> Read:
     return understood([*live, *written], problems)
 
 
-def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Problem]) -> None:
+def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Finding]) -> None:
     """Half a dump is played as far as it goes. What people write has a mistake there, which they can correct."""
     for problem in problems:
         if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
@@ -162,7 +162,7 @@ def _part(number: int, parts: int, tell: Callable[[float], None]) -> Callable[[f
     return lambda share: tell((number + share) / parts)
 
 
-def _show(labels: Sequence[str], reports: Sequence[Report], common: Common, page: str | None) -> None:
+def _show(labels: Sequence[str], reports: Sequence[SimulationReport], common: CommonOptions, page: str | None) -> None:
     times = Times(reports[0].end, common.zone)
     comparison = compared(reports[0], reports[1], (labels[0], labels[1])) if len(reports) > 1 else None
     if page is not None:

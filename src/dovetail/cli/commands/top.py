@@ -10,16 +10,16 @@ import click
 from click.core import ParameterSource
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, Common, common_options
+from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
 from dovetail.cli.common.output import be_silent, print_data, without_cycle_search, working
 from dovetail.cli.common.process import fail
-from dovetail.cli.common.sources import Read, read_cluster
-from dovetail.rules.budgets import Reading
+from dovetail.cli.common.sources import ClusterInput, read_cluster
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
-    from dovetail.cli.top.keys import View
+    from dovetail.cli.top.keys import ViewState
     from dovetail.web.sources import FileSource
 
 DAYS: Final = 7  # as far as the board looks ahead
@@ -34,7 +34,7 @@ DAYS: Final = 7  # as far as the board looks ahead
 @click.option("--once", is_flag=True, help="Print it once and end, as is done where the output is no terminal.")
 @click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
 @BUDGET_READING
-def command(*, common: Common, once: bool, filter_: str, budget_reading: str) -> None:
+def command(*, common: CommonOptions, once: bool, filter_: str, budget_reading: str) -> None:
     """Show in the terminal when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
@@ -47,15 +47,15 @@ def command(*, common: Common, once: bool, filter_: str, budget_reading: str) ->
     Keys: arrows or j and k move, Enter shows every rule about the node, / filters, s sorts, g groups, 1 and 7 choose a
     day or a week, q ends.
     """
-    from dovetail.cli.top.keys import View  # noqa: PLC0415  (what draws takes long to import, `--help` should not)
+    from dovetail.cli.top.keys import ViewState  # noqa: PLC0415  (what draws takes long to import, `--help` should not)
 
     frozen = click.get_current_context().get_parameter_source("at") is not ParameterSource.DEFAULT
-    ahead = View().ahead if common.end is None else int((common.end - common.at).total_seconds())
-    if ahead > DAYS * View().ahead:
+    ahead = ViewState().ahead if common.end is None else int((common.end - common.at).total_seconds())
+    if ahead > DAYS * ViewState().ahead:
         fail(f"--for: the board looks at most {DAYS}d ahead; `dovetail forecast` looks further")
     words = [f'ns:"{common.namespace}"'] if common.namespace else []
-    view = View(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
-    reading = Reading(budget_reading)
+    view = ViewState(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
+    reading = BudgetSemantics(budget_reading)
     if common.output != "table":
         _print_data(common, ahead, reading)
     elif once or not _has_screen():
@@ -75,12 +75,12 @@ def _has_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _read(common: Common) -> Read:
+def _read(common: CommonOptions) -> ClusterInput:
     with one_line_errors(), working("reading …"), without_cycle_search():
         return read_cluster(common)
 
 
-def _print_data(common: Common, ahead: int, reading: Reading) -> None:
+def _print_data(common: CommonOptions, ahead: int, reading: BudgetSemantics) -> None:
     read = _read(common)
     end = common.at + timedelta(seconds=ahead)
     machines = machines_of(read.documents)
@@ -88,23 +88,23 @@ def _print_data(common: Common, ahead: int, reading: Reading) -> None:
     print_data(found, common.output)
 
 
-def _dumped(common: Common, at: datetime | None) -> "FileSource":
+def _dumped(common: CommonOptions, at: datetime | None) -> "FileSource":
     from dovetail.cli.common.board_sources import dumped  # noqa: PLC0415  (see above)
 
     return dumped(common.source, _read(common), at)
 
 
-async def _print(source: "FileSource", common: Common, view: "View", reading: Reading) -> None:
+async def _print(source: "FileSource", common: CommonOptions, view: "ViewState", reading: BudgetSemantics) -> None:
     from rich.console import Console  # noqa: PLC0415  (see above)
     from rich.text import Text  # noqa: PLC0415
 
-    from dovetail.cli.top.screen import Scene, printed  # noqa: PLC0415
+    from dovetail.cli.top.screen import ScreenContent, printed  # noqa: PLC0415
     from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
     from dovetail.web.stream import EVERYTHING, Stream  # noqa: PLC0415
 
     stream = Stream(source, ThreadCompute(), reading=reading)
     await stream.refresh()
-    scene = Scene(title=source.title, now=common.at, zone=common.zone, board=stream.board)
+    scene = ScreenContent(title=source.title, now=common.at, zone=common.zone, board=stream.board)
     asked = stream.board.rows if view.details else ()
     details = {row.key: await stream.details(row.key, EVERYTHING) for row in asked}
     console = Console()
@@ -112,13 +112,15 @@ async def _print(source: "FileSource", common: Common, view: "View", reading: Re
     console.print(Text("\n").join(lines), soft_wrap=True)
 
 
-async def _show(source: "FileSource | None", common: Common, view: "View", reading: Reading) -> None:
+async def _show(
+    source: "FileSource | None", common: CommonOptions, view: "ViewState", reading: BudgetSemantics
+) -> None:
     from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
-    from dovetail.cli.top.live import Show  # noqa: PLC0415
+    from dovetail.cli.top.live import LiveScreen  # noqa: PLC0415
 
     be_silent()
     if source is not None:
-        await Show(source, view, zone=common.zone, reading=reading).run()
+        await LiveScreen(source, view, zone=common.zone, reading=reading).run()
         return
     async with followed(common.source) as live:
-        await Show(live, view, zone=common.zone, reading=reading).run()
+        await LiveScreen(live, view, zone=common.zone, reading=reading).run()

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Final
 
-from dovetail.cli.common.options import Source
+from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.output import working
 from dovetail.cli.common.process import fail
-from dovetail.cli.common.sources import Read
+from dovetail.cli.common.sources import ClusterInput
 from dovetail.kube import KubeConfigError, connect
 from dovetail.ports import NODES, ApiError
 from dovetail.runtime.clock import SystemClock
@@ -19,7 +19,7 @@ from dovetail.web.sources import FileSource, LiveSource
 FIRST_LISTS_SECONDS: Final = 15.0
 
 
-def dumped(source: Source, read: Read, at: datetime | None) -> FileSource:
+def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> FileSource:
     """What was read; time stands still at `at`, if it is given."""
     return FileSource(
         read.snapshot,
@@ -33,7 +33,7 @@ def dumped(source: Source, read: Read, at: datetime | None) -> FileSource:
 
 
 @asynccontextmanager
-async def followed(source: Source) -> AsyncIterator[LiveSource]:
+async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
     """The live cluster. Ends the program if there is none."""
     try:
         async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:

@@ -30,7 +30,7 @@ _TOO_DENSE: Final = (
 )
 
 
-class CutOff(InputError):
+class TruncatedInput(InputError):
     """Compressed data that end too early, and what there is of them."""
 
     def __init__(self, file: str) -> None:
@@ -95,7 +95,7 @@ def read_file(file: str) -> bytes:
                 else:
                     whole = BytesIO(part)  # which shares the bytes
                     whole.seek(0, os.SEEK_END)
-    except CutOff as error:
+    except TruncatedInput as error:
         error.data = whole.getvalue()
         raise
     except (OSError, ValueError) as error:  # ValueError: a name with NUL
@@ -130,7 +130,7 @@ def _unpacked(blocks: Iterable[bytes], label: str) -> Iterator[bytes]:
             if member.eof:
                 member = None
     if member is not None:
-        raise CutOff(label)
+        raise TruncatedInput(label)
 
 
 @contextmanager

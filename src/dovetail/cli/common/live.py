@@ -8,10 +8,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from dovetail.api.documents import Document
-from dovetail.cli.common.options import Source
+from dovetail.cli.common.options import ClusterSource
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import RULE_KINDS, ReadKind
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.ports import ApiError, Forbidden, Gone, KubeApi, NotFound, Resource
 
@@ -21,7 +21,7 @@ UNAUTHORIZED: Final = 401
 LISTS: Final = 5  # of one kind: what takes too long to page through must be begun anew
 
 
-def live_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Problem]) -> Iterator[Document]:
+def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:
     """The objects of these kinds, one kind after the other; what could not be read is put to the problems.
 
     Ends the program with exit code 2 if no cluster is configured, with 3 if it cannot be reached or shows nothing.
@@ -52,31 +52,31 @@ def live_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Pro
         fail(f"the cluster {words}: {error}", code=3)
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _KindListing(msgspec.Struct, frozen=True):
     """Of one kind."""
 
     objects: Sequence[msgspec.Raw] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
 
 
-async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _Found:
+async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindListing:
     """Who may not read all namespaces may perhaps read the one that was asked for. Raises ApiError."""
     resource = kind.resource
     try:
-        return _Found(await all_pages(api, resource, None))
+        return _KindListing(await all_pages(api, resource, None))
     except NotFound:
-        return _Found()  # a cluster without the kind has none of it; `missing_parts` says what follows
+        return _KindListing()  # a cluster without the kind has none of it; `missing_parts` says what follows
     except Forbidden as error:
         if error.code == UNAUTHORIZED:
             raise
         words = str(error)
     if not resource.namespaced or namespace is None:
-        return _Found(problems=(_not_permitted(kind, words),))
+        return _KindListing(problems=(_not_permitted(kind, words),))
     try:
         found = await all_pages(api, resource, namespace)
     except Forbidden:
-        return _Found(problems=(_not_permitted(kind, words),))
-    return _Found(found, (_not_permitted(kind, words, f", but for those of namespace {namespace}"),))
+        return _KindListing(problems=(_not_permitted(kind, words),))
+    return _KindListing(found, (_not_permitted(kind, words, f", but for those of namespace {namespace}"),))
 
 
 async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None) -> list[T]:
@@ -97,8 +97,8 @@ async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None) 
             return found
 
 
-def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Problem:
-    return Problem(
+def _not_permitted(kind: ReadKind, words: str, but_for: str = "") -> Finding:
+    return Finding(
         severity=Severity.ERROR if kind in RULE_KINDS else Severity.WARNING,
         rule="NotPermitted",
         object=Ref(kind.resource.kind),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from dovetail.cli.common.process import fail
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.values.duration import DAY, DurationError, add, parse_span, shown
 from dovetail.values.schedule.zone import ZoneError, load_zone
 from dovetail.values.timestamp import TimeError, format_time, parse_time
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _LONGEST = 5 * 365 * DAY
 
 
-class Source(NamedTuple):
+class ClusterSource(NamedTuple):
     """Where a cluster is read from: files, or without files a live one."""
 
     paths: tuple[str, ...]
@@ -42,7 +42,7 @@ class Source(NamedTuple):
         return " ".join(f"{option} {shlex.quote(value)}" for option, value in given if value)
 
 
-class Common(NamedTuple):
+class CommonOptions(NamedTuple):
     """What the common options were given as."""
 
     paths: tuple[str, ...]
@@ -58,12 +58,12 @@ class Common(NamedTuple):
     context: str | None = None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ClusterSource:
         """Where the cluster is read from."""
-        return Source(self.paths, self.kubeconfig, self.context, self.namespace)
+        return ClusterSource(self.paths, self.kubeconfig, self.context, self.namespace)
 
 
-class Instant(click.ParamType[datetime]):
+class InstantParam(click.ParamType[datetime]):
     name = "RFC3339"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
@@ -75,7 +75,7 @@ class Instant(click.ParamType[datetime]):
             self.fail(str(error), param, ctx)
 
 
-class _Span(click.ParamType[int]):
+class _DurationParam(click.ParamType[int]):
     """A duration in nanoseconds: `36h` and the other forms of our durations, with days before them."""
 
     name = "DURATION"
@@ -92,7 +92,7 @@ class _Span(click.ParamType[int]):
         return span_ns
 
 
-class _Zone(click.ParamType[tzinfo]):
+class _ZoneParam(click.ParamType[tzinfo]):
     name = "Area/City"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tzinfo:
@@ -132,8 +132,8 @@ LIVE = [
 
 BUDGET_READING = click.option(
     "--budget-reading",
-    type=click.Choice([reading.value for reading in Reading]),
-    default=Reading.SEED.value,
+    type=click.Choice([reading.value for reading in BudgetSemantics]),
+    default=BudgetSemantics.SEED.value,
     show_default=True,
     help="Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
 )
@@ -152,16 +152,18 @@ def common_options(
 
     `live`: without files the command reads a cluster (`dovetail.cli.common.sources`), and can be told which.
     """
-    span = click.option("--for", "span", type=_Span(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h.")
+    span = click.option(
+        "--for", "span", type=_DurationParam(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h."
+    )
     options = [
         FILES,
         OUTPUT,
-        click.option("--at", type=Instant(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
+        click.option("--at", type=InstantParam(), metavar="RFC3339", help="Evaluate at this instant instead of now."),
         *([span] if ahead else []),
         click.option(
             "--tz",
             "zone",
-            type=_Zone(),
+            type=_ZoneParam(),
             default=UTC,
             metavar="AREA/CITY",
             help="Show times in this time zone. Data for scripts are always in UTC.",
@@ -171,14 +173,14 @@ def common_options(
         *([click.option("-v", "--verbose", is_flag=True, help=verbose)] if verbose else []),
         *(LIVE if live else ()),
     ]
-    fields = [name for name in Common._fields if name not in ("at", "end")]
+    fields = [name for name in CommonOptions._fields if name not in ("at", "end")]
 
     def decorate(function: F) -> F:
         @wraps(function)
         def command(*, at: datetime | None, span: int | None = None, **given: Any) -> Any:
             at = now() if at is None else at
             told = {field: given.pop(field) for field in fields if field in given}
-            common = Common(at=at, end=_end(at, span), **told)
+            common = CommonOptions(at=at, end=_end(at, span), **told)
             common.source.check()
             return function(common=common, **given)
 

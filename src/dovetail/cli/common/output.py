@@ -13,7 +13,7 @@ import click
 import msgspec
 import yaml
 
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import is_printable, json_escaped, plain
 from dovetail.values.timestamp import TimeError, format_time, parse_time, relative
 
@@ -132,7 +132,7 @@ class Times:
             return stamp
 
 
-def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
+def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:
     """Two lines a problem: what is wrong where, and what to write instead."""
     lines = []
     for problem in problems:

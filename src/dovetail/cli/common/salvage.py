@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dovetail.api.documents import Document, InputError, read_documents, whole_json
-from dovetail.cli.common.files import CutOff, files_of, label_of, read_file
-from dovetail.model.problem import Problem, Severity
+from dovetail.cli.common.files import TruncatedInput, files_of, label_of, read_file
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 
 TRIES: Final = 3  # items dropped from the end of a YAML list until the rest can be read
@@ -30,18 +30,18 @@ _DOCUMENT: Final = re.compile(rb"^---", re.MULTILINE)
 _HAS_KIND: Final = re.compile(rb"^kind:", re.MULTILINE)
 
 
-def salvaged_documents(paths: Sequence[str], problems: list[Problem]) -> Iterator[Document]:
+def salvaged_documents(paths: Sequence[str], problems: list[Finding]) -> Iterator[Document]:
     """The documents of all files, as far as they are whole. Raises InputError where nothing can be read."""
     for path in paths:
         for file in files_of(path):
             yield from _salvaged(file, problems)
 
 
-def _salvaged(file: str, problems: list[Problem]) -> Iterator[Document]:
+def _salvaged(file: str, problems: list[Finding]) -> Iterator[Document]:
     name, cut = label_of(file), None
     try:
         data = read_file(file)
-    except CutOff as error:
+    except TruncatedInput as error:
         data, cut = error.data, error
     whole = whole_json(data)  # no line of one JSON value is a message
     data, messages = _without_messages(data) if whole is None else (data, [])
@@ -120,10 +120,10 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _cut_off(error: InputError, count: int, name: str) -> Problem:
+def _cut_off(error: InputError, count: int, name: str) -> Finding:
     at = f"line {error.line}: " if (error.line or 1) > 1 else ""  # the first one tells nothing about the end
     words = at + " ".join(filter(None, (error.field, error.message)))
-    return Problem(
+    return Finding(
         severity=Severity.ERROR,
         rule="CutOff",
         object=Ref("List"),
@@ -146,10 +146,10 @@ def _without_messages(data: bytes) -> tuple[bytes, list[str]]:
     return (_MESSAGE.sub(b"", data), messages) if messages else (data, [])
 
 
-def _kubectl_said(messages: Sequence[str], name: str) -> Problem:
+def _kubectl_said(messages: Sequence[str], name: str) -> Finding:
     shown = [message[:300] for message in dict.fromkeys(messages)]
     more = f"; and {len(shown) - SHOWN} more" if len(shown) > SHOWN else ""
-    return Problem(
+    return Finding(
         severity=Severity.WARNING,
         rule="MessageInDump",
         object=Ref("List"),

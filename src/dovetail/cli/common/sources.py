@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.live import live_documents
-from dovetail.cli.common.options import Common, Source
+from dovetail.cli.common.options import ClusterSource, CommonOptions
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.intake import take_in
-from dovetail.model.problem import Problem, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
 
@@ -21,38 +21,38 @@ _DUMP: Final = "kubectl get nodepools,nodeclaims,nodes,pdb,pods -A -o yaml"
 _OF_RULES: Final = frozenset(kind.resource.kind for kind in RULE_KINDS)
 
 
-class Read(NamedTuple):
+class ClusterInput(NamedTuple):
     """A cluster as it was read."""
 
     snapshot: Snapshot
-    problems: list[Problem]
+    problems: list[Finding]
     """What was odd, and what is missing."""
     documents: list[Document]
     """All objects, for those who need more than the snapshot."""
 
     @property
-    def problems_beside_scenario(self) -> list[Problem]:
+    def problems_beside_scenario(self) -> list[Finding]:
         """What `read_scenario` and those who play it do not say of the same documents."""
         return [problem for problem in self.problems if problem.rule not in _TOLD_BY_SCENARIOS]
 
 
-def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
+def read_cluster(common: CommonOptions, *, also: Sequence[ReadKind] = ()) -> ClusterInput:
     """The cluster of the files, or without files the live one. Raises InputError; ends the program if there is none.
 
     A live cluster is asked for what the rules read, and for `also` (PLACING_KINDS, WORKLOAD_KINDS); of files all
     documents are taken.
     """
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     return understood(list(cluster_documents(common.source, (*RULE_KINDS, *also), problems)), problems)
 
 
-def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
+def understood(documents: list[Document], problems: Sequence[Finding]) -> ClusterInput:
     """The cluster that these documents are; `problems` are those of reading them. Raises InputError."""
     snapshot, odd = take_in(document for document in documents if _is_for_rules(document))
-    return Read(snapshot, [*problems, *odd, *_missing_parts(snapshot)], documents)
+    return ClusterInput(snapshot, [*problems, *odd, *_missing_parts(snapshot)], documents)
 
 
-def cluster_documents(source: Source, kinds: Sequence[ReadKind], problems: list[Problem]) -> Iterator[Document]:
+def cluster_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:
     """All documents of the files, or without files the objects of these kinds in the live cluster."""
     return salvaged_documents(source.paths, problems) if source.paths else live_documents(source, kinds, problems)
 
@@ -62,7 +62,7 @@ def _is_for_rules(document: Document) -> bool:
     return document.kind in _OF_RULES or (document.api_version, document.kind) not in _KNOWN
 
 
-def _missing_parts(snapshot: Snapshot) -> list[Problem]:
+def _missing_parts(snapshot: Snapshot) -> list[Finding]:
     """What nodes refer to and nobody has shown. Nodes without pods are `explain`'s own matter, and NodeClaims too."""
     if snapshot.nodes and not snapshot.pools and not any(member.pool or member.claim for member in snapshot.nodes):
         return [_NO_POOLS]
@@ -70,7 +70,7 @@ def _missing_parts(snapshot: Snapshot) -> list[Problem]:
     return [_pool_missing(pool, count) for pool, count in sorted(nodes.items())]
 
 
-_NO_POOLS = Problem(
+_NO_POOLS = Finding(
     severity=Severity.WARNING,
     rule="NoNodePools",
     object=Ref("NodePool"),
@@ -80,8 +80,8 @@ _NO_POOLS = Problem(
 )
 
 
-def _pool_missing(pool: str, count: int) -> Problem:
-    return Problem(
+def _pool_missing(pool: str, count: int) -> Finding:
+    return Finding(
         severity=Severity.WARNING,
         rule="NodePoolMissing",
         object=Ref("NodePool", "", pool),

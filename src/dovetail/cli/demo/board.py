@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from dovetail.cli.common.process import allow_all_handles
-from dovetail.sim.scenarios.playing import Play
+from dovetail.sim.scenarios.player import Play
 from dovetail.views.forecast.assembly import machine_of
 from dovetail.web.app import board_served
 from dovetail.web.sources import PushedSource, decided
@@ -16,7 +16,7 @@ _EVERY_FRAMES: Final = 5
 _DECISIONS: Final = 50
 
 
-class Board:
+class DemoDashboard:
     """Serves from when it is entered; `address` is empty if nothing could be served."""
 
     def __init__(self, port: int) -> None:
@@ -29,7 +29,7 @@ class Board:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="dashboard", daemon=True)
         self._frames = 0
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "DemoDashboard":
         allow_all_handles()
         self._thread.start()
         self._ready.wait(_START_SECONDS)

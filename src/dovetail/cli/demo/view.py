@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.demo.pace import Pace
-from dovetail.rules.states import MEANING, State
-from dovetail.sim.scenarios.playing import Play
+from dovetail.rules.states import MEANING, NodeState
+from dovetail.sim.scenarios.player import Play
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
 from dovetail.views.assessment import assess
@@ -33,13 +33,13 @@ _DECISIONS: Final = 14
 _ENTRY_STYLES: Final = {"forced": "red", "lost": "red", "fault": "magenta", "scenario": "cyan", "disrupted": "yellow"}
 
 
-class Screen:
+class DemoScreen:
     """The whole terminal, given back at the end."""
 
     def __init__(self) -> None:
         self._live = Live(console=Console(), screen=True, auto_refresh=False)
 
-    def __enter__(self) -> "Screen":
+    def __enter__(self) -> "DemoScreen":
         self._live.__enter__()
         return self
 
@@ -52,7 +52,7 @@ class Screen:
         self._live.update(drawn, refresh=True)
 
 
-class View:
+class DemoView:
     """Draws the play as it is now."""
 
     def __init__(self, play: Play, *, zone: tzinfo, address: str) -> None:
@@ -94,9 +94,9 @@ class View:
         table = Table(box=None, expand=True, pad_edge=False)
         for name in ("POOL", "NODE", "STATE", "PODS", "NEXT"):
             table.add_column(name, no_wrap=True, overflow="ellipsis")
-        order = {state.value: -rank for rank, state in enumerate(State)}
+        order = {state.value: -rank for rank, state in enumerate(NodeState)}
         for node in sorted(judged.nodes, key=lambda node: (order.get(node.state, 0), node.nodepool or "", node.name)):
-            state = Text(f"{node.state} {MEANING[State(node.state)]}", style=_STATE_STYLES.get(node.state, ""))
+            state = Text(f"{node.state} {MEANING[NodeState(node.state)]}", style=_STATE_STYLES.get(node.state, ""))
             name = plain(node.node_claim or node.name)
             table.add_row(plain(node.nodepool or ""), name, state, str(node.pods), self._next(node))
         return table
@@ -128,7 +128,7 @@ class View:
                 style = "red" if limit == 0 else "yellow" if used >= limit else ""
                 table.add_row(plain(pool.name), budget.reason, Text(f"{used} of {limit}", style=style), until)
         counts = Counter(node.state for node in judged.nodes)
-        told = "  ".join(f"{state.value} {counts[state.value]}" for state in State if counts[state.value])
+        told = "  ".join(f"{state.value} {counts[state.value]}" for state in NodeState if counts[state.value])
         return Group(table, Text(f"\n{told}", style="dim"))
 
     def _decisions(self) -> RenderableType:

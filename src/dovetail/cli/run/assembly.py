@@ -22,13 +22,13 @@ from dovetail import __version__
 from dovetail.cli.common.process import allow_all_handles
 from dovetail.cli.run.observed_kwok import ObservedKwok
 from dovetail.cli.run.options import RunOptions
-from dovetail.controllers.assembly import Disrupting, all_controllers
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.assembly import DisruptionOptions, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.disruption.engine import Disruption
+from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.metrics.cluster import ClusterMetrics
-from dovetail.controllers.metrics.pool_costs import Prices
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.metrics.pool_costs import PoolCosts
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.kube import NO_PATIENCE, connect
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -40,9 +40,9 @@ from dovetail.runtime.dry_run import DryRunApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import Failures
 from dovetail.runtime.lease import Election, LeaseLost, wait_until_alone
-from dovetail.runtime.manager import Health, Manager, NotStopped, PartFailed
-from dovetail.scheduling.problem import Options
-from dovetail.web.access import REVIEWS_AT_ONCE, Access, ReviewedAccess
+from dovetail.runtime.manager import HealthStatus, Manager, NotStopped, PartFailed
+from dovetail.scheduling.placement import SchedulingOptions
+from dovetail.web.access import REVIEWS_AT_ONCE, Authorizer, ReviewAuthorizer
 from dovetail.web.app import board_served
 from dovetail.web.debug import decisions_route, profiling_routes
 from dovetail.web.probes import always_well, metrics_route, probe_routes, serving
@@ -62,7 +62,7 @@ INSTALL: Final = "dovetail manifests | kubectl apply -f -"
 ENDINGS: Final = (LeaseLost, PartFailed, NotStopped, ApiError)
 
 
-class Unreachable(Exception):
+class ClusterUnreachable(Exception):
     """There is no cluster to be had; the message says why."""
 
 
@@ -74,10 +74,10 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     """Everything that runs, not running yet."""
 
     manager: Manager
-    cluster: Cluster
+    cluster: WatchedCluster
     metrics: Metrics
-    disruption: Disruption
-    access: Access | None  # one for all listeners; None: no reader needs a token
+    disruption: DisruptionController
+    access: Authorizer | None  # one for all listeners; None: no reader needs a token
     missing: tuple[str, ...]  # the CRDs that were not there at the start
 
 
@@ -102,7 +102,7 @@ async def run(options: RunOptions) -> None:
         log.info("stopped")
 
 
-async def _settle(cluster: Cluster) -> None:
+async def _settle(cluster: WatchedCluster) -> None:
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
     spare_collections()
@@ -114,7 +114,7 @@ async def _settle(cluster: Cluster) -> None:
 # -- the parts ---------------------------------------------------------------------------------------------------------
 
 
-class _Connection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class _ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Who we are to the cluster, and what we speak to it through."""
 
     clock: Clock
@@ -140,7 +140,7 @@ async def program(options: RunOptions) -> AsyncIterator[Program]:
 
 
 @asynccontextmanager
-async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
+async def _connection(options: RunOptions) -> AsyncIterator[_ClusterConnection]:
     clock, uuid, namespace = SystemClock(), uuid4(), own_namespace(options)
     identity = f"{socket.gethostname()}_{uuid}"
     connected = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
@@ -162,7 +162,7 @@ async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
         if any(asks_for_tokens(options, address) for address in _read_at(options)):
             reviews = await stack.enter_async_context(connected(patience=NO_PATIENCE, connections=REVIEWS_AT_ONCE))
             clients.append(reviews)
-        yield _Connection(
+        yield _ClusterConnection(
             clock=clock,
             identity=identity,
             seed=uuid.int,
@@ -175,12 +175,12 @@ async def _connection(options: RunOptions) -> AsyncIterator[_Connection]:
         )
 
 
-def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str, ...]) -> Program:
+def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tuple[str, ...]) -> Program:
     api, clock, seed = connection.api, connection.clock, connection.seed
     metrics = Metrics(CollectorRegistry())
     provider = ObservedKwok(api, clock, metrics, types=options.instance_types)
     failures = Failures(tolerated=True, seed=seed)
-    cluster = Cluster(api, clock, provider.node_classes, seed=seed, failures=failures)
+    cluster = WatchedCluster(api, clock, provider.node_classes, seed=seed, failures=failures)
     recorder = EventRecorder(api, clock, instance=connection.identity, seed=seed)
     clearance = partial(
         wait_until_alone,
@@ -191,7 +191,7 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     )
     timings = Timings()
     types = InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
-    prices = Prices(cluster, types, metrics)
+    prices = PoolCosts(cluster, types, metrics)
     prices.measure(metrics)
     controllers = [
         *all_controllers(
@@ -201,12 +201,12 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
             timings,
             options.gates,
             provisioning=provisioning(options),
-            disrupting=Disrupting(reading=options.budget_reading),
+            disrupting=DisruptionOptions(reading=options.budget_reading),
             types=types,
         ),
         prices,
     ]
-    (disruption,) = (each for each in controllers if isinstance(each, Disruption))
+    (disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
     manager = Manager(
         api,
         clock,
@@ -232,15 +232,15 @@ def _assembled(options: RunOptions, connection: _Connection, missing: tuple[str,
     metrics.read_events(lambda: msgspec.structs.asdict(recorder.counts))
     metrics.read_failures(lambda: failures.counts)
     metrics.read_undecodable(lambda: {cache.name: cache.undecodable for cache in cluster.reflectors})
-    access = None if connection.reviews is None else ReviewedAccess(connection.reviews, clock)
+    access = None if connection.reviews is None else ReviewAuthorizer(connection.reviews, clock)
     return Program(manager, cluster, metrics, disruption, access, missing)
 
 
-def provisioning(options: RunOptions) -> Provisioning:
+def provisioning(options: RunOptions) -> ProvisioningOptions:
     """How nodes are planned for pods, by the options."""
-    return Provisioning(
+    return ProvisioningOptions(
         compute=ThreadCompute(),
-        options=Options(
+        options=SchedulingOptions(
             respect_preferences=options.preference_policy == "Respect",
             strict_min_values=options.min_values_policy == "Strict",
         ),
@@ -258,7 +258,7 @@ async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, .
         except NotFound:
             missing.append(f"{kind.plural}.{kind.group}/{kind.version}")
         except ApiError as error:
-            raise Unreachable(str(error)) from error
+            raise ClusterUnreachable(str(error)) from error
     return tuple(missing)
 
 
@@ -322,7 +322,7 @@ async def serving_all(options: RunOptions, made: Program) -> AsyncIterator[None]
         yield
 
 
-def _access_at(options: RunOptions, made: Program, address: str | None) -> Access | None:
+def _access_at(options: RunOptions, made: Program, address: str | None) -> Authorizer | None:
     if not asks_for_tokens(options, address):
         return None
     assert made.access is not None
@@ -365,11 +365,11 @@ async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
         yield
 
 
-def crds_found(cluster: Cluster, missing: tuple[str, ...]) -> Health:
+def crds_found(cluster: WatchedCluster, missing: tuple[str, ...]) -> HealthStatus:
     """Whether the definitions are there; those that were not at the start are once their caches are filled."""
     caches = {cache.name: cache for cache in (cluster.pools, cluster.claims, cluster.node_classes)}
     still = [name for name in missing if not caches[name.partition(".")[0]].synced]
-    return Health(not still, (f"missing: {', '.join(still)}; install them: {INSTALL}",) if still else ())
+    return HealthStatus(not still, (f"missing: {', '.join(still)}; install them: {INSTALL}",) if still else ())
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

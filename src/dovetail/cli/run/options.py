@@ -13,7 +13,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.cli.common.instance_types import read_instance_types
 from dovetail.cli.run.values import (
-    Converted,
+    ConvertedParam,
     SchedulerConfig,
     boolean,
     paths,
@@ -21,10 +21,10 @@ from dovetail.cli.run.values import (
     read_gates,
     read_scheduler_config,
 )
-from dovetail.controllers.assembly import Gates
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.logs import LEVELS, LogFormat
-from dovetail.rules.budgets import Reading
+from dovetail.rules.budgets import BudgetSemantics
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: str | None
     context: str | None
     dry_run: bool
-    budget_reading: Reading
+    budget_reading: BudgetSemantics
     metrics_port: int
     health_probe_port: int
     metrics_bind_address: str
@@ -50,7 +50,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     log_output_paths: tuple[str, ...]
     log_error_output_paths: tuple[str, ...]
     enable_profiling: bool
-    gates: Gates
+    gates: FeatureGates
     unsupported_gates: tuple[str, ...]
     instance_types: tuple[InstanceType, ...] | None
     batch_max_seconds: float
@@ -61,9 +61,9 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _PORT: Final = click.IntRange(0, 65535)
-_BOOLEAN: Final = Converted("true|false", boolean)
-_SECONDS: Final = Converted("duration", positive_seconds)
-_PATHS: Final = Converted("paths", paths)
+_BOOLEAN: Final = ConvertedParam("true|false", boolean)
+_SECONDS: Final = ConvertedParam("duration", positive_seconds)
+_PATHS: Final = ConvertedParam("paths", paths)
 _NO_EFFECT: Final = "Accepted for compatibility; has no effect here."
 _GATES: Final = "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=true"
 
@@ -161,19 +161,19 @@ _OBSERVING: Final = [
 _DECIDING: Final = [
     _option(
         "budget-reading",
-        click.Choice([reading.value for reading in Reading]),
-        Reading.SEED.value,
+        click.Choice([reading.value for reading in BudgetSemantics]),
+        BudgetSemantics.SEED.value,
         "Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
     ),
     _option(
         "feature-gates",
-        Converted("gates", read_gates),
+        ConvertedParam("gates", read_gates),
         "",
         f"Gate=true or Gate=false, separated by commas; gates not named keep their default. Defaults: {_GATES}.",
     ),
     _option(
         "instance-types-file-path",
-        Converted("file", read_instance_types),
+        ConvertedParam("file", read_instance_types),
         "",
         "A JSON file of instance types, instead of those that are built in.",
         name="instance_types",
@@ -206,7 +206,7 @@ _DECIDING: Final = [
     ),
     _option(
         "scheduler-config",
-        Converted("config", read_scheduler_config),
+        ConvertedParam("config", read_scheduler_config),
         "",
         "YAML or JSON with podTopologySpread.defaultConstraints, as the cluster's scheduler has them.",
     ),
@@ -231,7 +231,7 @@ def run_options(function: Callable[[RunOptions], None]) -> Callable[..., None]:
         gates, unsupported = given.pop("feature_gates")
         for name in _IGNORED:
             del given[name]
-        given["budget_reading"] = Reading(given["budget_reading"])
+        given["budget_reading"] = BudgetSemantics(given["budget_reading"])
         given["log_format"] = LogFormat(given["log_format"])
         function(RunOptions(gates=gates, unsupported_gates=unsupported, **given))
 

@@ -7,8 +7,8 @@ import click
 import msgspec
 import yaml
 
-from dovetail.api.refusals import explain_refusal
-from dovetail.controllers.assembly import Gates
+from dovetail.api.decode_errors import explain_refusal
+from dovetail.controllers.assembly import FeatureGates
 from dovetail.values.duration import SECOND, parse_duration, shown
 
 _GATES: Final = {
@@ -39,7 +39,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
 
 
-class Converted(click.ParamType[Any]):
+class ConvertedParam(click.ParamType[Any]):
     """A value that a function of ours reads; what it refuses with ValueError is said as it is."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
@@ -75,7 +75,7 @@ def paths(text: str) -> tuple[str, ...]:
     return paths
 
 
-def read_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
+def read_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
     """The gates, and those that are asked for in vain: out of scope (R39), or unknown."""
     asked: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -85,7 +85,7 @@ def read_gates(text: str) -> tuple[Gates, tuple[str, ...]]:
         asked[name] = value == "true"
     known = {_GATES[name]: value for name, value in asked.items() if name in _GATES}
     strange = {name: value for name, value in asked.items() if name not in _GATES and name != _ALWAYS_ON}
-    return Gates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
+    return FeatureGates(**known), tuple(name for name, on in strange.items() if on or name not in UNSUPPORTED_GATES)
 
 
 def read_scheduler_config(text: str) -> SchedulerConfig:

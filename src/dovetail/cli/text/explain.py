@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from dovetail.cli.common.output import Times, problem_lines, table
 from dovetail.model.refs import Ref
-from dovetail.rules.states import IN_DISRUPTION, MEANING, State
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
@@ -19,7 +19,7 @@ _MOST_TURNS = 6
 
 def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
     """The whole explanation. Verbose shows every rule that was asked, quiet only what is blocked."""
-    text = _Text(times, verbose=verbose, quiet=quiet)
+    text = _ExplainText(times, verbose=verbose, quiet=quiet)
     sections = {
         "Nodes": text.nodes(explanation.nodes),
         "Pods": text.pods(explanation.pods, {node.name for node in explanation.nodes}),
@@ -37,7 +37,7 @@ def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, 
     return lines
 
 
-class _Text:
+class _ExplainText:
     def __init__(self, times: Times, *, verbose: bool, quiet: bool) -> None:
         self.times = times
         self.verbose = verbose
@@ -55,7 +55,7 @@ class _Text:
                 [
                     plain(node.name),
                     plain(node.nodepool or "-"),
-                    f"{node.state} {MEANING[State(node.state)]}" + (", NotReady" if node.ready is False else ""),
+                    f"{node.state} {MEANING[NodeState(node.state)]}" + (", NotReady" if node.ready is False else ""),
                     str(node.pods),
                     _coloured(free, good=leaving or node.free_at == self.times.now),
                     self.times.distance(node.expires_at) or "never",

@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 import click
 
 from dovetail.cli.common.output import Times, problem_lines, table
-from dovetail.cli.text.forecast_bars import LEGEND, Scale
+from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
 from dovetail.views.forecast.data import (
     BudgetSpan,
+    Burst,
     Certainty,
-    Event,
     Forecast,
-    Herd,
-    Kind,
+    ForecastEvent,
+    ForecastEventType,
     NodeForecast,
     PoolForecast,
-    Type,
+    SpanKind,
 )
 
 # Of each, as long as nobody asks for all.
@@ -32,13 +32,21 @@ _GAP = 3  # columns, in tables
 _NARROWEST_BAR = 24
 _WIDEST_BAR = 96
 # What the bars show, and what comes in crowds, is for those who ask.
-_BY_THE_WAY = frozenset({Type.FREE, Type.BLOCKED, Type.WINDOW_OPENS, Type.WINDOW_CLOSES})
-_RANKS = (Type.FORCED, Type.EXPIRES, Type.DEADLINE, Type.GRACEFULLY_EXPIRES, Type.DISRUPTS)
+_BY_THE_WAY = frozenset(
+    {ForecastEventType.FREE, ForecastEventType.BLOCKED, ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES}
+)
+_RANKS = (
+    ForecastEventType.FORCED,
+    ForecastEventType.EXPIRES,
+    ForecastEventType.DEADLINE,
+    ForecastEventType.GRACEFULLY_EXPIRES,
+    ForecastEventType.DISRUPTS,
+)
 
 
 def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
     """The whole forecast. Verbose leaves out nothing, quiet shows only nodes to which something happens."""
-    text = _Text(forecast, times, width=width, verbose=verbose, quiet=quiet)
+    text = _ForecastText(forecast, times, width=width, verbose=verbose, quiet=quiet)
     sections = {
         "Herds": text.herds(forecast.herds),
         "Nodes": text.nodes(forecast.nodes),
@@ -53,7 +61,7 @@ def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: boo
     return lines
 
 
-class _Text:
+class _ForecastText:
     def __init__(self, forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> None:
         self.forecast = forecast
         self.times = times
@@ -74,7 +82,7 @@ class _Text:
 
     # -- herds ---------------------------------------------------------------------------------------------------------
 
-    def herds(self, herds: Sequence[Herd]) -> list[str]:
+    def herds(self, herds: Sequence[Burst]) -> list[str]:
         """Expirations before what merely may happen."""
         ranked = sorted(herds, key=lambda herd: (herd.type not in _RANKS[:4], herd.start))
         shown = ranked if self.verbose else ranked[:_MOST_HERDS]
@@ -91,7 +99,7 @@ class _Text:
         cells = [[_cut(node.name), _cut(node.nodepool or "-"), self._next(node)] for node in shown]
         used = sum(max(map(len, column)) + _GAP for column in zip(["NODE", "POOL", "NEXT"], *cells, strict=True))
         width = max(_NARROWEST_BAR, min(_WIDEST_BAR, self.width - used))
-        scale = Scale(self.forecast.at, self.forecast.end, width, self.times.zone)
+        scale = TimeScale(self.forecast.at, self.forecast.end, width, self.times.zone)
         rows = [["NODE", "POOL", scale.labels(), "NEXT"]]
         rows += [
             [name, pool, scale.bar(node.spans, node.events), following]
@@ -105,7 +113,11 @@ class _Text:
         for type_ in _RANKS[:3]:
             for event in node.events:
                 if event.type is type_:
-                    word = {Type.FORCED: "forced", Type.EXPIRES: "expires", Type.DEADLINE: "gone"}[type_]
+                    word = {
+                        ForecastEventType.FORCED: "forced",
+                        ForecastEventType.EXPIRES: "expires",
+                        ForecastEventType.DEADLINE: "gone",
+                    }[type_]
                     return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self._clock(event.at)}"
         if node.state in IN_DISRUPTION:
             return "leaving" if node.deadline is None else f"by {self._clock(node.deadline)}"
@@ -139,7 +151,7 @@ class _Text:
         lines = [self._event(event, node) for event, node in shown]
         return [*lines, *_left_out(len(told) - len(shown), "events")]
 
-    def _event(self, event: Event, node: NodeForecast) -> str:
+    def _event(self, event: ForecastEvent, node: NodeForecast) -> str:
         mark = " " if event.certainty is Certainty.EXACT else "~"
         object_ = plain(str(event.object))
         where = object_ if not event.object.namespace else f"{object_} on {plain(node.name)}"
@@ -174,13 +186,15 @@ def _left(span: BudgetSpan) -> str:
     return click.style(f"{span.allowed} of {span.limit}", fg="green" if span.allowed else "red")
 
 
-def _is_told(event: Event, node: NodeForecast) -> bool:
+def _is_told(event: ForecastEvent, node: NodeForecast) -> bool:
     """That a node's pods are evicted when it expires goes without saying; of a drain under way it does not."""
-    return event.type not in _BY_THE_WAY and (event.type is not Type.POD_EVICTED or node.state in IN_DISRUPTION)
+    return event.type not in _BY_THE_WAY and (
+        event.type is not ForecastEventType.POD_EVICTED or node.state in IN_DISRUPTION
+    )
 
 
 def _happens(node: NodeForecast) -> bool:
-    aside = (Type.WINDOW_OPENS, Type.WINDOW_CLOSES)
+    aside = (ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES)
     return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in aside for event in node.events)
 
 
@@ -194,7 +208,7 @@ def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
         return len(_RANKS), node.spans[0].start, node.name
     if len(node.spans) > 1:
         return len(_RANKS) + 1, node.spans[1].start, node.name
-    return len(_RANKS) + 2 + (node.spans[0].kind is Kind.FREE), node.spans[0].start, node.name
+    return len(_RANKS) + 2 + (node.spans[0].kind is SpanKind.FREE), node.spans[0].start, node.name
 
 
 def _left_out(count: int, what: str) -> list[str]:

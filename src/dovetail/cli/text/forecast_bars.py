@@ -7,17 +7,17 @@ from itertools import groupby, pairwise
 
 import click
 
-from dovetail.views.forecast.data import Event, Kind, Span, Type
+from dovetail.views.forecast.data import ForecastEvent, ForecastEventType, NodeSpan, SpanKind
 
-CELLS = {Kind.FREE: "·", Kind.BLOCKED: "█", Kind.DRAINING: "▒", Kind.GONE: " "}
-_COLOURS = {Kind.FREE: "green", Kind.BLOCKED: "red", Kind.DRAINING: "yellow", Kind.GONE: None}
+CELLS = {SpanKind.FREE: "·", SpanKind.BLOCKED: "█", SpanKind.DRAINING: "▒", SpanKind.GONE: " "}
+_COLOURS = {SpanKind.FREE: "green", SpanKind.BLOCKED: "red", SpanKind.DRAINING: "yellow", SpanKind.GONE: None}
 # Where several fall into one cell, the first of these is shown.
 MARKS = {
-    Type.FORCED: "F",
-    Type.DEADLINE: "F",
-    Type.EXPIRES: "E",
-    Type.GRACEFULLY_EXPIRES: "G",
-    Type.DISRUPTS: "D",
+    ForecastEventType.FORCED: "F",
+    ForecastEventType.DEADLINE: "F",
+    ForecastEventType.EXPIRES: "E",
+    ForecastEventType.GRACEFULLY_EXPIRES: "G",
+    ForecastEventType.DISRUPTS: "D",
 }
 LEGEND = "· free  █ blocked  ▒ draining  E expires  G gracefully  D may be taken  F forced"
 _QUARTER = timedelta(minutes=15)
@@ -27,7 +27,7 @@ _DAYS = (1, 2, 7, 14, 28, 91, 182, 365)
 _BETWEEN = 2  # columns between two labels, at least
 
 
-class Scale:
+class TimeScale:
     """Cells of equal length from one instant to another."""
 
     def __init__(self, at: datetime, end: datetime, width: int, zone: tzinfo) -> None:
@@ -40,13 +40,13 @@ class Scale:
         """Where the instant falls."""
         return min(self.width - 1, int((at - self.at) / (self.end - self.at) * self.width))
 
-    def bar(self, spans: Sequence[Span], events: Sequence[Event]) -> str:
+    def bar(self, spans: Sequence[NodeSpan], events: Sequence[ForecastEvent]) -> str:
         """What the node is, cell by cell: in the middle of each; and what happens to it."""
         length = (self.end - self.at) / self.width
         starts = [span.start for span in spans]
         middles = (self.at + length * (cell + 0.5) for cell in range(self.width))
         kinds = [spans[max(0, bisect_right(starts, middle) - 1)].kind for middle in middles]
-        cells: list[Kind | Type] = list(kinds)
+        cells: list[SpanKind | ForecastEventType] = list(kinds)
         for type_ in reversed(MARKS):
             for event in events:
                 if event.type is type_:
@@ -99,7 +99,7 @@ class Scale:
             day += _DAY
 
 
-def _drawn(what: Kind | Type, length: int) -> str:
-    if isinstance(what, Type):
+def _drawn(what: SpanKind | ForecastEventType, length: int) -> str:
+    if isinstance(what, ForecastEventType):
         return click.style(MARKS[what] * length, bold=True)
     return click.style(CELLS[what] * length, fg=_COLOURS[what])

@@ -6,21 +6,25 @@ import click
 
 from dovetail.cli.common.output import Times, problem_lines, table
 from dovetail.values.foreign_text import plain
-from dovetail.views.plan import CommandView, Fate, MoveView, NewNodeView, NodeFate, PlanView, RemovalView
+from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome, NodeOutcomeView, PlanView, RemovalView
 
-_COLOURS = {Fate.GOES: "yellow", Fate.WAITS: "cyan", Fate.STAYS: "green"}
+_COLOURS = {NodeOutcome.GOES: "yellow", NodeOutcome.WAITS: "cyan", NodeOutcome.STAYS: "green"}
 _PODS_NAMED = 8
 
 
 def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
     """Quiet leaves out what stays and the problems; verbose names every pod."""
-    text = _Text(times, verbose=verbose)
+    text = _PlanText(times, verbose=verbose)
     lines = [f"At {times.stamp(plan.at)}{text.summary(plan)}"]
     for removal in plan.removals:
         lines += ["", *text.removal(removal)]
     for command in plan.commands:
         lines += ["", *text.command(command)]
-    others = [node for node in plan.nodes if node.fate is not Fate.GOES and not (quiet and node.fate is Fate.STAYS)]
+    others = [
+        node
+        for node in plan.nodes
+        if node.fate is not NodeOutcome.GOES and not (quiet and node.fate is NodeOutcome.STAYS)
+    ]
     sections = {
         "Other nodes": text.nodes(others),
         "Problems": [] if quiet else problem_lines(plan.problems, times),
@@ -31,7 +35,7 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     return lines
 
 
-class _Text:
+class _PlanText:
     def __init__(self, times: Times, *, verbose: bool) -> None:
         self._times = times
         self._verbose = verbose
@@ -94,11 +98,11 @@ class _Text:
             lines += [f"    {self._times.localised(plain(blocker))}" for blocker in removal.blockers]
         return lines
 
-    def nodes(self, nodes: Sequence[NodeFate]) -> list[str]:
+    def nodes(self, nodes: Sequence[NodeOutcomeView]) -> list[str]:
         if not nodes:
             return []
         rows = [["NODE", "POOL", "", "WHY"]]
-        for node in sorted(nodes, key=lambda each: (each.fate is Fate.STAYS, each.nodepool, each.name)):
+        for node in sorted(nodes, key=lambda each: (each.fate is NodeOutcome.STAYS, each.nodepool, each.name)):
             fate = click.style(node.fate.value, fg=_COLOURS[node.fate])
             first, *more = (self._times.localised(plain(why)) for why in node.why)
             rows.append([plain(node.name), plain(node.nodepool or "-"), fate, first])

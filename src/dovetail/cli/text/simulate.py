@@ -6,10 +6,10 @@ from datetime import timedelta
 import click
 
 from dovetail.cli.common.output import Times, problem_lines, table
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.foreign_text import plain
-from dovetail.views.simulation.report import Comparison, Report, by_hour_of_day, most_important
+from dovetail.views.simulation.report import Comparison, SimulationReport, by_hour_of_day, most_important
 
 _SHOWN = 20
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -27,7 +27,7 @@ _COLOURS = {
 }
 
 
-def report_lines(report: Report, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
+def report_lines(report: SimulationReport, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
     """Everything for people; `verbose` shows the whole time line, `quiet` only figures."""
     lines = [_heading(report, times), "", *_figures(report), "", *_histogram(report, times)]
     lines += _violations(report, times)
@@ -59,7 +59,7 @@ def report_lines(report: Report, times: Times, *, verbose: bool, quiet: bool) ->
     return lines
 
 
-def _heading(report: Report, times: Times) -> str:
+def _heading(report: SimulationReport, times: Times) -> str:
     span = span_text(report.end - report.start)
     return (
         click.style(f"Simulated {span}", bold=True)
@@ -74,7 +74,7 @@ def span_text(span: timedelta) -> str:
     return f"{days}d{tail}" if days else tail or "0s"
 
 
-def _figures(report: Report) -> list[str]:
+def _figures(report: SimulationReport) -> list[str]:
     nodes, pods, cost = report.nodes, report.pods, report.cost
     gone = ", ".join(f"{plain(reason)} {count}" for reason, count in nodes.terminated.items())
     rows = [
@@ -103,7 +103,7 @@ def bars(counts: Sequence[int], *, most: int = 0) -> str:
     return "".join(_BARS[0 if not count else max(1, round(count / top * 8))] for count in counts)
 
 
-def _histogram(report: Report, times: Times) -> list[str]:
+def _histogram(report: SimulationReport, times: Times) -> list[str]:
     counts = by_hour_of_day(report, times.zone)
     zone = plain(str(times.zone))
     return [
@@ -113,7 +113,7 @@ def _histogram(report: Report, times: Times) -> list[str]:
     ]
 
 
-def _violations(report: Report, times: Times) -> list[str]:
+def _violations(report: SimulationReport, times: Times) -> list[str]:
     if not report.violations:
         return ["", click.style("Violations", bold=True) + "  none"]
     rows = [
@@ -152,7 +152,7 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
     return lines
 
 
-def _problem_title(problems: Sequence[Problem]) -> str:
+def _problem_title(problems: Sequence[Finding]) -> str:
     """What is worth knowing was assumed; what is worse is missing, or odd."""
     mild = all(problem.severity is Severity.INFO for problem in problems)
     return click.style("Assumed" if mild else "Missing or assumed", bold=True)

@@ -10,25 +10,25 @@ import click
 from dovetail.cli.common.output import Times
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
-from dovetail.rules.states import IN_DISRUPTION, MEANING, State
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.values.foreign_text import plain
-from dovetail.views.board.details import Details
-from dovetail.views.board.rows import Event, Row
+from dovetail.views.board.details import NodeDetails
+from dovetail.views.board.rows import NodeRow, RowEvent
 from dovetail.views.explain.verdicts import Explanation
-from dovetail.views.forecast.data import Type
+from dovetail.views.forecast.data import ForecastEventType
 
 _EVENTS: Final = {
-    Type.EXPIRES: "expires",
-    Type.GRACEFULLY_EXPIRES: "expires gracefully",
-    Type.DISRUPTS: "may be taken",
-    Type.POD_EVICTED: "evicted",
-    Type.POD_DELETED: "deleted by force",
-    Type.DEADLINE: "its drain ends by force",
-    Type.FORCED: "removed by force",
+    ForecastEventType.EXPIRES: "expires",
+    ForecastEventType.GRACEFULLY_EXPIRES: "expires gracefully",
+    ForecastEventType.DISRUPTS: "may be taken",
+    ForecastEventType.POD_EVICTED: "evicted",
+    ForecastEventType.POD_DELETED: "deleted by force",
+    ForecastEventType.DEADLINE: "its drain ends by force",
+    ForecastEventType.FORCED: "removed by force",
 }
 
 
-def details_lines(details: Details, row: Row, times: Times) -> list[str]:
+def details_lines(details: NodeDetails, row: NodeRow, times: Times) -> list[str]:
     """All there is to know, the most important first."""
     sections = {
         "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
@@ -46,14 +46,14 @@ def details_lines(details: Details, row: Row, times: Times) -> list[str]:
     return lines
 
 
-def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
+def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
     node = details.node
     machine = " ".join(plain(text) for text in (row.type, row.capacity, row.zone) if text)
     claim = f"NodeClaim {plain(row.claim)}" if row.claim else "no NodeClaim"
     pool = f"NodePool {plain(row.pool)}" if row.pool else "no NodePool"
     yield click.style(plain(row.name), bold=True) + f"  {claim}, {pool}" + (f", {machine}" if machine else "")
     ready = ", NotReady" if node.ready is False else ""
-    yield f"{node.state} {MEANING[State(node.state)]}{ready}, {node.pods} pods"
+    yield f"{node.state} {MEANING[NodeState(node.state)]}{ready}, {node.pods} pods"
     if node.state not in IN_DISRUPTION:
         free = "never, if nothing but time changes" if node.free_at is None else times.full(node.free_at)
         yield f"free:     {'now' if node.free_at is not None and node.free_at <= times.now else free}"
@@ -73,21 +73,21 @@ def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
         yield f"left alone: {times.localised(plain(str(details.left_alone)))}"
 
 
-def _alike(event: Event) -> tuple[int, str, bool, Ref | None]:
+def _alike(event: RowEvent) -> tuple[int, str, bool, Ref | None]:
     """Evictions at one time are told together: that a drain begins with them goes without saying."""
     at, type_, ref, certain = event
-    return at, type_, certain, None if type_ == Type.POD_EVICTED else ref
+    return at, type_, certain, None if type_ == ForecastEventType.POD_EVICTED else ref
 
 
-def _happens(events: list[Event], times: Times) -> str:
+def _happens(events: list[RowEvent], times: Times) -> str:
     at, type_, ref, certain = events[0]
     when = "now" if at == 0 else times.full(datetime.fromtimestamp(at, UTC))
     whose = f"{plain(str(ref))}: " if ref.kind == "Pod" and ref.name else ""
     more = f", and {len(events) - 1} more" if len(events) > 1 else ""
-    return f"{' ' if certain else '~'} {when}  {whose}{_EVENTS[Type(type_)]}{more}"
+    return f"{' ' if certain else '~'} {when}  {whose}{_EVENTS[ForecastEventType(type_)]}{more}"
 
 
-def _verdicts(details: Details, times: Times) -> list[str]:
+def _verdicts(details: NodeDetails, times: Times) -> list[str]:
     """As `explain -v` tells them, without the table above them, which is told already."""
     explanation = Explanation(
         at=details.at, pods=details.pods, nodes=(details.node,), nodepools=(), problems=details.problems

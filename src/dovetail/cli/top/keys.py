@@ -12,7 +12,7 @@ _STEPS: Final = {"up": -1, "down": 1, "home": -(2**31), "end": 2**31}
 _LONGEST_FILTER: Final = 200
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class ViewState(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody looks at."""
 
     ahead: int = DAY
@@ -34,7 +34,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.filter if self.typed is None else self.typed
 
 
-class Reach(msgspec.Struct, frozen=True):
+class KeyTargets(msgspec.Struct, frozen=True):
     """What keys can reach on the screen as it was drawn."""
 
     rows: Sequence[str] = ()
@@ -45,7 +45,7 @@ class Reach(msgspec.Struct, frozen=True):
     """By how many lines the details can be scrolled."""
 
 
-def press(view: View, key: str, reach: Reach) -> View:
+def press(view: ViewState, key: str, reach: KeyTargets) -> ViewState:
     """What is looked at after this key."""
     change = msgspec.structs.replace
     if view.typed is not None:
@@ -77,7 +77,7 @@ def press(view: View, key: str, reach: Reach) -> View:
     return view
 
 
-def _moved(view: View, by: int, rows: Sequence[str]) -> View:
+def _moved(view: ViewState, by: int, rows: Sequence[str]) -> ViewState:
     if not rows:
         return view
     index = rows.index(view.selected) if view.selected in rows else 0
@@ -85,7 +85,7 @@ def _moved(view: View, by: int, rows: Sequence[str]) -> View:
     return msgspec.structs.replace(view, selected=selected, scrolled=0 if selected != view.selected else view.scrolled)
 
 
-def _typed(view: View, typed: str, key: str) -> View:
+def _typed(view: ViewState, typed: str, key: str) -> ViewState:
     change = msgspec.structs.replace
     match key:
         case "enter":

@@ -14,30 +14,30 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from dovetail.cli.common.keys import key_by_key, keys_in
-from dovetail.cli.top.keys import View, press
-from dovetail.cli.top.screen import Drawn, Scene, draw
-from dovetail.rules.budgets import Reading
+from dovetail.cli.top.keys import ViewState, press
+from dovetail.cli.top.screen import DrawnScreen, ScreenContent, draw
+from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.tasks import happens_within
-from dovetail.views.board.details import Details
+from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import Board
-from dovetail.web.sources import Source
+from dovetail.web.sources import BoardSource
 from dovetail.web.stream import EVERYTHING, GAP_FACTOR, NOTHING, Stream
 
 TICK_SECONDS: Final = 1.0
 
 
-class Show:
+class LiveScreen:
     """Asks the source every second what time it is there and whether it has changed, which costs it nothing: a live
     one is told by its watches. Only then, or if time alone changes the board, is the board made anew."""
 
-    def __init__(self, source: Source, view: View, *, zone: tzinfo, reading: Reading) -> None:
+    def __init__(self, source: BoardSource, view: ViewState, *, zone: tzinfo, reading: BudgetSemantics) -> None:
         self._source = source
         self._stream = Stream(source, ThreadCompute(), reading=reading)
         self._view = view
         self._zone = zone
         self._console = Console()
-        self._details: Details | None = None
+        self._details: NodeDetails | None = None
         self._told: tuple[Board, str] | None = None  # of which board and node the details are
         self._selected = ""
         self._typed = b""
@@ -57,9 +57,9 @@ class Show:
                     self._press(drawn)
                 following.cancel()
 
-    def _draw(self) -> Drawn:
+    def _draw(self) -> DrawnScreen:
         board = self._stream.board
-        scene = Scene(
+        scene = ScreenContent(
             title=self._source.title,
             now=self._source.look().at,
             zone=self._zone,
@@ -97,7 +97,7 @@ class Show:
 
     # -- the terminal --------------------------------------------------------------------------------------------------
 
-    def _press(self, drawn: Drawn) -> None:
+    def _press(self, drawn: DrawnScreen) -> None:
         text, self._typed = self._typed.decode(errors="ignore"), b""
         for key in keys_in(text):
             self._view = press(self._view, key, drawn.reach)

@@ -6,30 +6,30 @@ from typing import Final
 
 from rich.text import Text
 
-from dovetail.cli.text.forecast_bars import Scale
+from dovetail.cli.text.forecast_bars import TimeScale
 from dovetail.cli.top.fitting import clock, fit, instant, longest
-from dovetail.cli.top.keys import View
+from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
 from dovetail.model.refs import Ref
-from dovetail.rules.states import MEANING, State
+from dovetail.rules.states import MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
 from dovetail.values.timestamp import relative
-from dovetail.views.board.rows import Row
+from dovetail.views.board.rows import NodeRow
 from dovetail.views.forecast import data as ahead
-from dovetail.views.forecast.data import Kind, Type
+from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 WIDE: Final = 110  # columns: room for what comes next
 WIDEST: Final = 140  # and for what the states are called
 _NARROWEST_BAR: Final = 8
 _NEXT: Final = 20  # `~expires 03-11 13:20`
-_STYLES: Final = {Kind.FREE: "green", Kind.BLOCKED: "red", Kind.DRAINING: "yellow", Kind.GONE: "dim"}
+_STYLES: Final = {SpanKind.FREE: "green", SpanKind.BLOCKED: "red", SpanKind.DRAINING: "yellow", SpanKind.GONE: "dim"}
 _WORDS: Final = {
-    Type.FORCED: "forced",
-    Type.DEADLINE: "forced",
-    Type.EXPIRES: "expires",
-    Type.GRACEFULLY_EXPIRES: "expires",
-    Type.DISRUPTS: "may go",
+    ForecastEventType.FORCED: "forced",
+    ForecastEventType.DEADLINE: "forced",
+    ForecastEventType.EXPIRES: "expires",
+    ForecastEventType.GRACEFULLY_EXPIRES: "expires",
+    ForecastEventType.DISRUPTS: "may go",
 }
 _SHORT: Final[dict[str, str]] = {
     Rule.DISRUPTION_SCHEDULE: "window",
@@ -41,7 +41,7 @@ _SHORT: Final[dict[str, str]] = {
 class NodeTable:
     """Columns are as wide for one row as for another, whichever of them are seen."""
 
-    def __init__(self, rows: Sequence[Row], view: View, now: datetime, zone: tzinfo, width: int) -> None:
+    def __init__(self, rows: Sequence[NodeRow], view: ViewState, now: datetime, zone: tzinfo, width: int) -> None:
         self._now = now
         self._seconds = int(now.timestamp())
         self._zone = zone
@@ -62,7 +62,7 @@ class NodeTable:
         rest = width - 2 - sum(self._columns.values()) - len(self._gap) * len(self._columns)
         rest -= _NEXT + len(self._gap) if self._wide else 0
         end = now + timedelta(seconds=view.ahead)
-        self._scale = Scale(now, end, rest, zone) if rest >= _NARROWEST_BAR else None
+        self._scale = TimeScale(now, end, rest, zone) if rest >= _NARROWEST_BAR else None
 
     def heading(self) -> Text:
         cells = [fit(name, width) for name, width in self._columns.items()]
@@ -70,7 +70,7 @@ class NodeTable:
             cells.append(fit(self._scale.labels(), self._scale.width))
         return Text("  " + self._gap.join([*cells, *(["NEXT"] if self._wide else [])]), style="bold")
 
-    def line(self, row: Row, *, selected: bool) -> Text:
+    def line(self, row: NodeRow, *, selected: bool) -> Text:
         told = {
             "NODE": row.name,
             "POOL": row.pool,
@@ -94,10 +94,10 @@ class NodeTable:
             line.rstrip()
         return line
 
-    def _state(self, row: Row) -> str:
-        return f"{row.state} {MEANING[State(row.state)]}" if self._widest else row.state
+    def _state(self, row: NodeRow) -> str:
+        return f"{row.state} {MEANING[NodeState(row.state)]}" if self._widest else row.state
 
-    def _free(self, row: Row) -> str:
+    def _free(self, row: NodeRow) -> str:
         if is_leaving(row):
             return "leaving"
         at = free_at(row, self._seconds)
@@ -105,7 +105,7 @@ class NodeTable:
             return "never"
         return "now" if at <= self._seconds else relative(instant(at), instant(self._seconds)).removeprefix("in ")
 
-    def _blocked_by(self, row: Row) -> str:
+    def _blocked_by(self, row: NodeRow) -> str:
         """`PDB data/postgres +2`; `rules for Empty`: free, but not for the reason that it has."""
         causes = causes_at(row, self._seconds)
         if not causes:
@@ -115,22 +115,28 @@ class NodeTable:
         more = f" +{len(causes) - 1}" if len(causes) > 1 else ""
         return plain(f"{_SHORT.get(rule, rule)}{who}{more}")
 
-    def _next(self, row: Row) -> str:
+    def _next(self, row: NodeRow) -> str:
         """When it ends, or may; `~`: only if nothing but time changes."""
-        for types in ((*FORCEFUL, *EXPIRING), (Type.DISRUPTS,)):
+        for types in ((*FORCEFUL, *EXPIRING), (ForecastEventType.DISRUPTS,)):
             at = comes(row, types, self._seconds)
             if at is not None:
                 events = [event for event in row.events if event[1] in types and (event[0] or self._seconds) == at]
-                word = _WORDS[Type(events[0][1])]
+                word = _WORDS[ForecastEventType(events[0][1])]
                 when = "now" if at == self._seconds else clock(instant(at), self._now, self._zone)
                 return f"{'' if events[0][3] else '~'}{word} {when}"
         return ""
 
-    def _bar(self, row: Row, scale: Scale) -> Text:
-        spans = [ahead.Span(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
+    def _bar(self, row: NodeRow, scale: TimeScale) -> Text:
+        spans = [ahead.NodeSpan(instant(span[0]), scale.end, KINDS[span[1]]) for span in row.spans]
         coming = [(event[0] or self._seconds, event[1]) for event in row.events]
         events = [
-            ahead.Event(max(instant(at), scale.at), Type(type_), Ref("Node", "", row.name), "", ahead.Certainty.ASSUMED)
+            ahead.ForecastEvent(
+                max(instant(at), scale.at),
+                ForecastEventType(type_),
+                Ref("Node", "", row.name),
+                "",
+                ahead.Certainty.ASSUMED,
+            )
             for at, type_ in coming
             if self._seconds <= at and instant(at) < scale.end
         ]

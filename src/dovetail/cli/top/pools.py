@@ -10,13 +10,13 @@ from rich.text import Text
 
 from dovetail.cli.top.fitting import clock, fit, instant
 from dovetail.values.foreign_text import plain
-from dovetail.views.board.rows import Lane, Strip
+from dovetail.views.board.rows import BudgetTimeline, PoolRow
 
 _HEADINGS: Final = {"Underutilized": "Underutil."}
 Slots: TypeAlias = tuple[int, int, int, int, int]
 
 
-def pool_lines(pools: Sequence[Strip], now: datetime, zone: tzinfo, *, width: int, most: int) -> list[Text]:
+def pool_lines(pools: Sequence[PoolRow], now: datetime, zone: tzinfo, *, width: int, most: int) -> list[Text]:
     """Slots in use; for each reason how many more may go, of how many in all; and the next change."""
     if not pools:
         return []
@@ -34,7 +34,7 @@ def pool_lines(pools: Sequence[Strip], now: datetime, zone: tzinfo, *, width: in
     return [heading, *lines, *([Text(f"… and {left_out} more pools", style="dim")] if left_out else [])]
 
 
-def _cells(pool: Strip, reasons: Sequence[str], now: datetime, zone: tzinfo) -> list[str]:
+def _cells(pool: PoolRow, reasons: Sequence[str], now: datetime, zone: tzinfo) -> list[str]:
     holding = {lane.reason: _slots(lane, now) for lane in pool.lanes}
     forceful = {lane.reason for lane in pool.lanes if lane.forceful}
     used = max((slots[2] for slots in holding.values()), default=0)
@@ -44,7 +44,7 @@ def _cells(pool: Strip, reasons: Sequence[str], now: datetime, zone: tzinfo) -> 
     return [plain(pool.name), str(pool.nodes), str(used), *left, _next_change(pool, now, zone)]
 
 
-def _slots(lane: Lane, now: datetime) -> Slots:
+def _slots(lane: BudgetTimeline, now: datetime) -> Slots:
     return next((span for span in reversed(lane.spans) if instant(span[0]) <= now), lane.spans[0])
 
 
@@ -52,7 +52,7 @@ def _left(slots: Slots) -> str:
     return f"{slots[3]}/{slots[1]}"
 
 
-def _next_change(pool: Strip, now: datetime, zone: tzinfo) -> str:
+def _next_change(pool: PoolRow, now: datetime, zone: tzinfo) -> str:
     """`17:00 Drifted, Underutilized 1/2`."""
     coming = [
         (span, lane.reason)

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.board.blockers import Cause
-from dovetail.views.board.rows import Row, Span
-from dovetail.views.forecast.data import Kind, Type
+from dovetail.views.board.blockers import BlockerEntry
+from dovetail.views.board.rows import NodeRow, RowSpan
+from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 DAY: Final = 24 * 60 * 60
-KINDS: Final = tuple(Kind)
-FORCEFUL: Final = (Type.FORCED, Type.DEADLINE)
-EXPIRING: Final = (Type.EXPIRES, Type.GRACEFULLY_EXPIRES)
+KINDS: Final = tuple(SpanKind)
+FORCEFUL: Final = (ForecastEventType.FORCED, ForecastEventType.DEADLINE)
+EXPIRING: Final = (ForecastEventType.EXPIRES, ForecastEventType.GRACEFULLY_EXPIRES)
 _LAST: Final = 2**62
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may hold blanks
 
@@ -33,16 +33,16 @@ class Order(StrEnum):
 # -- one row -----------------------------------------------------------------------------------------------------------
 
 
-def span_at(row: Row, now: int) -> Span:
+def span_at(row: NodeRow, now: int) -> RowSpan:
     """The span that holds now."""
     return next((span for span in reversed(row.spans) if span[0] <= now), row.spans[0])
 
 
-def kind_at(row: Row, now: int) -> Kind:
+def kind_at(row: NodeRow, now: int) -> SpanKind:
     return KINDS[span_at(row, now)[1]]
 
 
-def causes_at(row: Row, now: int) -> list[Cause]:
+def causes_at(row: NodeRow, now: int) -> list[BlockerEntry]:
     """Who blocks it now, or whom its drain waits for; who does so longest comes first."""
     later = [span for span in row.spans if span[0] > now]
     ends = {
@@ -52,29 +52,29 @@ def causes_at(row: Row, now: int) -> list[Cause]:
     return sorted(ends, key=lambda cause: (-ends[cause], cause))
 
 
-def is_leaving(row: Row) -> bool:
+def is_leaving(row: NodeRow) -> bool:
     return row.state in IN_DISRUPTION
 
 
-def free_at(row: Row, now: int) -> int | None:
+def free_at(row: NodeRow, now: int) -> int | None:
     """None: never."""
-    if kind_at(row, now) is Kind.FREE:
+    if kind_at(row, now) is SpanKind.FREE:
         return now
-    return next((span[0] for span in row.spans if span[0] > now and KINDS[span[1]] is Kind.FREE), row.free or None)
+    return next((span[0] for span in row.spans if span[0] > now and KINDS[span[1]] is SpanKind.FREE), row.free or None)
 
 
-def is_never_free(row: Row) -> bool:
+def is_never_free(row: NodeRow) -> bool:
     return row.free is None and not is_leaving(row)
 
 
-def becomes_free(row: Row, now: int) -> bool:
+def becomes_free(row: NodeRow, now: int) -> bool:
     """Within a day, and is not yet."""
-    return kind_at(row, now) is not Kind.FREE and any(
-        now < span[0] <= now + DAY and KINDS[span[1]] is Kind.FREE for span in row.spans
+    return kind_at(row, now) is not SpanKind.FREE and any(
+        now < span[0] <= now + DAY and KINDS[span[1]] is SpanKind.FREE for span in row.spans
     )
 
 
-def comes(row: Row, types: Sequence[Type], now: int, ahead: int = _LAST) -> int | None:
+def comes(row: NodeRow, types: Sequence[ForecastEventType], now: int, ahead: int = _LAST) -> int | None:
     """When one of these first happens to the node within so many seconds."""
     instants = (at or now for at, type_, _, _ in row.events if type_ in types)
     return min((at for at in instants if now <= at <= now + ahead), default=None)
@@ -82,10 +82,10 @@ def comes(row: Row, types: Sequence[Type], now: int, ahead: int = _LAST) -> int 
 
 # -- which -------------------------------------------------------------------------------------------------------------
 
-_IS: Final[dict[str, Callable[[Row, int], bool]]] = {
-    "free": lambda row, now: kind_at(row, now) is Kind.FREE,
-    "blocked": lambda row, now: kind_at(row, now) is Kind.BLOCKED,
-    "draining": lambda row, now: kind_at(row, now) is Kind.DRAINING or is_leaving(row),
+_IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
+    "free": lambda row, now: kind_at(row, now) is SpanKind.FREE,
+    "blocked": lambda row, now: kind_at(row, now) is SpanKind.BLOCKED,
+    "draining": lambda row, now: kind_at(row, now) is SpanKind.DRAINING or is_leaving(row),
     "stuck": lambda row, _: row.stuck is not None,
     "never": lambda row, _: is_never_free(row),
     "wanted": lambda row, _: bool(row.wanted),
@@ -93,7 +93,7 @@ _IS: Final[dict[str, Callable[[Row, int], bool]]] = {
     "expiring": lambda row, now: comes(row, EXPIRING, now, DAY) is not None,
     "forced": lambda row, now: comes(row, FORCEFUL, now, DAY) is not None,
 }
-_FIELDS: Final[dict[str, Callable[[Row, str, int], bool]]] = {
+_FIELDS: Final[dict[str, Callable[[NodeRow, str, int], bool]]] = {
     "pool": lambda row, value, _: row.pool.lower() == value,
     "state": lambda row, value, _: row.state.lower() == value,
     "zone": lambda row, value, _: value in row.zone.lower(),
@@ -106,13 +106,13 @@ _FIELDS: Final[dict[str, Callable[[Row, str, int], bool]]] = {
 }
 
 
-def matching(rows: Iterable[Row], filter_: str, now: int) -> list[Row]:
+def matching(rows: Iterable[NodeRow], filter_: str, now: int) -> list[NodeRow]:
     """Rows of which every word of the filter holds: `is:stuck`, `pool:general`, or a part of any name."""
     words = [word.replace('"', "") for word in _WORD.findall(filter_.lower())]
     return [row for row in rows if all(_holds(row, word, now) for word in words)]
 
 
-def _holds(row: Row, word: str, now: int) -> bool:
+def _holds(row: NodeRow, word: str, now: int) -> bool:
     field, _, value = word.partition(":")
     if field in _FIELDS and value:
         return _FIELDS[field](row, value, now)
@@ -123,11 +123,11 @@ def _holds(row: Row, word: str, now: int) -> bool:
 # -- in which order ----------------------------------------------------------------------------------------------------
 
 
-def ordered(rows: Iterable[Row], order: Order, now: int) -> list[Row]:
+def ordered(rows: Iterable[NodeRow], order: Order, now: int) -> list[NodeRow]:
     return sorted(rows, key=lambda row: (_rank(row, order, now), row.name, row.key))
 
 
-def _rank(row: Row, order: Order, now: int) -> tuple[int, int]:
+def _rank(row: NodeRow, order: Order, now: int) -> tuple[int, int]:
     match order:
         case Order.PRESSING:
             return _pressing(row, now)
@@ -141,7 +141,7 @@ def _rank(row: Row, order: Order, now: int) -> tuple[int, int]:
             return 0, 0
 
 
-def _pressing(row: Row, now: int) -> tuple[int, int]:
+def _pressing(row: NodeRow, now: int) -> tuple[int, int]:
     """A drain that ends by force comes first; then what should go and cannot, what expires or is forced out later, what
     is on its way out, what only people can free, what is blocked, and last what is free."""
     ends = comes(row, (*FORCEFUL, *EXPIRING), now)
@@ -157,9 +157,9 @@ def _pressing(row: Row, now: int) -> tuple[int, int]:
     return (4, 0) if free is None else (5, free) if free > now else (6, 0)
 
 
-def grouped(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def grouped(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeRow]]]:
     """By pool, that of the first row first; those without a pool come last."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[NodeRow]] = {}
     for row in rows:
         groups.setdefault(row.pool, []).append(row)
     return sorted(groups.items(), key=lambda group: not group[0])
@@ -180,16 +180,16 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pods_forced: int
 
 
-def figures(rows: Sequence[Row], now: int) -> Figures:
+def figures(rows: Sequence[NodeRow], now: int) -> Figures:
     return Figures(
-        free=sum(kind_at(row, now) is Kind.FREE for row in rows),
+        free=sum(kind_at(row, now) is SpanKind.FREE for row in rows),
         stuck=sum(row.stuck is not None for row in rows),
         never=sum(map(is_never_free, rows)),
         become_free=sum(becomes_free(row, now) for row in rows),
         expire=sum(comes(row, EXPIRING, now, DAY) is not None for row in rows),
         forced=sum(comes(row, FORCEFUL, now, DAY) is not None for row in rows),
         pods_forced=sum(
-            type_ == Type.POD_DELETED and now <= (at or now) <= now + DAY
+            type_ == ForecastEventType.POD_DELETED and now <= (at or now) <= now + DAY
             for row in rows
             for at, type_, _, _ in row.events
         ),

@@ -13,14 +13,14 @@ from dovetail.cli.common.output import Times
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.details import details_lines
 from dovetail.cli.top.fitting import count, cut
-from dovetail.cli.top.keys import Reach, View
+from dovetail.cli.top.keys import KeyTargets, ViewState
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.pools import pool_lines
 from dovetail.cli.top.rows import figures, grouped, matching, ordered
-from dovetail.rules.states import MEANING, State
+from dovetail.rules.states import MEANING, NodeState
 from dovetail.values.foreign_text import plain
-from dovetail.views.board.details import Details
-from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, Row
+from dovetail.views.board.details import NodeDetails
+from dovetail.views.board.rows import PROBLEMS_SHOWN, Board, NodeRow
 
 TALL: Final = 36  # lines: room for pools and details together
 ROOMY: Final = 90  # columns: room for how many pods are forced
@@ -28,7 +28,7 @@ _NOTHING: Final = Board(at=0, end=0, assumption="", rows=(), pools=(), herds=(),
 _FOLDING: Final = Console(width=80, color_system=None)
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ScreenContent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What there is to see."""
 
     title: str
@@ -37,33 +37,35 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     stands_still: bool = False
     board: Board | None = None
     """None: it is not made yet."""
-    details: Details | None = None
+    details: NodeDetails | None = None
     """Of the selected node, as far as they are there."""
 
 
-class Drawn(msgspec.Struct, frozen=True, eq=False):
+class DrawnScreen(msgspec.Struct, frozen=True, eq=False):
     """A screen: as many lines as it is high, none wider than it is; and what keys can reach on it."""
 
     lines: list[Text]
-    reach: Reach
+    reach: KeyTargets
     selected: str
     """The key of the row; empty: there is none."""
 
 
-def draw(scene: Scene, view: View, width: int, height: int) -> Drawn:
+def draw(scene: ScreenContent, view: ViewState, width: int, height: int) -> DrawnScreen:
     """The screen."""
-    picture = _Picture(scene, view, width)
+    picture = _ScreenLayout(scene, view, width)
     body, reach = picture.body(height - 1)
     lines = [*body[: height - 1], *(Text() for _ in range(height - 1 - len(body))), picture.keys_line()]
     for line in lines:
         line.truncate(max(0, width), overflow="crop")
     selected = picture.selected
-    return Drawn(lines, reach, "" if selected is None else selected.key)
+    return DrawnScreen(lines, reach, "" if selected is None else selected.key)
 
 
-def printed(scene: Scene, view: View, width: int, details: Mapping[str, Details] | None = None) -> list[Text]:
+def printed(
+    scene: ScreenContent, view: ViewState, width: int, details: Mapping[str, NodeDetails] | None = None
+) -> list[Text]:
     """The same for paper: as long as it must be, with the details that are given for rows, by their keys."""
-    picture = _Picture(scene, view, width)
+    picture = _ScreenLayout(scene, view, width)
     pools = picture.pools(most=len(picture.board.pools))
     lines = [*picture.head(), Text(), *pools, *([Text()] if pools else []), *picture.table(picture.entries())]
     lines += [Text(LEGEND)] if picture.rows else []
@@ -75,8 +77,8 @@ def printed(scene: Scene, view: View, width: int, details: Mapping[str, Details]
     return lines
 
 
-class _Picture:
-    def __init__(self, scene: Scene, view: View, width: int) -> None:
+class _ScreenLayout:
+    def __init__(self, scene: ScreenContent, view: ViewState, width: int) -> None:
         self.scene = scene
         self.view = view
         self.width = width
@@ -89,7 +91,7 @@ class _Picture:
         first = self.rows[0] if self.rows else None
         self.selected = next((row for row in self.rows if row.key == view.selected), first)
 
-    def body(self, height: int) -> tuple[list[Text], Reach]:
+    def body(self, height: int) -> tuple[list[Text], KeyTargets]:
         """All but the last line, and what can be reached from there."""
         lines = self.head()
         if not self.view.details or height >= TALL:
@@ -98,14 +100,14 @@ class _Picture:
         room = max(2, height - len(lines))
         keys = [row.key for row in self.rows]
         if self.selected is None or not self.view.details:
-            return [*lines, *self._window(room)], Reach(keys, max(1, room - 2))
+            return [*lines, *self._window(room)], KeyTargets(keys, max(1, room - 2))
         window = self._window(max(4, room // 3))
         details = self._details(self.selected)
         page = max(1, room - len(window) - 1)
         deepest = max(0, len(details) - page)
         scrolled = min(self.view.scrolled, deepest)
         lines += [*window, self._divider(deepest - scrolled), *details[scrolled : scrolled + page]]
-        return lines, Reach(keys, max(1, page - 1), deepest)
+        return lines, KeyTargets(keys, max(1, page - 1), deepest)
 
     # -- above ---------------------------------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class _Picture:
 
     def _states(self) -> Text:
         counts = Counter(row.state for row in self.board.rows)
-        told = ", ".join(f"{counts[state]} {MEANING[state]}" for state in State if counts[state])
+        told = ", ".join(f"{counts[state]} {MEANING[state]}" for state in NodeState if counts[state])
         line = Text(f"{count(len(self.board.rows), 'node')}{': ' if told else ''}{told}")
         if self.view.filter_now:
             line.append(f"   {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
@@ -162,7 +164,7 @@ class _Picture:
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def entries(self) -> Iterator[Row | Text]:
+    def entries(self) -> Iterator[NodeRow | Text]:
         """Rows, and a heading before each group."""
         sizes = Counter(row.pool for row in self.board.rows)
         for pool, members in self.groups:
@@ -172,7 +174,7 @@ class _Picture:
                 yield Text.assemble((plain(pool) if pool else "no pool", "bold"), (size, "dim"))
             yield from members
 
-    def table(self, entries: Iterable[Row | Text], selected: Row | None = None) -> Iterator[Text]:
+    def table(self, entries: Iterable[NodeRow | Text], selected: NodeRow | None = None) -> Iterator[Text]:
         if not self.rows:
             if self.scene.board is not None:
                 yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
@@ -191,7 +193,7 @@ class _Picture:
 
     # -- below ---------------------------------------------------------------------------------------------------------
 
-    def _details(self, row: Row) -> list[Text]:
+    def _details(self, row: NodeRow) -> list[Text]:
         details = self.scene.details
         if details is None or details.key != row.key:
             return [Text("asking every rule …", style="dim")]

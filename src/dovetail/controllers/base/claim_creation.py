@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import NODECLAIMS, AlreadyExists, ApiError, Body, Clock, Create, KubeApi, OutcomeUnknown
 
@@ -24,7 +24,7 @@ PAUSE_SECONDS: Final = 1.0
 class ClaimCreation:
     """Creates claims, and knows which of them the watch has not shown yet."""
 
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
         self._cluster = cluster
         self._metrics = metrics
         self._unseen: dict[str, str] = {}  # the pools of claims, by name

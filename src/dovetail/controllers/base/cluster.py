@@ -46,7 +46,7 @@ _FOLLOWED: Final[tuple[Resource[Any], ...]] = (
 )
 
 
-class Cluster(ClusterState):
+class WatchedCluster(ClusterState):
     """Run the reflectors; subscribe before."""
 
     def __init__(

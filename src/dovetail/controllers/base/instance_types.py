@@ -6,10 +6,10 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from dovetail.api import objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.ports import CloudError, CloudProvider
 from dovetail.runtime.tasks import within
-from dovetail.state.instance_types import Answer
+from dovetail.state.instance_types import ProviderAnswer
 
 ASKING_SECONDS: Final = 60.0
 
@@ -17,7 +17,7 @@ ASKING_SECONDS: Final = 60.0
 class InstanceTypeSource:
     """Writes the provider's answers into the state. An answer is kept for `keep_seconds`, unless it becomes stale."""
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, *, keep_seconds: float) -> None:
+    def __init__(self, cluster: WatchedCluster, provider: CloudProvider, *, keep_seconds: float) -> None:
         self._types = cluster.instance_types
         self._clock = cluster.clock
         self._provider = provider
@@ -30,7 +30,7 @@ class InstanceTypeSource:
             for pool in [pool for pool in pools if self._is_due(pool)]:
                 group.create_task(self._ask(pool), name=f"instance types of {pool.metadata.name}")
 
-    async def of(self, pool: objects.NodePool) -> Answer:
+    async def of(self, pool: objects.NodePool) -> ProviderAnswer:
         """What the provider says now, or said recently. Raises CloudError."""
         if self._is_due(pool):
             await self._ask(pool)

@@ -25,7 +25,7 @@ CONFLICT_SECONDS: Final = 0.05
 ADDED_AT_ONCE: Final = 250  # keys, when it starts; dozens of controllers start together
 
 
-class Keyed(ABC, Generic[K]):
+class KeyedController(ABC, Generic[K]):
     """A controller that works on keys. Subscriptions are made at construction; they count while it runs."""
 
     name: str

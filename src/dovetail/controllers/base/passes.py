@@ -10,7 +10,7 @@ from dovetail.runtime.manager import Context
 from dovetail.runtime.tasks import within
 
 
-class Passes(ABC):
+class PassController(ABC):
     """One pass at a time. Whoever changes what `due` says calls `wake`."""
 
     name: str

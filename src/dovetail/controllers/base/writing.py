@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, EventReason, Reason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionType, EventReason, Reason
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.model.snapshot import ClusterNode
 from dovetail.observe.metrics import Metrics
@@ -20,8 +20,8 @@ from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODECLAIMS, NODES, Delete, KubeApi, NotFound, Patch, PatchType, Resource
 from dovetail.rules.deadlines import node_deadline
 from dovetail.rules.states import MEANING, state_of
-from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, Regarding
-from dovetail.scheduling.problem import Pod
+from dovetail.runtime.events import DEDUPE_SECONDS, NORMAL, WARNING, Event, EventRecorder, ObjectReference
+from dovetail.scheduling.placement import PodInfo
 from dovetail.state.store import Store
 from dovetail.values.duration import DurationError, parse_simple
 from dovetail.values.timestamp import format_time
@@ -32,26 +32,26 @@ log = logging.getLogger(__name__)
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-def about_claim(claim: objects.NodeClaim) -> Regarding:
-    return Regarding(names.API_VERSION, names.NODECLAIM_KIND, claim.metadata.name, claim.metadata.uid)
+def about_claim(claim: objects.NodeClaim) -> ObjectReference:
+    return ObjectReference(names.API_VERSION, names.NODECLAIM_KIND, claim.metadata.name, claim.metadata.uid)
 
 
-def about_node(node: objects.Node) -> Regarding:
-    return Regarding("v1", "Node", node.metadata.name, node.metadata.uid)
+def about_node(node: objects.Node) -> ObjectReference:
+    return ObjectReference("v1", "Node", node.metadata.name, node.metadata.uid)
 
 
-def about_pod(pod: PodRecord | Pod) -> Regarding:
-    return Regarding("v1", "Pod", pod.name, pod.uid, pod.namespace)
+def about_pod(pod: PodRecord | PodInfo) -> ObjectReference:
+    return ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
 
 
-def about_pool(pool: objects.NodePool) -> Regarding:
-    return Regarding(names.API_VERSION, names.NODEPOOL_KIND, pool.metadata.name, pool.metadata.uid)
+def about_pool(pool: objects.NodePool) -> ObjectReference:
+    return ObjectReference(names.API_VERSION, names.NODEPOOL_KIND, pool.metadata.name, pool.metadata.uid)
 
 
 def _publish(
     type_: str,
     recorder: EventRecorder,
-    about: Regarding,
+    about: ObjectReference,
     reason: EventReason,
     note: str,
     *dedupe: str,
@@ -68,7 +68,7 @@ tell = partial(_publish, NORMAL)
 
 
 def tell_disrupted(
-    recorder: EventRecorder, cluster: Cluster, claim: objects.NodeClaim, reason: Reason, why: str
+    recorder: EventRecorder, cluster: WatchedCluster, claim: objects.NodeClaim, reason: Reason, why: str
 ) -> None:
     """On the claim and its Nodes, that and why they go."""
     for about in (about_claim(claim), *map(about_node, cluster.nodes_of(claim))):
@@ -80,7 +80,7 @@ def tell_disrupted(
 
 
 async def write_status(
-    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, conditions: Conditions, **fields: Any
+    api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, conditions: Conditions, **fields: Any
 ) -> objects.NodeClaim:
     """The claim with these conditions, and its state S1–S6 by them (R21); nothing is sent if nothing changes."""
     show_state(cluster.member(claim), conditions)
@@ -100,11 +100,11 @@ def show_state(member: ClusterNode, conditions: Conditions) -> None:
     assert member.claim is not None
     by_type = {entry.type: entry for entry in conditions.entries()}
     state = state_of(ClusterNode(claim=msgspec.structs.replace(member.claim, conditions=by_type), node=member.node))
-    conditions.set(Condition.DISRUPTION_STATE, reason=state, message=MEANING[state])
+    conditions.set(ConditionType.DISRUPTION_STATE, reason=state, message=MEANING[state])
 
 
 async def write_metadata(
-    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, metadata: dict[str, Any]
+    api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, metadata: dict[str, Any]
 ) -> objects.NodeClaim:
     """The claim with this metadata merged in, if it is still as we know it."""
     body = {"metadata": {"resourceVersion": claim.metadata.resource_version, **metadata}}
@@ -113,7 +113,7 @@ async def write_metadata(
     return written
 
 
-async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, deadline: datetime) -> None:
+async def bound_drain(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, deadline: datetime) -> None:
     """Record a deadline on a claim that is being deleted, unless an earlier one stands.
 
     Not before it is deleted: the deadline of a deletion that then fails would force the next one (03 §10.10).
@@ -124,14 +124,14 @@ async def bound_drain(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, 
         await write_metadata(api, cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
 
 
-async def delete_claim(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
+async def delete_claim(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim) -> None:
     """Begin its end. One that is gone is fine."""
     await _delete(api, NODECLAIMS, cluster.claims, claim.metadata)
 
 
 async def disrupt(
     api: KubeApi,
-    cluster: Cluster,
+    cluster: WatchedCluster,
     metrics: Metrics,
     claim: objects.NodeClaim,
     *,
@@ -171,7 +171,7 @@ def termination_mode(claim: objects.NodeClaim) -> str:
 # -- Nodes -------------------------------------------------------------------------------------------------------------
 
 
-async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
+async def write_node(api: KubeApi, cluster: WatchedCluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
     """The node with this merged in, if it is still as we know it."""
     metadata = {"resourceVersion": node.metadata.resource_version, **body.get("metadata", {})}
     written = await api.write(Patch(NODES, node.metadata.name, {**body, "metadata": metadata}))
@@ -179,12 +179,12 @@ async def write_node(api: KubeApi, cluster: Cluster, node: objects.Node, body: d
     return written
 
 
-async def delete_node(api: KubeApi, cluster: Cluster, node: objects.Node) -> None:
+async def delete_node(api: KubeApi, cluster: WatchedCluster, node: objects.Node) -> None:
     """Begin its end. One that is gone is fine."""
     await _delete(api, NODES, cluster.nodes, node.metadata)
 
 
-async def let_node_go(api: KubeApi, cluster: Cluster, node: objects.Node) -> bool:
+async def let_node_go(api: KubeApi, cluster: WatchedCluster, node: objects.Node) -> bool:
     """Take our finalizer off; False if the Node was gone before. Finalizers are a set to a strategic patch, so others'
     cannot be lost, and no lock is needed but the UID."""
     body = {
@@ -210,12 +210,12 @@ async def _delete(api: KubeApi, resource: Resource[Any], cache: Store[Any], meta
 
 
 async def write_reason(
-    api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, reason: Reason, now: datetime
+    api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, reason: Reason, now: datetime
 ) -> objects.NodeClaim:
     """Say on the claim why it is disrupted, before it is deleted: whoever drains its node says it of every pod, and
     still does after a change of leader (R24). A claim that is going already stays as it is. Raises ApiError."""
     if claim.metadata.deletion_timestamp is not None:
         return claim  # for whatever reason that was
     conditions = Conditions(claim, now)
-    conditions.set(Condition.DISRUPTION_REASON, reason=reason, message=reason)
+    conditions.set(ConditionType.DISRUPTION_REASON, reason=reason, message=reason)
     return await write_status(api, cluster, claim, conditions)

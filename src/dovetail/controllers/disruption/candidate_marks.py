@@ -7,26 +7,26 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Effect
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.api.names import TaintEffect
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import write_node
 from dovetail.planning.nodeclaim.lifecycle import to_body
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.rate import Rate, TokenBucket
 
-MARK: Final = objects.Taint(key=names.CANDIDATE_TAINT, effect=Effect.PREFER_NO_SCHEDULE)
+MARK: Final = objects.Taint(key=names.CANDIDATE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE)
 # A cluster in which thousands of nodes drift at once is not the better for thousands of writes at once.
 RATE: Final = Rate(per_second=10, burst=20)
 
 
-class CandidateMarks(Keyed[str]):
+class CandidateMarks(KeyedController[str]):
     """Keys are names of Nodes."""
 
     name = "disruption.marks"
     workers = 1
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self._wanted: frozenset[str] | None = None  # None: no pass has told yet

@@ -20,11 +20,11 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.api.objects import is_true
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
@@ -39,13 +39,19 @@ from dovetail.controllers.base.writing import (
 )
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks, taint
 from dovetail.controllers.disruption.recheck import Recheck
-from dovetail.controllers.disruption.replacements import Failed, Planned, Refused, Replacements, awaits
+from dovetail.controllers.disruption.replacements import (
+    CommandFailed,
+    CommandRefused,
+    PlannedReplacement,
+    Replacements,
+    awaits,
+)
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.disruption.board import CONSOLIDATING, STATIC, Candidate, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.records import (
-    Recorded,
+    CommandRecord,
     is_carried_by_all,
     is_replacement,
     record_of,
@@ -61,7 +67,7 @@ from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Index
 from dovetail.values.timestamp import format_time
 
@@ -70,26 +76,26 @@ log = logging.getLogger(__name__)
 HELD_BACK: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
 
 
-class _Begun(msgspec.Struct):
+class _StartedCommand(msgspec.Struct):
     """A command that this process has started."""
 
     command: Command
-    record: Recorded
-    planned: dict[str, Planned]  # by the name that was chosen; gone once it is created
+    record: CommandRecord
+    planned: dict[str, PlannedReplacement]  # by the name that was chosen; gone once it is created
     landing: dict[str, str]  # the names of replacements by the UIDs of pods
     carriers: tuple[str, ...] = ()  # the claims that the record was written on
     written: bool = False  # nothing is done before
     nominated: bool = False
 
 
-class _Held(msgspec.Struct, frozen=True):
+class _PoolBackoff(msgspec.Struct, frozen=True):
     """How often in a row commands of a pool have failed, and until when it is left alone."""
 
     failures: int
     until: datetime
 
 
-class DisruptionCommands(Keyed[str]):
+class DisruptionCommands(KeyedController[str]):
     """Keys are ids of commands."""
 
     name = "disruption.queue"
@@ -97,8 +103,8 @@ class DisruptionCommands(Keyed[str]):
 
     def __init__(
         self,
-        cluster: Cluster,
-        state: PlacingState,
+        cluster: WatchedCluster,
+        state: SchedulingState,
         creation: ClaimCreation,
         metrics: Metrics,
         timings: Timings,
@@ -116,10 +122,10 @@ class DisruptionCommands(Keyed[str]):
         self._recheck = recheck
         self._counts = counts
         self._nominated_for = nominated_for
-        self._begun: dict[str, _Begun] = {}
-        self._given_up: dict[str, Failed] = {}  # what was given up stays so, even if it would come right now
+        self._begun: dict[str, _StartedCommand] = {}
+        self._given_up: dict[str, CommandFailed] = {}  # what was given up stays so, even if it would come right now
         self._awaited: dict[str, str] = {}  # ids by the names of replacements
-        self._held: dict[str, _Held] = {}  # by pool
+        self._held: dict[str, _PoolBackoff] = {}  # by pool
         self._claims_of = Index(cluster.claims, self._id_on)
         self._uninitialized = Index(cluster.claims, _uninitialized_replacement_of)
         self.follow(cluster.claims, self._ids_of)
@@ -171,7 +177,7 @@ class DisruptionCommands(Keyed[str]):
         record = record_of(command, deadline)
         try:
             begun = self._prepared(command, record, pools)
-        except Refused as error:
+        except CommandRefused as error:
             log.warning("a disruption was not started: %s", error, extra={"command-id": command.id})
             return False
         self._begun[command.id] = begun
@@ -187,23 +193,25 @@ class DisruptionCommands(Keyed[str]):
         begun.carriers, begun.written = tuple(sorted(carriers)), True
         begins = len(errors) < (1 if command.replacements else len(command.candidates))
         if not begins:
-            self._given_up[command.id] = Failed(f"it could not be written down: {errors[0]}")
+            self._given_up[command.id] = CommandFailed(f"it could not be written down: {errors[0]}")
             if not isinstance(errors[0], WouldWrite):
                 log.warning("a disruption was not started: %s", errors[0], extra={"command-id": command.id})
         self.add(command.id)
         return begins
 
-    def _prepared(self, command: Command, record: Recorded, pools: Mapping[str, objects.NodePool]) -> _Begun:
+    def _prepared(
+        self, command: Command, record: CommandRecord, pools: Mapping[str, objects.NodePool]
+    ) -> _StartedCommand:
         """Raises Refused."""
         for each in command.candidates:
             kept = self._cluster.claims.get(("", each.claim))
             if kept is None or kept.uid != each.claim_uid or is_going(self._cluster, kept.value):
-                raise Refused(f"NodeClaim {each.claim} is gone, or going")
+                raise CommandRefused(f"NodeClaim {each.claim} is gone, or going")
             if self.holds(each.claim):
-                raise Refused(f"NodeClaim {each.claim} is in a command already")
+                raise CommandRefused(f"NodeClaim {each.claim} is in a command already")
         both = list(zip(record.replacements, command.replacements, strict=True))
         planned = {name: self._replacements.plan(command, name, claim, pools) for name, claim in both}
-        return _Begun(command, record, planned, {uid: name for name, claim in both for uid in claim.pods})
+        return _StartedCommand(command, record, planned, {uid: name for name, claim in both for uid in claim.pods})
 
     async def _write_down(self, api: KubeApi, candidate: Candidate, text: str) -> None:
         """No lock: whoever else writes to the claim meanwhile, it is the same claim."""
@@ -232,7 +240,7 @@ class DisruptionCommands(Keyed[str]):
             try:
                 self._refuse_edited(record)
                 return await self._carry_on(record, members, found)
-            except Failed as failure:
+            except CommandFailed as failure:
                 self._given_up[key] = failure
         await self._roll_back(record, members, found)
         return Done()
@@ -245,18 +253,18 @@ class DisruptionCommands(Keyed[str]):
         claims = (self._cluster.claims.current(name) for name in sorted(wanted))
         return [each for each in claims if each and self._id_on(each) == key and not is_going(self._cluster, each)]
 
-    def _carried(self, claims: Iterable[objects.NodeClaim]) -> Recorded | None:
+    def _carried(self, claims: Iterable[objects.NodeClaim]) -> CommandRecord | None:
         """The record that all of its claims carry (R54); None: there is none."""
         records = filter(None, map(record_on, claims))
         return next((each for each in records if is_carried_by_all(each, self._cluster.claims.current)), None)
 
-    def _refuse_edited(self, record: Recorded) -> None:
+    def _refuse_edited(self, record: CommandRecord) -> None:
         """Raises Failed if somebody has edited what this process wrote, or removed it."""
         begun = self._begun.get(record.id)
         for name in () if begun is None else begun.carriers:
             claim = self._cluster.claims.current(name)
             if claim is not None and not is_going(self._cluster, claim) and record_on(claim) != record:
-                raise Failed(f"its record on NodeClaim {name} was edited", replacement=False)
+                raise CommandFailed(f"its record on NodeClaim {name} was edited", replacement=False)
 
     async def _dismiss(self, claim: objects.NodeClaim) -> None:
         """Somebody has written or edited a record: the claim is in no command of ours (R54)."""
@@ -267,7 +275,7 @@ class DisruptionCommands(Keyed[str]):
         self._state.unmark(claim.metadata.name)
 
     async def _carry_on(
-        self, record: Recorded, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
+        self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
     ) -> Outcome:
         """What is to be done next, as far as it goes. Raises Failed.
 
@@ -275,12 +283,14 @@ class DisruptionCommands(Keyed[str]):
         """
         now, waits = self.clock.now(), [why for name in found if (why := awaits(name, found[name], record.deadline))]
         if record.id not in self._begun and not all(map(self._is_tainted, members)):
-            raise Failed("the process that began it ended before all of its nodes were tainted", replacement=False)
+            raise CommandFailed(
+                "the process that began it ended before all of its nodes were tainted", replacement=False
+            )
         if strangers := [name for name, claim in found.items() if claim and not is_replacement(claim, record)]:
-            raise Failed(f"NodeClaim {strangers[0]} is no replacement of this command", replacement=False)
+            raise CommandFailed(f"NodeClaim {strangers[0]} is no replacement of this command", replacement=False)
         if now >= record.deadline and (waits or not found):
             late = "; ".join(waits) or "it was not carried out"
-            raise Failed(f"{late} by {format_time(record.deadline)}", replacement=bool(waits))
+            raise CommandFailed(f"{late} by {format_time(record.deadline)}", replacement=bool(waits))
         if not found:
             over = await self._over_budget(members, record)
             _raise_first(await _all([self._send_off(claim, record, over) for claim in members]))
@@ -300,7 +310,7 @@ class DisruptionCommands(Keyed[str]):
             return Done(seconds_until(record.deadline, now))
         over = await self._over_budget(members, record)
         if blocked := list(filter(None, (self._why_not(claim, record, over) for claim in members))):
-            raise Failed(blocked[0], replacement=False)
+            raise CommandFailed(blocked[0], replacement=False)
         _raise_first(await _all([self._delete(claim, record) for claim in members]))
         self._succeeded(record, members)
         return Done()
@@ -314,7 +324,7 @@ class DisruptionCommands(Keyed[str]):
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
         return all(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
 
-    async def _send_off(self, claim: objects.NodeClaim, record: Recorded, over_budget: Mapping[str, str]) -> None:
+    async def _send_off(self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]) -> None:
         """All of it for one node that needs no replacement: it does not wait for the others, nor keep them."""
         await taint(self.api, self._cluster, claim)
         if why := self._why_not(claim, record, over_budget):
@@ -323,14 +333,14 @@ class DisruptionCommands(Keyed[str]):
         self._nominate(record.id)
         await self._delete(await self._close(claim, record), record)
 
-    async def _over_budget(self, members: Iterable[objects.NodeClaim], record: Recorded) -> Mapping[str, str]:
+    async def _over_budget(self, members: Iterable[objects.NodeClaim], record: CommandRecord) -> Mapping[str, str]:
         in_command = self.held().__contains__
         return await self._recheck.over_budget(_pools_of(members), record.reason, self.clock.now(), in_command)
 
-    def _why_not(self, claim: objects.NodeClaim, record: Recorded, over_budget: Mapping[str, str]) -> str | None:
+    def _why_not(self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]) -> str | None:
         return self._recheck.why_not(claim, record.reason, over_budget, self.clock.now())
 
-    async def _close_all(self, members: Sequence[objects.NodeClaim], record: Recorded) -> list[objects.NodeClaim]:
+    async def _close_all(self, members: Sequence[objects.NodeClaim], record: CommandRecord) -> list[objects.NodeClaim]:
         closed: dict[str, objects.NodeClaim] = {}
 
         async def close(claim: objects.NodeClaim) -> None:
@@ -339,16 +349,16 @@ class DisruptionCommands(Keyed[str]):
         _raise_first(await _all([close(claim) for claim in members]))
         return [closed[claim.metadata.name] for claim in members]
 
-    async def _close(self, claim: objects.NodeClaim, record: Recorded) -> objects.NodeClaim:
+    async def _close(self, claim: objects.NodeClaim, record: CommandRecord) -> objects.NodeClaim:
         """S3: it takes no pods any more, and its own are to be placed elsewhere."""
-        if is_true(claim, Condition.DISRUPTION_REASON):
+        if is_true(claim, ConditionType.DISRUPTION_REASON):
             return claim
         self._state.mark(claim.metadata.name)
         return await write_reason(self.api, self._cluster, claim, record.reason, self.clock.now())
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    async def _delete(self, claim: objects.NodeClaim, record: Recorded) -> None:
+    async def _delete(self, claim: objects.NodeClaim, record: CommandRecord) -> None:
         number = len(record.replacements)
         why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
         policy = self._policy(claim) if record.method in CONSOLIDATING else ""
@@ -367,7 +377,7 @@ class DisruptionCommands(Keyed[str]):
         pool = self._cluster.pools.get(("", claim.metadata.labels.get(names.NODEPOOL_LABEL, "")))
         return "" if pool is None else snake_case(pool.value.spec.disruption.consolidation_policy)
 
-    def _succeeded(self, record: Recorded, members: Iterable[objects.NodeClaim]) -> None:
+    def _succeeded(self, record: CommandRecord, members: Iterable[objects.NodeClaim]) -> None:
         """Pools are tried again at once if replacements have come up; what needed none says nothing about that."""
         if record.replacements:
             for pool in _pools_of(members):
@@ -375,19 +385,19 @@ class DisruptionCommands(Keyed[str]):
         log.debug("command succeeded", extra={"command-id": record.id, "reason": record.reason})
 
     async def _roll_back(
-        self, record: Recorded, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
+        self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
     ) -> None:
         """Back to S2, for now (R23). What has a Node already is ordinary capacity from now on."""
         failure = self._given_up[record.id]
         why = str(failure)
         there = [claim for claim in found.values() if claim and claim.metadata.deletion_timestamp is None]
         useless = [
-            claim for claim in there if not is_true(claim, Condition.REGISTERED) and is_replacement(claim, record)
+            claim for claim in there if not is_true(claim, ConditionType.REGISTERED) and is_replacement(claim, record)
         ]
         errors = await _all([delete_claim(self.api, self._cluster, claim) for claim in useless])
         errors += await _all([self._restore(claim, record, why) for claim in members])
         _raise_first(errors)
-        failed = sum(claim is None or not is_true(claim, Condition.INITIALIZED) for claim in found.values())
+        failed = sum(claim is None or not is_true(claim, ConditionType.INITIALIZED) for claim in found.values())
         decision, type_ = "replace" if found else "delete", consolidation_type(record.method)
         self._counts.queue_failures.labels(decision, snake_case(record.reason), type_).inc(failed)
         # A forged record makes no pool wait: the command had replacements, or this process began it.
@@ -403,14 +413,16 @@ class DisruptionCommands(Keyed[str]):
         if self.held_back(pool, now) is not None:
             return
         failures = 1 if pool not in self._held else self._held[pool].failures + 1
-        held = self._held[pool] = _Held(failures, now + timedelta(seconds=HELD_BACK.seconds(failures, Random(0))))
+        held = self._held[pool] = _PoolBackoff(
+            failures, now + timedelta(seconds=HELD_BACK.seconds(failures, Random(0)))
+        )
         kept = self._cluster.pools.get(("", pool))
         if kept is not None:
             times = "1 time" if failures == 1 else f"{failures} times in a row"
             note = f"Replacements failed {times}: {why}; no other is tried before {format_time(held.until)}"
             warn(self.recorder, about_pool(kept.value), EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
 
-    async def _restore(self, claim: objects.NodeClaim, record: Recorded, why: str) -> None:
+    async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:
         await lift_marks(self.api, self._cluster, claim, self.clock.now())
         self._state.unmark(claim.metadata.name)
         note = f"Its disruption ({record.reason}) was given up, and it stays: {why}"
@@ -429,7 +441,7 @@ class DisruptionCommands(Keyed[str]):
 
     def _tell_waiting(self, claims: Iterable[objects.NodeClaim]) -> None:
         for claim in claims:
-            if not is_true(claim, Condition.INITIALIZED):
+            if not is_true(claim, ConditionType.INITIALIZED):
                 note = "Waiting for it to be initialized, to disrupt what it replaces"
                 tell(self.recorder, about_claim(claim), EventReason.DISRUPTION_WAITING_READINESS, note)
 
@@ -454,7 +466,7 @@ class DisruptionCommands(Keyed[str]):
 
 def _uninitialized_replacement_of(claim: objects.NodeClaim) -> str:
     """The id of the command that it was made for, as long as it is neither initialized nor being deleted."""
-    if claim.metadata.deletion_timestamp is not None or is_true(claim, Condition.INITIALIZED):
+    if claim.metadata.deletion_timestamp is not None or is_true(claim, ConditionType.INITIALIZED):
         return ""
     return claim.metadata.annotations.get(names.REPLACEMENT_OF, "")
 

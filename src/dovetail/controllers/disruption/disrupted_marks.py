@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.api.objects import is_true
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import write_metadata, write_node, write_status
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.lifecycle import to_body
@@ -13,13 +13,13 @@ from dovetail.ports import KubeApi
 from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 
 
-def is_going(cluster: Cluster, claim: objects.NodeClaim) -> bool:
+def is_going(cluster: WatchedCluster, claim: objects.NodeClaim) -> bool:
     """Whether it is past the point of no return, whoever has sent it there (S4 and later)."""
     parts = (claim.metadata, *(node.metadata for node in cluster.nodes_of(claim)))
     return any(meta.deletion_timestamp is not None for meta in parts)
 
 
-async def taint(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> None:
+async def taint(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim) -> None:
     """No new pods come. A taint of the same key with another effect is left to the drain (02 §9). Raises InFlight."""
     for known in cluster.nodes_of(claim):
         node = cluster.nodes.current(known.metadata.name)
@@ -27,20 +27,20 @@ async def taint(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim) -> Non
             await _write_taints(api, cluster, node, [*node.spec.taints, DISRUPTED])
 
 
-async def lift_marks(api: KubeApi, cluster: Cluster, claim: objects.NodeClaim, now: datetime) -> None:
+async def lift_marks(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, now: datetime) -> None:
     """The record goes last, so that whoever dies half-way is succeeded in this, too. Raises InFlight."""
     for known in cluster.nodes_of(claim):
         node = cluster.nodes.current(known.metadata.name)
         if node is not None and node.metadata.deletion_timestamp is None and has_disrupted_taint(node):
             kept = [each for each in node.spec.taints if not each.matches(DISRUPTED)]
             await _write_taints(api, cluster, node, kept)
-    if is_true(claim, Condition.DISRUPTION_REASON):
+    if is_true(claim, ConditionType.DISRUPTION_REASON):
         conditions = Conditions(claim, now)
-        conditions.clear(Condition.DISRUPTION_REASON)
+        conditions.clear(ConditionType.DISRUPTION_REASON)
         claim = await write_status(api, cluster, claim, conditions)
     if names.DISRUPTION_COMMAND in claim.metadata.annotations:
         await write_metadata(api, cluster, claim, {"annotations": {names.DISRUPTION_COMMAND: None}})
 
 
-async def _write_taints(api: KubeApi, cluster: Cluster, node: objects.Node, taints: list[objects.Taint]) -> None:
+async def _write_taints(api: KubeApi, cluster: WatchedCluster, node: objects.Node, taints: list[objects.Taint]) -> None:
     await write_node(api, cluster, node, {"spec": {"taints": [to_body(each) for each in taints]}})

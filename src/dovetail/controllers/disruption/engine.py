@@ -15,25 +15,25 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.api.objects import NodePool
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.base.keyed import Keyed
-from dovetail.controllers.base.passes import Passes
+from dovetail.controllers.base.keyed import KeyedController
+from dovetail.controllers.base.passes import PassController
 from dovetail.controllers.disruption.candidate_marks import CandidateMarks
 from dovetail.controllers.disruption.commands import DisruptionCommands
-from dovetail.controllers.disruption.reporter import DisruptionTelling
+from dovetail.controllers.disruption.reporter import DisruptionReporter
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
-from dovetail.planning.disruption.backoff import UndoneMoves
+from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
+from dovetail.planning.disruption.backoff import ConsolidationBackoff
 from dovetail.planning.disruption.commands import Command, side_by_side
-from dovetail.planning.disruption.replacing import Rules
-from dovetail.planning.disruption.validation import Rejected
+from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.planning.disruption.validation import Rejection
 from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from dovetail.state.store import Added, Change, Synced, Updated
 
 log = logging.getLogger(__name__)
@@ -42,38 +42,38 @@ KEPT: Final = 200  # decisions, for people
 _CHANGED: Final = "changed"
 
 
-class Past(msgspec.Struct, frozen=True, kw_only=True):
+class PastDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision of the past; `rejected`: why it was not carried out after all."""
 
     command: Command
-    rejected: Rejected | None = None
+    rejected: Rejection | None = None
 
 
-class _Waiting(NamedTuple):
+class _ValidationBatch(NamedTuple):
     """Commands of one pass; they may have to give up places to nobody but those that waited before them."""
 
     due: datetime
     commands: tuple[Command, ...]
 
 
-class Disruption(Passes):
+class DisruptionController(PassController):
     """See the module."""
 
     name = "disruption"
 
     def __init__(
         self,
-        cluster: Cluster,
-        state: PlacingState,
+        cluster: WatchedCluster,
+        state: SchedulingState,
         types: InstanceTypeSource,
         planner: DisruptionPlanner,
         commands: DisruptionCommands,
         *,
-        judging: Sequence[Keyed[str]],  # the writers of reasons
+        judging: Sequence[KeyedController[str]],  # the writers of reasons
         marks: CandidateMarks,
-        telling: DisruptionTelling,
+        telling: DisruptionReporter,
         compute: Compute,
-        rules: Rules,
+        rules: ConsolidationOptions,
         timings: Timings,
     ) -> None:
         super().__init__()
@@ -89,14 +89,14 @@ class Disruption(Passes):
         self._compute = compute
         self._rules = rules
         self._timings = timings
-        self.history: deque[Past] = deque(maxlen=KEPT)
+        self.history: deque[PastDecision] = deque(maxlen=KEPT)
         self.left_alone: dict[str, Sentence] = {}  # by node: why it stays, of those that have a reason to go
         self._batch = Batch(
             idle=timedelta(seconds=timings.disruption_idle_seconds),
             longest=timedelta(seconds=timings.disruption_longest_seconds),
         )
-        self._undone = UndoneMoves()
-        self._waiting: deque[_Waiting] = deque()  # to be validated, in the order in which that is due
+        self._undone = ConsolidationBackoff()
+        self._waiting: deque[_ValidationBatch] = deque()  # to be validated, in the order in which that is due
         self._wake_at: datetime | None = None
         self._looked_at = datetime.min.replace(tzinfo=UTC)
         self._besides = timedelta(seconds=timings.disruption_besides_seconds)
@@ -178,7 +178,7 @@ class Disruption(Passes):
             pods_in_backoff=self._undone.at(now),
         )
 
-    def _sleep_until_change(self, assessment: Assessment, now: datetime) -> None:
+    def _sleep_until_change(self, assessment: DisruptionAssessment, now: datetime) -> None:
         """At the next instant at which time alone changes an answer."""
         self._wake_at = assessment.wake_at
         if assessment.places.left_out:  # nobody tells that the provider has an answer again
@@ -224,7 +224,7 @@ class Disruption(Passes):
             return
         if decision.validated_first:
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
-            self._waiting.append(_Waiting(due, decision.commands))
+            self._waiting.append(_ValidationBatch(due, decision.commands))
             return
         await self._start(context, assessment, decision.commands)
 
@@ -238,17 +238,17 @@ class Disruption(Passes):
         self._sleep_until_change(outcome.assessment, inputs.at)
         for command, each in zip(commands, outcome.results, strict=True):
             if each.rejected is not None:
-                self.history.append(Past(command=command, rejected=each.rejected))
+                self.history.append(PastDecision(command=command, rejected=each.rejected))
                 self._telling.rejected(context, command, each.rejected)
         started = (each.started for each in outcome.results if each.started is not None)
         await self._start(context, outcome.assessment, side_by_side(started, outcome.results[-1].board))
 
-    async def _start(self, context: Context, assessment: Assessment, commands: tuple[Command, ...]) -> None:
+    async def _start(self, context: Context, assessment: DisruptionAssessment, commands: tuple[Command, ...]) -> None:
         pools = {name: read.pool for name, read in assessment.read_pools.items()}
         for command in commands:
             if await self._commands.start(context, command, pools):
                 self._undone.moved(command, context.clock.now())
-                self.history.append(Past(command=command))
+                self.history.append(PastDecision(command=command))
                 self._telling.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):
             self._batch.add(_CHANGED, context.clock.now())

@@ -12,23 +12,23 @@ from datetime import datetime
 
 from dovetail.api import objects
 from dovetail.api.names import Reason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import pool_record
 from dovetail.planning.disruption.board import told_until
 from dovetail.planning.disruption.pool_budgets import count_with
-from dovetail.rules.budgets import Reading, counts_of, limit_at, read_budgets
+from dovetail.rules.budgets import BudgetSemantics, counts_of, limit_at, read_budgets
 from dovetail.rules.nodes import still_allowed
 from dovetail.rules.verdict import Verdict
-from dovetail.state.protections import AlikePods
+from dovetail.state.protections import PodProtections
 
 
 class Recheck:
     """Asks the rules about nodes in S3. Make it before the caches run."""
 
-    def __init__(self, cluster: Cluster, reading: Reading) -> None:
+    def __init__(self, cluster: WatchedCluster, reading: BudgetSemantics) -> None:
         self._cluster = cluster
         self._reading = reading
-        self._alike = AlikePods()
+        self._alike = PodProtections()
 
     async def over_budget(
         self, pools: Iterable[str], reason: Reason, now: datetime, in_command: Callable[[str], bool]

@@ -7,33 +7,33 @@ from typing import Final
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_claim, tell
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
-from dovetail.planning.disruption.records import Recorded, is_replacement
+from dovetail.planning.disruption.records import CommandRecord, is_replacement
 from dovetail.planning.provisioning.claims import claim_body, over_limits, static_claim_body, usage_by_pool
 from dovetail.ports import ApiError, Body, InternalError, KubeApi, OutcomeUnknown, TooManyRequests, Unavailable
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.events import EventRecorder
-from dovetail.scheduling.problem import NewClaim
+from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import NOTHING, Resources, total
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from dovetail.values.duration import DurationError
 
-_PROGRESS: Final = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
+_PROGRESS: Final = (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED)
 _WORTH_ANOTHER_TRY: Final = (OutcomeUnknown, TooManyRequests, Unavailable, InternalError, WouldWrite)
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """A command is not started; the text says why."""
 
 
-class Failed(Exception):
+class CommandFailed(Exception):
     """A command cannot come to its end; the text says why.
 
     `replacement`: a replacement did not come up, so that the pool is left alone for a while (R23).
@@ -44,7 +44,7 @@ class Failed(Exception):
         self.replacement = replacement
 
 
-class Planned(msgspec.Struct, frozen=True):
+class PlannedReplacement(msgspec.Struct, frozen=True):
     """A replacement that is yet to be created, and its pool as it was when it was decided.
 
     `least`: what it adds to the pool at least, whichever of its types is launched.
@@ -58,36 +58,38 @@ class Planned(msgspec.Struct, frozen=True):
 class Replacements:
     """Plans and creates them."""
 
-    def __init__(self, cluster: Cluster, state: PlacingState, creation: ClaimCreation) -> None:
+    def __init__(self, cluster: WatchedCluster, state: SchedulingState, creation: ClaimCreation) -> None:
         self._cluster = cluster
         self._state = state
         self._creation = creation
 
-    def plan(self, command: Command, name: str, claim: NewClaim, pools: Mapping[str, objects.NodePool]) -> Planned:
+    def plan(
+        self, command: Command, name: str, claim: NewClaim, pools: Mapping[str, objects.NodePool]
+    ) -> PlannedReplacement:
         """By the pool as it was read for the decision. Raises Refused."""
         pool, types, well_known = pools.get(claim.pool), self._state.places().types, names.WELL_KNOWN_LABELS
         is_static = command.method in STATIC
         if pool is None or not (is_static or claim.pool in types):
-            raise Refused(f"NodePool {claim.pool} cannot be used any more")
+            raise CommandRefused(f"NodePool {claim.pool} cannot be used any more")
         try:
             if is_static:
                 body = static_claim_body(pool, name=name, well_known=well_known)
             else:
                 body = claim_body(pool, claim, types[claim.pool], name=name, well_known=well_known)
         except (DurationError, RequirementError) as error:
-            raise Refused(f"NodePool {claim.pool} cannot be read: {error}") from error
+            raise CommandRefused(f"NodePool {claim.pool} cannot be read: {error}") from error
         body["metadata"]["annotations"][names.REPLACEMENT_OF] = command.id
         capacities = [each.capacity for each in types.get(claim.pool, ()) if each.name in claim.types]
         shared = {name: min(each[name] for each in capacities) for name in capacities[0]} if capacities else {}
-        return Planned(pool, body, Resources({**shared, names.NODES_RESOURCE: 1}))
+        return PlannedReplacement(pool, body, Resources({**shared, names.NODES_RESOURCE: 1}))
 
     async def create_missing(
         self,
         api: KubeApi,
         recorder: EventRecorder,
-        record: Recorded,
+        record: CommandRecord,
         found: Mapping[str, objects.NodeClaim | None],
-        planned: dict[str, Planned],
+        planned: dict[str, PlannedReplacement],
         *,
         leaving: Collection[str],
     ) -> None:
@@ -100,7 +102,7 @@ class Replacements:
         missing = [name for name, claim in found.items() if claim is None]
         going = [name for name, claim in found.items() if claim and claim.metadata.deletion_timestamp is not None]
         if lost := [*going, *(name for name in missing if name not in planned)]:
-            raise Failed(f"replacement {', '.join(lost)} is gone")
+            raise CommandFailed(f"replacement {', '.join(lost)} is gone")
         if not missing:
             return
         usage = usage_by_pool(node for node in self._state.places().nodes if node.name not in leaving)
@@ -109,7 +111,7 @@ class Replacements:
             new = total(planned[each].least for each in missing if planned[each].pool is pool)
             unseen = Resources({names.NODES_RESOURCE: self._creation.unseen(name)})
             if why := self._why_not(pool, usage.get(name, NOTHING) + unseen + new):
-                raise Failed(f"NodePool {name} {why}")
+                raise CommandFailed(f"NodePool {name} {why}")
         bodies = [planned[name].body for name in missing]
         outcomes = await self._creation.create(api, self._cluster.clock, bodies, reason=record.reason.lower())
         errors = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
@@ -118,9 +120,9 @@ class Replacements:
             del planned[claim.metadata.name]
             _tell_launching(recorder, claim, record)
         if fatal := [error for error in errors if not isinstance(error, _WORTH_ANOTHER_TRY)]:
-            raise Failed(f"a replacement could not be created: {fatal[0]}")
+            raise CommandFailed(f"a replacement could not be created: {fatal[0]}")
         if strangers := [claim.metadata.name for claim in made if not is_replacement(claim, record)]:
-            raise Failed(f"there is a NodeClaim {strangers[0]} already, which is no replacement of ours")
+            raise CommandFailed(f"there is a NodeClaim {strangers[0]} already, which is no replacement of ours")
         if errors:
             raise errors[0]
 
@@ -133,7 +135,7 @@ class Replacements:
         return f"would be over its limits: {over}" if over else ""
 
 
-def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: Recorded) -> None:
+def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: CommandRecord) -> None:
     about, reason = about_claim(claim), record.reason
     tell(recorder, about, EventReason.DISRUPTION_LAUNCHING, f"Launching NodeClaim: {reason}", about.uid, reason)
 

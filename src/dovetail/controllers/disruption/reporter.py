@@ -6,19 +6,19 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from dovetail.api.names import EventReason, Reason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
 from dovetail.observe.disruption_metrics import DisruptionMetrics
-from dovetail.planning.disruption.assessment import Assessment
+from dovetail.planning.disruption.assessment import DisruptionAssessment
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
-from dovetail.planning.disruption.validation import Rejected
+from dovetail.planning.disruption.validation import Rejection
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.reasons import MARKED
 from dovetail.runtime.events import DEDUPE_SECONDS
 from dovetail.runtime.manager import Context
-from dovetail.scheduling.problem import price_text
+from dovetail.scheduling.placement import price_text
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +46,16 @@ class Rotation:
         return turn
 
 
-class DisruptionTelling:
+class DisruptionReporter:
     """Tells; decides nothing."""
 
-    def __init__(self, cluster: Cluster, metrics: DisruptionMetrics) -> None:
+    def __init__(self, cluster: WatchedCluster, metrics: DisruptionMetrics) -> None:
         self._cluster = cluster
         self._metrics = metrics
         self._blocked_nodes = Rotation()
         self._refused_nodes = Rotation()
 
-    def passed(self, context: Context, assessment: Assessment, decision: Decision, seconds: float) -> None:
+    def passed(self, context: Context, assessment: DisruptionAssessment, decision: Decision, seconds: float) -> None:
         """A pass is over."""
         for reason in BUDGETED:
             self._metrics.eligible.labels(reason.lower()).set(len(assessment.candidates.get(reason, ())))
@@ -71,12 +71,12 @@ class DisruptionTelling:
             told = EventReason.DISRUPTION_BLOCKED if node in marked else EventReason.UNCONSOLIDATABLE
             self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
-    def _blocked(self, context: Context, assessment: Assessment) -> None:
+    def _blocked(self, context: Context, assessment: DisruptionAssessment) -> None:
         """Nodes that have a reason to go, and rules that keep them."""
         for node, left in self._blocked_nodes.next((left.node, left) for left in assessment.left):
             self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
 
-    def _out_of_budget(self, context: Context, assessment: Assessment) -> None:
+    def _out_of_budget(self, context: Context, assessment: DisruptionAssessment) -> None:
         for name, spent in assessment.spending.items():
             pool = assessment.read_pools[name].pool
             for reason, allowed in spent.allowances.items():
@@ -86,7 +86,7 @@ class DisruptionTelling:
                     told = EventReason.DISRUPTION_BLOCKED
                     tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
 
-    def rejected(self, context: Context, command: Command, rejected: Rejected) -> None:
+    def rejected(self, context: Context, command: Command, rejected: Rejection) -> None:
         """It was right a while ago."""
         self._metrics.failed_validations.labels(consolidation_type(command.method)).inc(len(rejected.nodes))
         log.info(

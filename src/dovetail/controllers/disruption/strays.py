@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, EventReason
+from dovetail.api.names import ConditionType, EventReason
 from dovetail.api.objects import is_true
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import about_claim, delete_claim, warn
 from dovetail.controllers.disruption.commands import DisruptionCommands
 from dovetail.controllers.disruption.disrupted_marks import is_going, lift_marks
@@ -21,7 +21,7 @@ from dovetail.planning.disruption.records import record_on
 from dovetail.planning.timings import Timings
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.work_queue import Done, Outcome
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 AFTER_SECONDS: Final = 5.0
 
 
-class DisruptionStrays(Keyed[str]):
+class DisruptionStrays(KeyedController[str]):
     """Keys are names of claims."""
 
     name = "disruption.strays"
 
-    def __init__(self, cluster: Cluster, state: PlacingState) -> None:
+    def __init__(self, cluster: WatchedCluster, state: SchedulingState) -> None:
         super().__init__()
         self._cluster = cluster
         self._state = state
@@ -55,7 +55,9 @@ class DisruptionStrays(Keyed[str]):
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
         if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
             return False
-        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(claim, Condition.DISRUPTION_REASON)
+        marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(
+            claim, ConditionType.DISRUPTION_REASON
+        )
         marked = marked or any(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
         return marked and not is_going(self._cluster, claim)
 
@@ -68,7 +70,7 @@ class DisruptionStrays(Keyed[str]):
         return Done()
 
 
-class FailedReplacements(Keyed[str]):
+class FailedReplacements(KeyedController[str]):
     """Keys are names of claims.
 
     A replacement that is registered when its command is given up may still come up; then it is ordinary capacity (R23).
@@ -77,7 +79,7 @@ class FailedReplacements(Keyed[str]):
 
     name = "disruption.failed_replacements"
 
-    def __init__(self, cluster: Cluster, commands: DisruptionCommands, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, commands: DisruptionCommands, timings: Timings) -> None:
         super().__init__()
         self._cluster = cluster
         self._commands = commands

@@ -15,39 +15,39 @@ import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.metrics.conditions import StatusMetrics
 from dovetail.controllers.metrics.node_gauges import NodeGauges, amounts
 from dovetail.controllers.metrics.pod_times import PodTimes
-from dovetail.controllers.metrics.pool_costs import Prices
+from dovetail.controllers.metrics.pool_costs import PoolCosts
 from dovetail.model.records import PdbRecord
-from dovetail.observe.metrics import Aside
-from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
-from dovetail.planning.disruption.standing import Standing, StandingNodes
+from dovetail.observe.metrics import DeferredMetrics
+from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
+from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.ports import Clock
-from dovetail.rules.budgets import UNLIMITED, Reading
+from dovetail.rules.budgets import UNLIMITED, BudgetSemantics
 from dovetail.rules.protection import POD_RULES
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.state.nodes import ManagedNode, NodeKey
-from dovetail.state.protections import AlikePods, Counted, Effect, PodCounts
+from dovetail.state.protections import GroupCounts, PodGroupCounts, PodProtections, ProtectionStatus
 from dovetail.state.store import Contents
 
 PROTECTIONS: Final = {each.rule: each.label for each in POD_RULES} | {Rule.POD_DISRUPTION_BUDGET: "pdb"}
 
 L = TypeVar("L", bound=tuple[str, ...])
-Blocked: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
+BlockedKey: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
 
 
-class _Noted(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All that is told, as it was at one instant: nothing that happens later touches it."""
 
     now: datetime
     monotonic: float
     members: Mapping[NodeKey, ManagedNode]
     node_count: int
-    pools: Mapping[str, ReadPool]
-    pods: Counted
+    pools: Mapping[str, ParsedPool]
+    pods: GroupCounts
     pdbs: Contents[PdbRecord]
     pod_times: tuple[Metric, ...]
     costs: Mapping[tuple[str], float] | None
@@ -61,21 +61,21 @@ class ClusterMetrics(Collector):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: WatchedCluster,
         clock: Clock,
         *,
         leads: Callable[[], bool],
-        reading: Reading = Reading.SEED,
+        reading: BudgetSemantics = BudgetSemantics.SEED,
         objects_too: bool = True,
-        prices: Prices | None = None,
+        prices: PoolCosts | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._leads = leads
         self._objects_too = objects_too  # gauges of each single node and pool
-        self._counts = PodCounts(cluster)
-        self._pods = AlikePods()
-        self._standing = StandingNodes(self._pods)
+        self._counts = PodGroupCounts(cluster)
+        self._pods = PodProtections()
+        self._standing = NodeEvaluator(self._pods)
         self._budgets_of = PoolBudgets(reading)
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
@@ -83,9 +83,9 @@ class ClusterMetrics(Collector):
             self._nodes = NodeGauges(cluster)
             self._statuses = StatusMetrics(cluster, clock, leads=leads)
         self._started_at = clock.monotonic()
-        self._blocked: Mapping[Blocked, int] = {}
+        self._blocked: Mapping[BlockedKey, int] = {}
         self._blocked_at = self._started_at
-        self._blocked_seconds: dict[Blocked, float] = defaultdict(float)
+        self._blocked_seconds: dict[BlockedKey, float] = defaultdict(float)
 
     def collect(self) -> Iterator[Metric]:
         synced = all(store.synced for store in self._cluster.stores.values())
@@ -102,15 +102,15 @@ class ClusterMetrics(Collector):
     def _asides(self) -> list[Metric]:
         """All is noted before the first is told: whoever collects may pause between one and the next."""
         noted = self._noted()
-        found: list[Metric] = [Aside(partial(self._told, noted))]
+        found: list[Metric] = [DeferredMetrics(partial(self._told, noted))]
         if self._objects_too:
-            found.append(Aside(partial(self._nodes.collect, self._nodes.noted(), noted.now)))
-            found.append(Aside(partial(self._statuses.collect, self._statuses.noted(), noted.now)))
+            found.append(DeferredMetrics(partial(self._nodes.collect, self._nodes.noted(), noted.now)))
+            found.append(DeferredMetrics(partial(self._statuses.collect, self._statuses.noted(), noted.now)))
         return found
 
-    def _noted(self) -> _Noted:
+    def _noted(self) -> _MetricsInputs:
         pools = self._budgets_of.read(self._cluster.our_pools())
-        return _Noted(
+        return _MetricsInputs(
             now=self._clock.now(),
             monotonic=self._clock.monotonic(),
             members=self._cluster.managed.ours(),
@@ -122,7 +122,7 @@ class ClusterMetrics(Collector):
             costs=None if self._prices is None else {(name,): self._prices.cost(name) for name in pools},
         )
 
-    def _told(self, noted: _Noted) -> Iterator[Metric]:
+    def _told(self, noted: _MetricsInputs) -> Iterator[Metric]:
         self._pods.know(noted.pdbs)
         nodes = self._standing.at(noted.now, noted.members, {name: pool.record for name, pool in noted.pools.items()})
         count = noted.node_count + sum(one.node is None for one in nodes)
@@ -138,18 +138,24 @@ class ClusterMetrics(Collector):
 
     # -- protections and states (R40) -----------------------------------------------------------------------------
 
-    def _protected(self, noted: _Noted) -> Metric:
+    def _protected(self, noted: _MetricsInputs) -> Metric:
         """A pod counts once a protection it has: as invalid, or as active, or as elapsed if it protects nothing now."""
         found = self._pods.effects(noted.pods, noted.now)
-        counts = {(name, effect.value): found[rule, effect] for rule, name in PROTECTIONS.items() for effect in Effect}
+        counts = {
+            (name, effect.value): found[rule, effect]
+            for rule, name in PROTECTIONS.items()
+            for effect in ProtectionStatus
+        }
         return _gauge("dovetail_protected_pods", "Active pods that have a protection.", counts, "protection", "state")
 
     # -- what does not happen (R40) -------------------------------------------------------------------------------
 
-    def _blocking(self, nodes: Sequence[Standing], spending: Mapping[str, Spending], noted: _Noted) -> Iterator[Metric]:
+    def _blocking(
+        self, nodes: Sequence[NodeEvaluation], spending: Mapping[str, PoolAllowances], noted: _MetricsInputs
+    ) -> Iterator[Metric]:
         """A node counts under every rule that blocks it. The seconds are as exact as scrapes are frequent: what is
         blocked at one of them counts until the next."""
-        blocked: Counter[Blocked] = Counter()
+        blocked: Counter[BlockedKey] = Counter()
         next_at: dict[tuple[str, ...], float] = {}
         for one in nodes:
             pool = one.member.pool
@@ -183,7 +189,7 @@ class ClusterMetrics(Collector):
 
     # -- each pool (04 §3.3) --------------------------------------------------------------------------------------
 
-    def _budgets(self, spending: Mapping[str, Spending]) -> Iterator[Metric]:
+    def _budgets(self, spending: Mapping[str, PoolAllowances]) -> Iterator[Metric]:
         limits, consumers = {}, {}
         for pool, spent in spending.items():
             for reason, allowed in spent.allowances.items():
@@ -201,13 +207,13 @@ class ClusterMetrics(Collector):
         )
 
 
-def _states(pools: Iterable[str], nodes: Sequence[Standing]) -> Metric:
-    counts = Counter({(pool, state.value): 0 for pool in pools for state in State})
+def _states(pools: Iterable[str], nodes: Sequence[NodeEvaluation]) -> Metric:
+    counts = Counter({(pool, state.value): 0 for pool in pools for state in NodeState})
     counts.update((one.member.pool, one.state.value) for one in nodes)
     return _gauge("dovetail_node_state", "NodeClaims in each of the states S1 to S6.", counts, "nodepool", "state")
 
 
-def _resources(noted: _Noted) -> Iterator[Metric]:
+def _resources(noted: _MetricsInputs) -> Iterator[Metric]:
     limits: dict[tuple[str, ...], float] = {}
     usage: dict[tuple[str, ...], float] = {}
     for name, pool in noted.pools.items():

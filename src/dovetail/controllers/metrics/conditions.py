@@ -15,12 +15,12 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import Metric
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.observe.metrics import Rendered, labelled
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.observe.metrics import RenderedMetric, labelled
 from dovetail.ports import Clock
 from dovetail.state.store import Change, Contents, Deleted, Store, Updated
 
-Conditioned: TypeAlias = objects.NodeClaim | objects.NodePool | objects.Node
+ConditionedObject: TypeAlias = objects.NodeClaim | objects.NodePool | objects.Node
 
 BUCKETS: Final = tuple(0.5 * 2**n for n in range(15))
 DEPRECATED: Final = "operator"
@@ -29,7 +29,7 @@ CURRENT: Final = "status_condition_current_status_seconds"
 GOING: Final = "termination_current_time_seconds"
 
 
-class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
+class _ConditionLines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of an object as long as it does not change; what has an age lacks only the number."""
 
     of: object
@@ -38,7 +38,7 @@ class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
     goings: tuple[tuple[str, int], ...]
 
 
-class _Counts:
+class _ConditionCounts:
     """What is counted under one name: `operator_nodeclaim`, or the deprecated `operator`."""
 
     def __init__(self, name: str, labels: Sequence[str]) -> None:
@@ -68,30 +68,30 @@ class _Counts:
             yield from metric.collect()
 
 
-class NotedKind(NamedTuple):
+class KindSnapshot(NamedTuple):
     """The objects of one kind at one instant, and what had been counted of them."""
 
     objects: Contents[Any]
     counts: tuple[Metric, ...]
 
 
-class _Kind:
+class _KindMetrics:
     """The objects of one kind that are ours."""
 
     def __init__(self, kind: str, cache: Store[Any], ours: Callable[[Any], bool], extra: Sequence[str]) -> None:
         self.name = f"{DEPRECATED}_{kind.lower()}"
         self.identity = (names.GROUP, kind)
         self.labels = [re.sub(r"[^a-zA-Z0-9_]", "_", label) for label in extra]
-        self.counts = _Counts(self.name, self.labels)
+        self.counts = _ConditionCounts(self.name, self.labels)
         self._cache = cache
         self._ours = ours
         self._extra = extra
-        self._lines: dict[str, _Lines] = {}
+        self._lines: dict[str, _ConditionLines] = {}
 
-    def count(self, others: Sequence[_Counts], clock: Clock, leads: Callable[[], bool]) -> None:
+    def count(self, others: Sequence[_ConditionCounts], clock: Clock, leads: Callable[[], bool]) -> None:
         """Count changes from now on, here and under the deprecated names."""
 
-        def told(change: Change[Conditioned]) -> None:
+        def told(change: Change[ConditionedObject]) -> None:
             if not isinstance(change, Updated | Deleted) or not self._ours(change.old.value) or not leads():
                 return
             values = self._values(change.old.value)
@@ -103,12 +103,12 @@ class _Kind:
 
         self._cache.subscribe(told)
 
-    def noted(self) -> NotedKind:
-        return NotedKind(self._cache.snapshot(), tuple(self.counts.collect()))
+    def noted(self) -> KindSnapshot:
+        return KindSnapshot(self._cache.snapshot(), tuple(self.counts.collect()))
 
-    def look(self, noted: Contents[Any]) -> Iterable[_Lines]:
+    def look(self, noted: Contents[Any]) -> Iterable[_ConditionLines]:
         """All of them as they were then."""
-        found: dict[str, _Lines] = {}
+        found: dict[str, _ConditionLines] = {}
         for one in (kept.value for kept in noted.items.values()):
             known = self._lines.get(one.metadata.name)
             if known is None or known.of is not one:
@@ -119,10 +119,10 @@ class _Kind:
         self._lines = found
         return found.values()
 
-    def _values(self, one: Conditioned) -> list[str]:
+    def _values(self, one: ConditionedObject) -> list[str]:
         return [one.metadata.labels.get(label, "") for label in self._extra]
 
-    def _lines_of(self, one: Conditioned) -> _Lines:
+    def _lines_of(self, one: ConditionedObject) -> _ConditionLines:
         meta = one.metadata
         extra = zip(self.labels, self._values(one), strict=True)
         labels = labelled([("namespace", meta.namespace), ("name", meta.name), *extra])
@@ -134,7 +134,7 @@ class _Kind:
             for entry in one.status.conditions
         ]
         ends = () if meta.deletion_timestamp is None else ((labels, meta.deletion_timestamp),)
-        return _Lines(
+        return _ConditionLines(
             one,
             tuple(f"{self.name}_{COUNT}{{{text}}} 1" for text, _ in conditions),
             tuple(
@@ -144,7 +144,9 @@ class _Kind:
         )
 
 
-def _count_transitions(targets: Sequence[tuple[_Counts, list[str]]], old: Conditioned, new: Conditioned) -> None:
+def _count_transitions(
+    targets: Sequence[tuple[_ConditionCounts, list[str]]], old: ConditionedObject, new: ConditionedObject
+) -> None:
     if old.status.conditions == new.status.conditions:
         return
     before = {entry.type: entry for entry in old.status.conditions}
@@ -159,7 +161,7 @@ def _count_transitions(targets: Sequence[tuple[_Counts, list[str]]], old: Condit
                 counts.seconds.labels(*values, was.type, was.status).observe(max(0.0, seconds))
 
 
-def _count_end(targets: Sequence[tuple[_Counts, list[str]]], meta: objects.ObjectMeta, now: datetime) -> None:
+def _count_end(targets: Sequence[tuple[_ConditionCounts, list[str]]], meta: objects.ObjectMeta, now: datetime) -> None:
     if meta.deletion_timestamp is None:
         return  # nothing held it, so it took no time
     seconds = max(0.0, (now - meta.deletion_timestamp).total_seconds())
@@ -170,43 +172,43 @@ def _count_end(targets: Sequence[tuple[_Counts, list[str]]], meta: objects.Objec
 class StatusMetrics:
     """Make it before the caches run."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
+    def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         extra = (names.NODEPOOL_LABEL, cluster.node_class_label)
-        claims = _Kind(
+        claims = _KindMetrics(
             names.NODECLAIM_KIND, cluster.claims, lambda one: cluster.manages(one.spec.node_class_ref), extra
         )
-        pools = _Kind(
+        pools = _KindMetrics(
             names.NODEPOOL_KIND,
             cluster.pools,
             lambda one: cluster.manages(one.spec.template.spec.node_class_ref),
             extra,
         )
-        nodes = _Kind("Node", cluster.nodes, cluster.manages_node, (*extra, names.INITIALIZED_LABEL))
-        self._kinds: tuple[_Kind, ...] = (claims, pools, nodes)
-        self._deprecated = _Counts(DEPRECATED, ["group", "kind", *claims.labels])
+        nodes = _KindMetrics("Node", cluster.nodes, cluster.manages_node, (*extra, names.INITIALIZED_LABEL))
+        self._kinds: tuple[_KindMetrics, ...] = (claims, pools, nodes)
+        self._deprecated = _ConditionCounts(DEPRECATED, ["group", "kind", *claims.labels])
         for kind in self._kinds:
             kind.count([self._deprecated] if kind is not nodes else [], clock, leads)
 
-    def noted(self) -> tuple[tuple[NotedKind, ...], tuple[Metric, ...]]:
+    def noted(self) -> tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]]:
         """By kind, and what has been counted under the deprecated names."""
         return tuple(kind.noted() for kind in self._kinds), tuple(self._deprecated.collect())
 
-    def collect(self, noted: tuple[tuple[NotedKind, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
+    def collect(self, noted: tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
         """What was noted on the event loop, by one thread at a time."""
         kinds, deprecated = noted
         for kind, then in zip(self._kinds, kinds, strict=True):
             lines = kind.look(then.objects)
-            yield Rendered(
+            yield RenderedMetric(
                 f"{kind.name}_{COUNT}",
                 "1 for each condition that an object has.",
                 [text for one in lines for text in one.counts],
             )
-            yield Rendered(
+            yield RenderedMetric(
                 f"{kind.name}_{CURRENT}",
                 "For how long a condition has had its status.",
                 _aged((one.currents for one in lines), now),
             )
-            yield Rendered(
+            yield RenderedMetric(
                 f"{kind.name}_{GOING}",
                 "For how long an object has been going.",
                 _aged((one.goings for one in lines), now),

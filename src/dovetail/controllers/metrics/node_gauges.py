@@ -13,9 +13,9 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import PodRecord
-from dovetail.observe.metrics import Rendered, decimal, labelled
+from dovetail.observe.metrics import RenderedMetric, decimal, labelled
 from dovetail.scheduling.resources import CPU
 from dovetail.state.nodes import ManagedNode
 from dovetail.state.pod_sums import NodeSums, PodSums
@@ -42,7 +42,7 @@ _MILLI: Final = 1000
 _WELL_KNOWN: Final = [(label.partition("/")[2].replace("-", "_"), label) for label in sorted(names.WELL_KNOWN_LABELS)]
 
 
-class _Lines(msgspec.Struct, frozen=True, eq=False, gc=False):
+class _NodeLines(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is said of a Node as long as it does not change."""
 
     node: objects.Node
@@ -63,10 +63,10 @@ class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
 class NodeGauges:
     """Make it before the caches run. What was noted on the event loop is collected by one thread at a time."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
         self._sums = PodSums()
-        self._lines: dict[str, _Lines] = {}
+        self._lines: dict[str, _NodeLines] = {}
         self._pod_lines: dict[str, _PodLines] = {}
 
     def noted(self) -> Iterable[ManagedNode]:
@@ -78,11 +78,11 @@ class NodeGauges:
             yield _rendered(name, self._lines.values())
         for name in (POD_REQUESTS, POD_LIMITS, DAEMON_REQUESTS, DAEMON_LIMITS):
             yield _rendered(name, self._pod_lines.values())
-        yield Rendered(LIFETIME, "How old the Node is.", self._ages(now))
+        yield RenderedMetric(LIFETIME, "How old the Node is.", self._ages(now))
         yield self._utilization()
 
     def _look(self, nodes: Iterable[ManagedNode]) -> None:
-        lines: dict[str, _Lines] = {}
+        lines: dict[str, _NodeLines] = {}
         pod_lines: dict[str, _PodLines] = {}
         for managed in nodes:
             node = managed.node
@@ -137,11 +137,11 @@ class NodeGauges:
         return family
 
 
-def _rendered(name: str, lines: Iterable[_Lines | _PodLines]) -> Metric:
-    return Rendered(name, _MEANINGS[name], [text for one in lines for text in one.texts[name]])
+def _rendered(name: str, lines: Iterable[_NodeLines | _PodLines]) -> Metric:
+    return RenderedMetric(name, _MEANINGS[name], [text for one in lines for text in one.texts[name]])
 
 
-def _lines_of(node: objects.Node) -> _Lines:
+def _lines_of(node: objects.Node) -> _NodeLines:
     held = node.metadata.labels
     labels = labelled(
         [
@@ -156,7 +156,7 @@ def _lines_of(node: objects.Node) -> _Lines:
         resource: capacity[resource] - amount for resource, amount in allocatable.items() if resource in capacity
     }
     texts = {ALLOCATABLE: _texts(ALLOCATABLE, labels, allocatable), OVERHEAD: _texts(OVERHEAD, labels, overhead)}
-    return _Lines(node, labels, allocatable, texts)
+    return _NodeLines(node, labels, allocatable, texts)
 
 
 def _texts(name: str, labels: str, found: Mapping[str, float]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from prometheus_client import Histogram
 from prometheus_client.core import Metric
 
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import DURATION_BUCKETS, Summary
 from dovetail.ports import Clock
@@ -19,7 +19,7 @@ from dovetail.state.store import Change, Updated
 class PodTimes:
     """Make it before the caches run."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
+    def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         self._clock = clock
         self._leads = leads
         self._bound = Histogram(

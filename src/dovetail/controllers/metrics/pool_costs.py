@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.observe.metrics import Metrics
 from dovetail.runtime.work_queue import Done, Outcome, Retry
 from dovetail.state.instance_types import BILLION, bought_as
@@ -18,12 +18,12 @@ from dovetail.state.store import Change, Deleted
 REFRESH_SECONDS: Final = 3600.0
 
 
-class Prices(Keyed[str]):
+class PoolCosts(KeyedController[str]):
     """Keys are names of NodePools: each may be offered other machines, at other prices."""
 
     name = "state.pricing"
 
-    def __init__(self, cluster: Cluster, types: InstanceTypeSource, metrics: Metrics) -> None:
+    def __init__(self, cluster: WatchedCluster, types: InstanceTypeSource, metrics: Metrics) -> None:
         super().__init__()
         self._cluster = cluster
         self._types = types

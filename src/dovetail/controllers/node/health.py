@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, EventReason, Reason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.api.names import ConditionType, EventReason, Reason
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn, write_reason
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import TRUE
-from dovetail.planning.node.health import Ailment, ailment, is_repaired, snake_case, too_many_unhealthy
+from dovetail.planning.node.health import NodeFault, ailment, is_repaired, snake_case, too_many_unhealthy
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudProvider
 from dovetail.runtime.work_queue import Done, Outcome
@@ -22,7 +22,7 @@ from dovetail.runtime.work_queue import Done, Outcome
 BLOCKED_DEDUPE_SECONDS: Final = 900.0
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _ObservedFault(msgspec.Struct, frozen=True):
     """A fault of a Node, and since when this process has seen it."""
 
     uid: str
@@ -30,19 +30,19 @@ class _Seen(msgspec.Struct, frozen=True):
     since: datetime
 
 
-class Health(Keyed[str]):
+class NodeHealth(KeyedController[str]):
     """Keys are names of Nodes."""
 
     name = "node.health"
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
         super().__init__()
         self._cluster = cluster
         self._policies = provider.repair_policies()
         self._metrics = metrics
         self._timings = timings
         self._seen_for = timedelta(seconds=timings.fault_seen_seconds)
-        self._seen: dict[str, _Seen] = {}  # by name of the Node
+        self._seen: dict[str, _ObservedFault] = {}  # by name of the Node
         self.follow(cluster.nodes, lambda node: [node.metadata.name])
         self.follow(cluster.claims, self._nodes_going)
 
@@ -94,19 +94,19 @@ class Health(Keyed[str]):
         ).inc()
         return Done()
 
-    def _seen_since(self, node: objects.Node, ill: Ailment, now: datetime) -> datetime:
+    def _seen_since(self, node: objects.Node, ill: NodeFault, now: datetime) -> datetime:
         """Since when the fault has been seen, by this process: what was seen before a restart nobody knows."""
         name, fault = node.metadata.name, (node.metadata.uid, ill.condition)
         seen = self._seen.get(name)
         if seen is None or (seen.uid, seen.condition) != fault:
-            seen = self._seen[name] = _Seen(*fault, now)
+            seen = self._seen[name] = _ObservedFault(*fault, now)
         return seen.since
 
-    async def _bound(self, claim: objects.NodeClaim, ill: Ailment) -> None:
+    async def _bound(self, claim: objects.NodeClaim, ill: NodeFault) -> None:
         """The policy bounds the drain of a claim that is repaired, and of no other."""
         deleted_at, seconds = claim.metadata.deletion_timestamp, ill.drain_seconds
         repaired = any(
-            (each.type, each.status, each.reason) == (Condition.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
+            (each.type, each.status, each.reason) == (ConditionType.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
             for each in claim.status.conditions
         )
         if repaired and deleted_at is not None and seconds is not None:

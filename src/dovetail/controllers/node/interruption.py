@@ -8,8 +8,8 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_claim, about_node, bound_drain, disrupt, warn, write_reason
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import CloudProvider, Interruption
@@ -18,24 +18,24 @@ from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.values.timestamp import format_time
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _InterruptionNotice(msgspec.Struct, frozen=True):
     """The latest notice for a node, and the earliest deadline of all since one was dealt with."""
 
     notice: Interruption
     deadline: datetime | None
 
 
-class Interruptions(Keyed[str]):
+class Interruptions(KeyedController[str]):
     """Keys are names of Nodes that a notice was given for."""
 
     name = "node.interruption"
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, metrics: Metrics) -> None:
+    def __init__(self, cluster: WatchedCluster, provider: CloudProvider, metrics: Metrics) -> None:
         super().__init__()
         self._cluster = cluster
         self._provider = provider
         self._metrics = metrics
-        self._told: dict[str, _Told] = {}  # by name of the Node
+        self._told: dict[str, _InterruptionNotice] = {}  # by name of the Node
         self.follow(cluster.nodes, lambda node: [node.metadata.name] if node.metadata.name in self._told else [])
         self.follow(cluster.claims, self._nodes_of)
 
@@ -57,7 +57,7 @@ class Interruptions(Keyed[str]):
         async for notice in self._provider.interruptions():
             known = self._told.get(notice.node)
             deadlines = [each.deadline for each in (notice, known) if each is not None and each.deadline is not None]
-            self._told[notice.node] = _Told(notice, min(deadlines, default=None))
+            self._told[notice.node] = _InterruptionNotice(notice, min(deadlines, default=None))
             self.add(notice.node)
 
     async def reconcile(self, key: str) -> Outcome:

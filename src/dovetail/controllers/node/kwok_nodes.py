@@ -7,21 +7,21 @@ any point loses nothing, and the name, which the claim records, doubles nothing.
 from collections.abc import Iterable
 
 from dovetail.api import objects
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODES, AlreadyExists, Create, Invalid, NotFound
 from dovetail.providers.kwok.nodes import appears_at, launched_instance, name_in, node_body
 from dovetail.providers.kwok.provider import KwokProvider
-from dovetail.runtime.work_queue import Done, Hopeless, Outcome
+from dovetail.runtime.work_queue import Done, Outcome, TerminalFailure
 from dovetail.state.store import Added, Change, Deleted, Updated
 
 
-class KwokNodes(Keyed[str]):
+class KwokNodes(KeyedController[str]):
     """Makes Nodes. Keys are the names of claims."""
 
     name = "kwok.nodes"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name])
@@ -74,7 +74,7 @@ class KwokNodes(Keyed[str]):
         except AlreadyExists:
             return Done()
         except Invalid as error:
-            return Hopeless(f"its Node is refused: {error}")
+            return TerminalFailure(f"its Node is refused: {error}")
         self._cluster.nodes.wrote(made)
         return Done()
 
@@ -87,7 +87,7 @@ class KwokNodes(Keyed[str]):
             return None
 
 
-def follow_interruptions(cluster: Cluster, provider: KwokProvider) -> None:
+def follow_interruptions(cluster: WatchedCluster, provider: KwokProvider) -> None:
     """Let the provider see the Nodes whose annotation says that they are going to be taken away (R41)."""
 
     def told(change: Change[objects.Node]) -> None:

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason, EventReason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.api.names import ConditionReason, ConditionType, EventReason
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
@@ -29,7 +29,7 @@ from dovetail.controllers.pod.evictions import Evictions
 from dovetail.model.records import PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
-from dovetail.planning.node.drain import Action, DrainPlan, is_drainable, waiting_note
+from dovetail.planning.node.drain import DrainAction, DrainPlan, is_drainable, waiting_note
 from dovetail.planning.nodeclaim.lifecycle import is_ready, to_body
 from dovetail.planning.timings import Timings
 from dovetail.ports import CloudError, CloudProvider, InstanceGone
@@ -46,14 +46,14 @@ BALANCERS_VALUE: Final = "karpenter"
 VOLUMES_NAMED: Final = 5
 
 
-class Termination(Keyed[str]):
+class Termination(KeyedController[str]):
     """Keys are names of Nodes."""
 
     name = "node.termination"
     workers = 100
 
     def __init__(
-        self, cluster: Cluster, provider: CloudProvider, evictions: Evictions, metrics: Metrics, timings: Timings
+        self, cluster: WatchedCluster, provider: CloudProvider, evictions: Evictions, metrics: Metrics, timings: Timings
     ) -> None:
         super().__init__()
         self._cluster = cluster
@@ -141,14 +141,14 @@ class Termination(Keyed[str]):
     async def _end(self, node: objects.Node, claim: objects.NodeClaim | None) -> Outcome:
         """Drain, volumes, instance; what was found is written down however far it goes."""
         conditions = None if claim is None else Conditions(claim, self.clock.now())
-        drained_before = conditions is not None and conditions.is_true(Condition.DRAINED)
+        drained_before = conditions is not None and conditions.is_true(ConditionType.DRAINED)
         try:
             outcome = await self._steps(node, claim, conditions)
         except CloudError as error:
             outcome = _unanswered(error)
         if claim is not None and conditions is not None and claim.metadata.deletion_timestamp is not None:
             await write_status(self.api, self._cluster, claim, conditions)
-            if conditions.is_true(Condition.DRAINED) and not drained_before:
+            if conditions.is_true(ConditionType.DRAINED) and not drained_before:
                 self._metrics.nodes_drained.labels(_pool(node)).inc()
         if outcome is not None:
             return outcome
@@ -169,17 +169,17 @@ class Termination(Keyed[str]):
             return self._await_volumes(node, conditions, volumes, deadline)
         if conditions is not None and volumes:
             reason = ConditionReason.TERMINATION_GRACE_PERIOD_ELAPSED
-            conditions.set(Condition.VOLUMES_DETACHED, FALSE, reason, f"{len(volumes)} volumes were still attached")
+            conditions.set(ConditionType.VOLUMES_DETACHED, FALSE, reason, f"{len(volumes)} volumes were still attached")
         elif conditions is not None:
-            conditions.set(Condition.VOLUMES_DETACHED)
+            conditions.set(ConditionType.VOLUMES_DETACHED)
         if claim is None or conditions is None:
             return None
         try:
             await self._provider.delete(claim)
         except InstanceGone:
-            conditions.set(Condition.INSTANCE_TERMINATING)
+            conditions.set(ConditionType.INSTANCE_TERMINATING)
             return None
-        conditions.set(Condition.INSTANCE_TERMINATING)
+        conditions.set(ConditionType.INSTANCE_TERMINATING)
         return Done(self._timings.instance_poll_seconds)
 
     def _deadline(self, node: objects.Node, claim: objects.NodeClaim | None) -> datetime | None:
@@ -214,35 +214,37 @@ class Termination(Keyed[str]):
         least_until = now if conditions is None else self._least_until(conditions, now)
         if deadline is not None and now >= deadline:
             # Before the instance goes, and in this very pass (R17): each of them is told.
-            forced = [step.forced for step in plan.steps if step.action is Action.DELETE and step.forced is not None]
+            forced = [
+                step.forced for step in plan.steps if step.action is DrainAction.DELETE and step.forced is not None
+            ]
             await asyncio.gather(*(self._evictions.delete(deletion, node) for deletion in forced))
             if not plan.steps and conditions is not None:
-                conditions.set(Condition.DRAINED)
+                conditions.set(ConditionType.DRAINED)
             return Done() if plan.steps else None
         for step in plan.steps:
-            if step.action in (Action.EVICT, Action.DELETE):
+            if step.action in (DrainAction.EVICT, DrainAction.DELETE):
                 self._evictions.want(step.pod)
         if plan.steps or now < least_until:
             self._say(node, plan, deadline, waited=now >= least_until)
             ends = [at for at in (plan.until, least_until) if at is not None and at > now]
             return Done(seconds_until(min(ends, default=None), now))
         if conditions is not None:
-            conditions.set(Condition.DRAINED)
+            conditions.set(ConditionType.DRAINED)
         return None
 
     def _least_until(self, conditions: Conditions, now: datetime) -> datetime:
         """Counted from the beginning of the drain; one that is over does not begin anew."""
-        if conditions.is_true(Condition.DRAINED):
+        if conditions.is_true(ConditionType.DRAINED):
             return now
-        conditions.set(Condition.DRAINED, UNKNOWN, ConditionReason.DRAINING)
-        since = conditions.since(Condition.DRAINED) or now
+        conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
+        since = conditions.since(ConditionType.DRAINED) or now
         return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
 
     def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
         """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""
         for step in plan.steps:
             verdict = do_not_disrupt(step.pod, self.clock.now())
-            if step.action is Action.PROTECTED and not verdict.allowed and verdict.until is not None:
+            if step.action is DrainAction.PROTECTED and not verdict.allowed and verdict.until is not None:
                 until = format_time(verdict.until)
                 note = f"Holds back the drain of node {node.metadata.name}: {verdict.message}"
                 tell(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
@@ -250,7 +252,7 @@ class Termination(Keyed[str]):
             refusals = {
                 step.pod.uid: why
                 for step in plan.steps
-                if step.action is Action.EVICT and (why := self._evictions.refusal(step.pod)) is not None
+                if step.action is DrainAction.EVICT and (why := self._evictions.refusal(step.pod)) is not None
             }
             note = waiting_note(plan.steps, deadline, refusals)
             warn(self.recorder, about_node(node), EventReason.FAILED_DRAINING, note, node.metadata.name)
@@ -281,7 +283,7 @@ class Termination(Keyed[str]):
         more = f" and {len(volumes) - VOLUMES_NAMED} more" if len(volumes) > VOLUMES_NAMED else ""
         note = f"{len(volumes)} volumes are still attached: {names_}{more}"
         if conditions is not None:
-            conditions.set(Condition.VOLUMES_DETACHED, UNKNOWN, ConditionReason.AWAITING_VOLUME_DETACHMENT)
+            conditions.set(ConditionType.VOLUMES_DETACHED, UNKNOWN, ConditionReason.AWAITING_VOLUME_DETACHMENT)
         tell(self.recorder, about_node(node), EventReason.AWAITING_VOLUME_DETACHMENT, note, node.metadata.name)
         return Done(seconds_until(deadline, self.clock.now()))
 

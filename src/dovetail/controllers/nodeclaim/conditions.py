@@ -8,16 +8,16 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.state.store import Added, Change, Deleted, Updated
 
 
-class ClaimConditions(Keyed[str]):
+class ClaimConditions(KeyedController[str]):
     """Works on the claims that are ours and to stay, by name. Make it before the caches run."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self.cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name])

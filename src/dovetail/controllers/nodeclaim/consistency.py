@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import objects
-from dovetail.api.names import Condition, ConditionReason, EventReason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.api.names import ConditionReason, ConditionType, EventReason
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_claim, warn, write_status
 from dovetail.planning.conditions import FALSE, Conditions
 from dovetail.planning.timings import Timings
@@ -16,12 +16,12 @@ from dovetail.values.quantity import QuantityError, parse_quantity
 _LEAST_PERCENT: Final = 90
 
 
-class Consistency(Keyed[str]):
+class Consistency(KeyedController[str]):
     """Keys are names of claims. A claim is looked at when it or its node changes, but only once in a while."""
 
     name = "nodeclaim.consistency"
 
-    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__()
         self._cluster = cluster
         self._every_seconds = timings.consistency_seconds
@@ -40,7 +40,7 @@ class Consistency(Keyed[str]):
         nodes = self._cluster.nodes_of(claim)
         conditions = Conditions(claim, self.clock.now())
         ours = self._cluster.manages(claim.spec.node_class_ref)
-        if not ours or len(nodes) != 1 or not conditions.is_true(Condition.INITIALIZED):
+        if not ours or len(nodes) != 1 or not conditions.is_true(ConditionType.INITIALIZED):
             return Done()
         uid, looked_at = self._looked.get(key, ("", 0.0))
         wait_seconds = looked_at + self._every_seconds - self.clock.monotonic()
@@ -49,9 +49,9 @@ class Consistency(Keyed[str]):
         flaws = shape_flaws(claim, nodes[0])
         note = "; ".join(flaws)
         if flaws:
-            conditions.set(Condition.CONSISTENT_STATE_FOUND, FALSE, ConditionReason.CONSISTENCY_CHECK_FAILED, note)
+            conditions.set(ConditionType.CONSISTENT_STATE_FOUND, FALSE, ConditionReason.CONSISTENCY_CHECK_FAILED, note)
         else:
-            conditions.set(Condition.CONSISTENT_STATE_FOUND)
+            conditions.set(ConditionType.CONSISTENT_STATE_FOUND)
         await write_status(self.api, self._cluster, claim, conditions)
         self._looked[key] = (claim.metadata.uid, self.clock.monotonic())
         if flaws:

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionType
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
@@ -31,7 +31,7 @@ class PodEvents(ClaimConditions):
 
     name = "nodeclaim.podevents"
 
-    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__(cluster)
         self._timings = timings
         self._seen_at: dict[str, datetime] = {}  # by name of the claim: its last pod event that is not recorded yet
@@ -66,8 +66,8 @@ class PodEvents(ClaimConditions):
         due = event_at is not None and (record_at is None or now >= record_at)
         pool = self.pool_of(claim)
         standing = None if pool is None else consolidatable(record, pool_record(pool), now, event_at=event_at)
-        holds = record.is_true(Condition.CONSOLIDATABLE) if standing is None else standing.holds
-        if due or holds != record.is_true(Condition.CONSOLIDATABLE):
+        holds = record.is_true(ConditionType.CONSOLIDATABLE) if standing is None else standing.holds
+        if due or holds != record.is_true(ConditionType.CONSOLIDATABLE):
             await self._write(claim, holds=holds, event_at=event_at if due else None)
         if due:
             self._wrote_at[key] = now
@@ -79,9 +79,9 @@ class PodEvents(ClaimConditions):
     async def _write(self, claim: objects.NodeClaim, *, holds: bool, event_at: datetime | None) -> None:
         conditions = Conditions(claim, self.clock.now())
         if holds:
-            conditions.set(Condition.CONSOLIDATABLE)
+            conditions.set(ConditionType.CONSOLIDATABLE)
         else:
-            conditions.clear(Condition.CONSOLIDATABLE)
+            conditions.clear(ConditionType.CONSOLIDATABLE)
         fields: dict[str, Any] = {} if event_at is None else {"lastPodEventTime": format_time(event_at)}
         await write_status(self.api, self.cluster, claim, conditions, **fields)
         log.debug("consolidatable: %s", holds, extra={"NodeClaim": claim.metadata.name})

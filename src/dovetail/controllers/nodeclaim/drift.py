@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionType
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import ASKING_SECONDS, InstanceTypeSource
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import write_status
@@ -31,13 +31,15 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 
-class Drifting(ClaimConditions):
+class DriftDetection(ClaimConditions):
     """Keys are names of claims."""
 
     name = "nodeclaim.disruption"
     backoff = Backoff(first_seconds=1.0, cap_seconds=300.0)  # at last as slow as the looks
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, types: InstanceTypeSource, timings: Timings) -> None:
+    def __init__(
+        self, cluster: WatchedCluster, provider: CloudProvider, types: InstanceTypeSource, timings: Timings
+    ) -> None:
         super().__init__(cluster)
         self._provider = provider
         self._timings = timings
@@ -70,13 +72,13 @@ class Drifting(ClaimConditions):
 
     async def _mark(self, claim: objects.NodeClaim, reason: str) -> None:
         conditions = Conditions(claim, self.clock.now())
-        entry = conditions.get(Condition.DRIFTED)
+        entry = conditions.get(ConditionType.DRIFTED)
         if (None if entry is None else (entry.status, entry.reason)) == ((TRUE, reason) if reason else None):
             return
         if reason:
-            conditions.set(Condition.DRIFTED, reason=reason, message=reason)
+            conditions.set(ConditionType.DRIFTED, reason=reason, message=reason)
         else:
-            conditions.clear(Condition.DRIFTED)
+            conditions.clear(ConditionType.DRIFTED)
         await write_status(self.api, self.cluster, claim, conditions)
         log.debug("drifted: %s", reason or "no longer", extra={"NodeClaim": claim.metadata.name})
 

@@ -2,8 +2,8 @@
 candidate (R20). A timer a claim; nothing is polled."""
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, Reason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionType, Reason
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_reason, write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
@@ -20,7 +20,7 @@ class Expiration(ClaimConditions):
 
     name = "nodeclaim.expiration"
 
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
         super().__init__(cluster)
         self._metrics = metrics
 
@@ -44,10 +44,12 @@ class Expiration(ClaimConditions):
     async def _mark(self, claim: objects.NodeClaim, *, expired: bool) -> None:
         """The condition by which the disruption engine finds it; gone again if the pool now says later."""
         conditions = Conditions(claim, self.clock.now())
-        if expired == conditions.is_true(Condition.EXPIRED):
+        if expired == conditions.is_true(ConditionType.EXPIRED):
             return
         if expired:
-            conditions.set(Condition.EXPIRED, message=f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}")
+            conditions.set(
+                ConditionType.EXPIRED, message=f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}"
+            )
         else:
-            conditions.clear(Condition.EXPIRED)
+            conditions.clear(ConditionType.EXPIRED)
         await write_status(self.api, self.cluster, claim, conditions)

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Sequence
 
 from dovetail.api import objects
-from dovetail.api.names import Condition
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionType
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import disrupt
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import Conditions
@@ -25,7 +25,7 @@ class GarbageCollection:
 
     name = "nodeclaim.garbagecollection"
 
-    def __init__(self, cluster: Cluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
         self._cluster = cluster
         self._provider = provider
         self._metrics = metrics
@@ -69,7 +69,7 @@ class GarbageCollection:
             return False
         if current is None or current.metadata.uid != claim.metadata.uid:
             return False
-        registered = Conditions(current, context.clock.now()).is_true(Condition.REGISTERED)
+        registered = Conditions(current, context.clock.now()).is_true(ConditionType.REGISTERED)
         deleting = current.metadata.deletion_timestamp is not None
         return registered and not deleting and not any(is_ready(node) for node in self._cluster.nodes_of(current))
 

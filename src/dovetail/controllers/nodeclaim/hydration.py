@@ -6,8 +6,8 @@ Termination only handles Nodes with the label, and those that another program le
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import write_metadata, write_node
 from dovetail.runtime.work_queue import Done, Outcome
 
@@ -15,12 +15,12 @@ from dovetail.runtime.work_queue import Done, Outcome
 AFTER_SECONDS: Final = 1.0
 
 
-class ClaimHydration(Keyed[str]):
+class ClaimHydration(KeyedController[str]):
     """Keys are names of claims."""
 
     name = "nodeclaim.hydration"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name], after_seconds=AFTER_SECONDS)
@@ -37,12 +37,12 @@ class ClaimHydration(Keyed[str]):
         return Done()
 
 
-class NodeHydration(Keyed[str]):
+class NodeHydration(KeyedController[str]):
     """Keys are names of Nodes."""
 
     name = "node.hydration"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.nodes, lambda node: [node.metadata.name], after_seconds=AFTER_SECONDS)

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason, EventReason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.api.names import ConditionReason, ConditionType, EventReason
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     delete_node,
@@ -27,7 +27,7 @@ from dovetail.model.records import claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import UNKNOWN, Conditions
 from dovetail.planning.nodeclaim.lifecycle import (
-    GiveUp,
+    LivenessTimeout,
     is_new,
     lacks_guard,
     launched_metadata,
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 LAUNCHES_REMEMBERED: Final = 10_000
 
 
-class RegistrationHealth(Protocol):
+class RegistrationObserver(Protocol):
     """Who keeps count of a pool's registrations."""
 
     def registered(self, claim: objects.NodeClaim) -> None: ...
@@ -67,7 +67,7 @@ class RegistrationHealth(Protocol):
     def failed(self, claim: objects.NodeClaim) -> None: ...
 
 
-class Lifecycle(Keyed[str]):
+class Lifecycle(KeyedController[str]):
     """Keys are names of claims."""
 
     name = "nodeclaim.lifecycle"
@@ -76,9 +76,9 @@ class Lifecycle(Keyed[str]):
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: WatchedCluster,
         provider: CloudProvider,
-        health: RegistrationHealth,
+        health: RegistrationObserver,
         metrics: Metrics,
         timings: Timings,
     ) -> None:
@@ -115,32 +115,32 @@ class Lifecycle(Keyed[str]):
         now = self.clock.now()
         conditions = Conditions(claim, now)
         failure = ""
-        if not conditions.is_true(Condition.LAUNCHED):
+        if not conditions.is_true(ConditionType.LAUNCHED):
             try:
                 return await self._launch(claim, conditions)
             except InsufficientCapacity as error:
                 note = f"NodeClaim {claim.metadata.name}: {error}"[:300]
                 warn(self.recorder, about_claim(claim), EventReason.INSUFFICIENT_CAPACITY, note)
-                return await self._give_up(claim, GiveUp("insufficient_capacity", str(error)))
+                return await self._give_up(claim, LivenessTimeout("insufficient_capacity", str(error)))
             except NodeClassNotReady as error:
                 warn(self.recorder, about_claim(claim), EventReason.NODECLASS_NOT_READY, str(error)[:300])
-                return await self._give_up(claim, GiveUp("nodeclass_not_ready", str(error)))
+                return await self._give_up(claim, LivenessTimeout("nodeclass_not_ready", str(error)))
             except CloudError as error:
                 reason = error.reason if isinstance(error, CreateFailed) else ConditionReason.LAUNCH_FAILED
                 note_launch_failure(conditions, reason, str(error))
                 failure = f"launch failed: {error}"
-        elif not conditions.is_true(Condition.REGISTERED) or self._has_new_node(claim, conditions):
+        elif not conditions.is_true(ConditionType.REGISTERED) or self._has_new_node(claim, conditions):
             await self._register(claim, conditions)
-        elif not conditions.is_true(Condition.INITIALIZED):
+        elif not conditions.is_true(ConditionType.INITIALIZED):
             await self._initialize(claim, conditions)
         note_lost_node(conditions, len(self._cluster.nodes_of(claim)))
         conditions.refresh()
         now = self.clock.now()  # a launch may have taken minutes to fail
         alive = liveness(conditions, now, self._timings)
-        if conditions.is_true(Condition.NODE_LOST):
+        if conditions.is_true(ConditionType.NODE_LOST):
             self._tell_lost(claim, alive)
-        if isinstance(alive, GiveUp):
-            if not conditions.is_true(Condition.REGISTERED):
+        if isinstance(alive, LivenessTimeout):
+            if not conditions.is_true(ConditionType.REGISTERED):
                 self._health.failed(claim)
             return await self._give_up(claim, alive)
         was = Conditions(claim, now)
@@ -159,7 +159,7 @@ class Lifecycle(Keyed[str]):
             self.api, self._cluster, claim, launched_metadata(claim, instance.labels, instance.annotations)
         )
         conditions = Conditions(claim, self.clock.now())
-        conditions.set(Condition.LAUNCHED)
+        conditions.set(ConditionType.LAUNCHED)
         await write_status(
             self.api,
             self._cluster,
@@ -199,9 +199,11 @@ class Lifecycle(Keyed[str]):
             warn(self.recorder, about_claim(claim), EventReason.UNREGISTERED_TAINT_MISSING, note)
         patch = registration_patch(claim, node, self._cluster.node_class_label)
         await write_node(self.api, self._cluster, node, patch)
-        conditions.set(Condition.REGISTERED)
-        if conditions.is_true(Condition.INITIALIZED):  # the Node before was
-            conditions.set(Condition.INITIALIZED, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, "its Node is new")
+        conditions.set(ConditionType.REGISTERED)
+        if conditions.is_true(ConditionType.INITIALIZED):  # the Node before was
+            conditions.set(
+                ConditionType.INITIALIZED, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, "its Node is new"
+            )
 
     def _has_new_node(self, claim: objects.NodeClaim, conditions: Conditions) -> bool:
         return any(is_new(node, conditions) for node in self._cluster.nodes_of(claim))
@@ -210,24 +212,24 @@ class Lifecycle(Keyed[str]):
         known = self._cluster.node_of(claim)
         node = None if known is None else self._cluster.nodes.current(known.metadata.name)
         if node is None:
-            conditions.set(Condition.INITIALIZED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "its Node is not there")
+            conditions.set(ConditionType.INITIALIZED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "its Node is not there")
             return
         unmet = why_not_initialized(claim, node)
         if unmet is not None:
-            conditions.set(Condition.INITIALIZED, UNKNOWN, unmet.reason, unmet.message)
+            conditions.set(ConditionType.INITIALIZED, UNKNOWN, unmet.reason, unmet.message)
             return
         if node.metadata.labels.get(names.INITIALIZED_LABEL) != "true":
             await write_node(self.api, self._cluster, node, {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}})
-        conditions.set(Condition.INITIALIZED)
+        conditions.set(ConditionType.INITIALIZED)
 
-    async def _give_up(self, claim: objects.NodeClaim, why: GiveUp) -> Outcome:
+    async def _give_up(self, claim: objects.NodeClaim, why: LivenessTimeout) -> Outcome:
         self._launched.pop(claim.metadata.uid, None)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=why.reason, why=why.message)
         return Done()
 
-    def _tell_lost(self, claim: objects.NodeClaim, alive: GiveUp | datetime | None) -> None:
+    def _tell_lost(self, claim: objects.NodeClaim, alive: LivenessTimeout | datetime | None) -> None:
         """Once when it is noticed, and once when the claim is given up."""
-        if isinstance(alive, GiveUp):
+        if isinstance(alive, LivenessTimeout):
             note = f"NodeClaim {claim.metadata.name} is deleted: it was {alive.message}"
         else:
             until = "" if alive is None else f" by {format_time(alive)}"
@@ -236,11 +238,11 @@ class Lifecycle(Keyed[str]):
 
     def _count_progress(self, claim: objects.NodeClaim, was: Conditions, now: Conditions) -> None:
         """After the write, so that nothing is counted twice (04 §8.7)."""
-        if now.is_true(Condition.REGISTERED) and not was.is_true(Condition.REGISTERED):
+        if now.is_true(ConditionType.REGISTERED) and not was.is_true(ConditionType.REGISTERED):
             self._metrics.nodes_created.labels(*_pool_and_zone(claim)).inc()
             self._health.registered(claim)
             log.info("registered nodeclaim", extra={"NodeClaim": claim.metadata.name})
-        if now.is_true(Condition.INITIALIZED) and not was.is_true(Condition.INITIALIZED):
+        if now.is_true(ConditionType.INITIALIZED) and not was.is_true(ConditionType.INITIALIZED):
             log.info("initialized nodeclaim", extra={"NodeClaim": claim.metadata.name})
 
     # -- going --------------------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ class Lifecycle(Keyed[str]):
         nodes = self._cluster.nodes_of(claim)
         # A Node with our finalizer was registered, even if nobody lived to write that down.
         held = any(names.TERMINATION_FINALIZER in node.metadata.finalizers for node in nodes)
-        if held or conditions.is_true(Condition.REGISTERED):
+        if held or conditions.is_true(ConditionType.REGISTERED):
             for node in nodes:
                 if node.metadata.deletion_timestamp is None:
                     await self._hold(claim, node.metadata.name)
@@ -269,7 +271,7 @@ class Lifecycle(Keyed[str]):
         except CloudError as error:
             return Retry(f"terminating the instance failed: {error}")
         if claim.status.provider_id:  # nothing is sent if nothing changes; S6 is shown however short it is (R21)
-            conditions.set(Condition.INSTANCE_TERMINATING)
+            conditions.set(ConditionType.INSTANCE_TERMINATING)
             claim = await write_status(self.api, self._cluster, claim, conditions)
         if not gone:
             return Done(self._timings.instance_poll_seconds)
@@ -323,7 +325,7 @@ class Lifecycle(Keyed[str]):
         assert claim.metadata.deletion_timestamp is not None
         elapsed = now - claim.metadata.deletion_timestamp
         self._metrics.nodeclaims_termination_seconds.labels(pool).observe(max(0.0, elapsed.total_seconds()))
-        since = conditions.since(Condition.INSTANCE_TERMINATING)
+        since = conditions.since(ConditionType.INSTANCE_TERMINATING)
         if since is not None:
             seconds = max(0.0, (now - since).total_seconds())
             self._metrics.nodeclaims_instance_termination_seconds.labels(pool).observe(seconds)
@@ -335,9 +337,9 @@ def _pool_and_zone(claim: objects.NodeClaim) -> tuple[str, str]:
     return labels.get(names.NODEPOOL_LABEL, ""), labels.get(names.ZONE_LABEL, "")
 
 
-def _node_name(cluster: Cluster, claim: objects.NodeClaim, conditions: Conditions) -> dict[str, str]:
+def _node_name(cluster: WatchedCluster, claim: objects.NodeClaim, conditions: Conditions) -> dict[str, str]:
     """`status.nodeName`, once registered, if it is not there yet."""
     node = cluster.node_of(claim)
-    if claim.status.node_name or node is None or not conditions.is_true(Condition.REGISTERED):
+    if claim.status.node_name or node is None or not conditions.is_true(ConditionType.REGISTERED):
         return {}
     return {"nodeName": node.metadata.name}

@@ -6,8 +6,8 @@ For people only: decisions derive the state anew. It waits a moment, so that a c
 from collections.abc import Iterable
 from typing import Final
 
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import write_status
 from dovetail.planning.conditions import Conditions
 from dovetail.runtime.work_queue import Done, Outcome
@@ -15,12 +15,12 @@ from dovetail.runtime.work_queue import Done, Outcome
 AFTER_SECONDS: Final = 1.0
 
 
-class State(Keyed[str]):
+class StateReporter(KeyedController[str]):
     """Keys are names of claims."""
 
     name = "nodeclaim.state"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self.follow(cluster.claims, lambda claim: [claim.metadata.name], after_seconds=AFTER_SECONDS)

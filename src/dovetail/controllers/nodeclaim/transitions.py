@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.runtime.events import Event, EventRecorder, Regarding
+from dovetail.api.names import ConditionType
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.runtime.events import Event, EventRecorder, ObjectReference
 from dovetail.runtime.manager import Context
 from dovetail.state.store import Change, Updated
 
@@ -18,7 +18,7 @@ class Transitions:
 
     name = "status.transitions"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
         self._recorder: EventRecorder | None = None
         cluster.claims.subscribe(self._told(names.NODECLAIM_KIND, lambda claim: claim.spec.node_class_ref))
@@ -36,7 +36,7 @@ class Transitions:
             old, new = change.old.value, change.new.value
             if not self._cluster.manages(class_of(new)):
                 return  # whoever does tells of it
-            about = Regarding(names.API_VERSION, kind, new.metadata.name, new.metadata.uid)
+            about = ObjectReference(names.API_VERSION, kind, new.metadata.name, new.metadata.uid)
             for type_, note in transitions(old.status.conditions, new.status.conditions):
                 self._recorder.publish(Event(regarding=about, reason=type_, note=note))
 
@@ -49,7 +49,7 @@ def transitions(old: Sequence[objects.Condition], new: Sequence[objects.Conditio
     found = []
     for entry in new:
         was = before.get(entry.type)
-        if was is None or was.status == entry.status or entry.type == Condition.DISRUPTION_STATE:
+        if was is None or was.status == entry.status or entry.type == ConditionType.DISRUPTION_STATE:
             continue
         note = f"Status condition transitioned, Type: {entry.type}, Status: {was.status} -> {entry.status}"
         note += f", Reason: {entry.reason}"

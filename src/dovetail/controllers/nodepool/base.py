@@ -5,19 +5,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from dovetail.api import objects
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.planning.conditions import Conditions
 from dovetail.ports import NODEPOOLS, Patch
 from dovetail.runtime.work_queue import Done, Outcome
 
 
-class PoolController(Keyed[str]):
+class PoolController(KeyedController[str]):
     """Works on the pools that are ours, by name."""
 
     workers = 2  # what there is of a pool with hundreds of nodes takes milliseconds to count: not of all in one turn
 
-    def __init__(self, cluster: Cluster, *, after_seconds: float = 0.0) -> None:
+    def __init__(self, cluster: WatchedCluster, *, after_seconds: float = 0.0) -> None:
         super().__init__()
         self.cluster = cluster
         self.follow(cluster.pools, lambda pool: [pool.metadata.name], after_seconds=after_seconds)

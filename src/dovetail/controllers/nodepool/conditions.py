@@ -4,8 +4,8 @@ import logging
 from typing import Final
 
 from dovetail.api import objects
-from dovetail.api.names import Condition, ConditionReason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.api.names import ConditionReason, ConditionType
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import FALSE, Conditions
 from dovetail.planning.nodepool.validation import ignored_capacity_types, node_class_readiness, pool_flaws
@@ -26,9 +26,11 @@ class NodePoolValidation(PoolController):
         conditions = Conditions(pool, self.clock.now())
         if flaws := pool_flaws(pool):
             reason = ConditionReason.NODEPOOL_VALIDATION_FAILED
-            conditions.set(Condition.VALIDATION_SUCCEEDED, FALSE, reason, cut("; ".join(flaws), MESSAGE_BYTES_AT_MOST))
+            conditions.set(
+                ConditionType.VALIDATION_SUCCEEDED, FALSE, reason, cut("; ".join(flaws), MESSAGE_BYTES_AT_MOST)
+            )
         else:
-            conditions.set(Condition.VALIDATION_SUCCEEDED)
+            conditions.set(ConditionType.VALIDATION_SUCCEEDED)
         if conditions.changed and (ignored := ignored_capacity_types(pool)):
             log.warning("nodepool %s: unknown capacity types are ignored: %s", pool.metadata.name, ", ".join(ignored))
         await self.write_conditions(pool, conditions)
@@ -40,7 +42,7 @@ class NodePoolReadiness(PoolController):
 
     name = "nodepool.readiness"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__(cluster)
         self.follow(cluster.node_classes, self.pools_with)
 
@@ -48,6 +50,6 @@ class NodePoolReadiness(PoolController):
         class_name = pool.spec.template.spec.node_class_ref.name
         found = node_class_readiness(self.cluster.node_classes.current(class_name), class_name)
         conditions = Conditions(pool, self.clock.now())
-        conditions.set(Condition.NODECLASS_READY, found.status, found.reason, found.message)
+        conditions.set(ConditionType.NODECLASS_READY, found.status, found.reason, found.message)
         await self.write_conditions(pool, conditions)
         return Done()

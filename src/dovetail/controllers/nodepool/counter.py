@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.usage import usage
 from dovetail.planning.timings import Timings
@@ -18,7 +18,7 @@ class NodePoolCounter(PoolController):
 
     name = "nodepool.counter"
 
-    def __init__(self, cluster: Cluster, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._nodes_in = Index(cluster.nodes, lambda node: node.metadata.labels.get(names.NODEPOOL_LABEL, ""))
         self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
@@ -59,7 +59,7 @@ def pools_of_claim(claim: objects.NodeClaim) -> list[str]:
     return _pool_in(claim.metadata.labels)
 
 
-def pools_of_node(cluster: Cluster, node: objects.Node) -> set[str]:
+def pools_of_node(cluster: WatchedCluster, node: objects.Node) -> set[str]:
     """By its claims as well: a node has its labels only once it is registered."""
     claims = cluster.claims_of(node)
     return {*_pool_in(node.metadata.labels), *(name for claim in claims for name in pools_of_claim(claim))}

@@ -5,7 +5,7 @@ from typing import Any
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import about_pool, warn
 from dovetail.controllers.nodepool.base import PoolController
@@ -14,8 +14,8 @@ from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
     GROWN,
+    BudgetSemantics,
     PoolCounts,
-    Reading,
     allowances,
     budget_problems,
     counts_of,
@@ -30,7 +30,9 @@ class NodePoolDisruptions(PoolController):
 
     name = "nodepool.disruptions"
 
-    def __init__(self, cluster: Cluster, timings: Timings, reading: Reading = Reading.SEED) -> None:
+    def __init__(
+        self, cluster: WatchedCluster, timings: Timings, reading: BudgetSemantics = BudgetSemantics.SEED
+    ) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
         self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}

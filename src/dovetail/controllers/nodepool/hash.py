@@ -6,19 +6,19 @@ The claims come first and the pool last: if we end in between, the pool still sa
 from contextlib import suppress
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import write_metadata
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
 from dovetail.ports import NODEPOOLS, NotFound, Patch
-from dovetail.runtime.work_queue import Done, Hopeless, Outcome
+from dovetail.runtime.work_queue import Done, Outcome, TerminalFailure
 from dovetail.values.duration import DurationError
 
 
 class NodePoolHash(PoolController):
     name = "nodepool.hash"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__(cluster)
         self.follow(cluster.claims, _pool_of_other_version)
 
@@ -26,7 +26,7 @@ class NodePoolHash(PoolController):
         try:
             hashed = pool_hash(pool.spec.template)
         except DurationError as error:
-            return Hopeless(str(error))  # ValidationSucceeded says so
+            return TerminalFailure(str(error))  # ValidationSucceeded says so
         meta = pool.metadata
         if meta.annotations.get(names.NODEPOOL_HASH_VERSION) != names.HASH_VERSION:
             for claim in self.cluster.claims_in[meta.name]:

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodepool.registration_health import (
-    Attempt,
-    History,
+    RegistrationAttempt,
+    RegistrationHistory,
     account,
     attempt,
     is_outdated,
@@ -25,10 +25,12 @@ class RegistrationHealth(PoolController):
 
     name = "nodepool.registrationhealth"
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__(cluster)
-        self._histories: dict[str, History] = {}  # by the pool's name: one made anew is outdated, and starts over
-        self._waiting: dict[str, list[Attempt]] = {}
+        self._histories: dict[
+            str, RegistrationHistory
+        ] = {}  # by the pool's name: one made anew is outdated, and starts over
+        self._waiting: dict[str, list[RegistrationAttempt]] = {}
         self.follow(cluster.node_classes, self.pools_with)
 
     def registered(self, claim: objects.NodeClaim) -> None:
@@ -39,7 +41,7 @@ class RegistrationHealth(PoolController):
         """The claim is given up: it was not launched, or did not register, in time."""
         self._note(claim, attempt(claim, registered=False))
 
-    def _note(self, claim: objects.NodeClaim, what: Attempt) -> None:
+    def _note(self, claim: objects.NodeClaim, what: RegistrationAttempt) -> None:
         if pool := claim.metadata.labels.get(names.NODEPOOL_LABEL):
             self._waiting[pool] = [*self._waiting.get(pool, ()), what][-WAITING_AT_MOST:]
             self.add(pool)
@@ -55,7 +57,9 @@ class RegistrationHealth(PoolController):
         history = self._histories.get(name) or remembered(pool)
         observed: dict[str, Any] = {}
         if is_outdated(pool, node_class):
-            history = self._histories[name] = History()  # at once: the write may take effect and its answer be lost
+            history = self._histories[name] = (
+                RegistrationHistory()
+            )  # at once: the write may take effect and its answer be lost
             reset(conditions)
             if node_class is not None:
                 observed["nodeClassObservedGeneration"] = node_class.metadata.generation

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.api.objects import is_true
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import delete_claim
 from dovetail.controllers.nodepool.base import PoolController
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.records import record_on
-from dovetail.planning.nodepool.static_capacity import Census, census, growth, node_limit, victims
+from dovetail.planning.nodepool.static_capacity import ClaimCensus, census, growth, node_limit, victims
 from dovetail.planning.provisioning.claims import claim_name, static_claim_body
 from dovetail.planning.timings import Timings
 from dovetail.ports import AlreadyExists, ApiError
 from dovetail.rules.pdb import PdbIndex
-from dovetail.runtime.work_queue import Done, Hopeless, Outcome
+from dovetail.runtime.work_queue import Done, Outcome, TerminalFailure
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.values.duration import DurationError
 
@@ -33,7 +33,7 @@ class StaticCapacity(PoolController):
 
     name = "static.capacity"
 
-    def __init__(self, cluster: Cluster, creation: ClaimCreation, timings: Timings) -> None:
+    def __init__(self, cluster: WatchedCluster, creation: ClaimCreation, timings: Timings) -> None:
         super().__init__(cluster)
         self._creation = creation
         self._timings = timings
@@ -50,7 +50,7 @@ class StaticCapacity(PoolController):
         if len(found.active) > replicas:
             pdbs = PdbIndex(self.cluster.pdbs.values(), ())
             await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
-        elif is_true(pool, Condition.READY):
+        elif is_true(pool, ConditionType.READY):
             wanted = growth(found, replicas=replicas, limit=node_limit(pool))
             if wanted.lacking and not wanted.granted:
                 log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
@@ -58,13 +58,13 @@ class StaticCapacity(PoolController):
             try:
                 await self._grow(pool, wanted.granted)
             except (RequirementError, DurationError) as error:
-                return Hopeless(str(error))
+                return TerminalFailure(str(error))
         return Done(self._timings.static_capacity_seconds)
 
     def forget(self, key: str) -> None:
         self._free.pop(key, None)
 
-    def _census(self, pool: objects.NodePool) -> Census:
+    def _census(self, pool: objects.NodePool) -> ClaimCensus:
         """Raises InFlight: what we have deleted must not be counted as if it were to stay."""
         name = pool.metadata.name
         found = (self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name])

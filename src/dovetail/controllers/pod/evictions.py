@@ -15,13 +15,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.api import objects
-from dovetail.api.names import Condition, EventReason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed
+from dovetail.api.names import ConditionType, EventReason
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController
 from dovetail.controllers.base.writing import about_node, about_pod, tell, warn
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.node.drain import Action, DrainPlan, drain_plan
+from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan
 from dovetail.planning.timings import Timings
 from dovetail.ports import PODS, ApiError, Conflict, Delete, Evict, InternalError, NotFound, TooManyRequests
 from dovetail.rules.deadlines import ForcedDeletion, node_deadline
@@ -45,20 +45,20 @@ NET_RATE: Final = Rate(per_second=2, burst=5)
 JITTER: Final = 0.2
 
 
-class Evictions(Keyed[PodKey]):
+class Evictions(KeyedController[PodKey]):
     """Keys are pods that a drain wants gone."""
 
     name = "eviction-queue"
     workers = 100
 
-    def __init__(self, cluster: Cluster, metrics: Metrics, timings: Timings, *, seed: int = 0) -> None:
+    def __init__(self, cluster: WatchedCluster, metrics: Metrics, timings: Timings, *, seed: int = 0) -> None:
         super().__init__()
         self._cluster = cluster
         self._metrics = metrics
         self._timings = timings
         self._chance = Random(seed)
         self._net: TokenBucket | None = None
-        self._parked = Parked()
+        self._parked = ParkedPods()
         # Evictions that a budget's status does not show yet.
         self._spent: dict[PdbKey, int] = {}
         cluster.pdbs.subscribe(self._budget_changed)
@@ -83,11 +83,11 @@ class Evictions(Keyed[PodKey]):
             self._leave(key)
             return Done()
         step = self.plan_of(node.value, self.clock.now()).step_of(uid)
-        if step is not None and step.action is Action.DELETE and step.forced is not None:
+        if step is not None and step.action is DrainAction.DELETE and step.forced is not None:
             self._leave(key)
             await self.delete(step.forced, node.value)
             return Done()
-        if step is None or step.action is not Action.EVICT:
+        if step is None or step.action is not DrainAction.EVICT:
             self._leave(key)
             return Done()  # when its turn comes, termination asks again
         return await self._evict(key, pod, node.value)
@@ -257,7 +257,7 @@ class Evictions(Keyed[PodKey]):
             yield key
 
 
-class Place(msgspec.Struct):
+class ParkedPod(msgspec.Struct):
     """Where a parked pod waits: for which budgets, why, and since when its time as their net counts."""
 
     budgets: list[PdbKey]
@@ -266,17 +266,17 @@ class Place(msgspec.Struct):
     news: bool = False  # it, or a budget of its, has changed since it was last tried
 
 
-class Parked:
+class ParkedPods:
     """Pods whose eviction was refused, by the budgets that refused it, in the order in which they came."""
 
     def __init__(self) -> None:
-        self._places: dict[PodKey, Place] = {}
+        self._places: dict[PodKey, ParkedPod] = {}
         self._waiting: dict[PdbKey, dict[PodKey, None]] = {}
 
     def add(self, pod: PodKey, budgets: list[PdbKey], why: str, *, at: float) -> list[PodKey]:
         """Put it at the end; those who lead in its place, if it was there before."""
         heirs = self.remove(pod, at=at)
-        self._places[pod] = Place(budgets, why, at)
+        self._places[pod] = ParkedPod(budgets, why, at)
         for budget in budgets:
             self._waiting.setdefault(budget, {})[pod] = None
         return heirs
@@ -341,5 +341,5 @@ def _reason(claim: objects.NodeClaim | None) -> str:
     """Why the pod goes, in the words of events and metrics (03 §5.3)."""
     if claim is None:
         return ""
-    found = next((entry for entry in claim.status.conditions if entry.type == Condition.DISRUPTION_REASON), None)
+    found = next((entry for entry in claim.status.conditions if entry.type == ConditionType.DISRUPTION_REASON), None)
     return found.reason if found is not None and found.status == "True" else FORCEFUL

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.base.keyed import Keyed, seconds_until
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.base.keyed import KeyedController, seconds_until
 from dovetail.controllers.base.writing import about_pod, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
@@ -19,15 +19,15 @@ from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
-Key: TypeAlias = tuple[str, str]
+PodName: TypeAlias = tuple[str, str]
 
 
-class Protection(Keyed[Key]):
+class ProtectionEvents(KeyedController[PodName]):
     """Keys are pods with annotations of ours."""
 
     name = "pod.protection"
 
-    def __init__(self, cluster: Cluster, metrics: Metrics) -> None:
+    def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
         super().__init__()
         self._cluster = cluster
         self._metrics = metrics
@@ -36,10 +36,10 @@ class Protection(Keyed[Key]):
         self.follow(cluster.pods, _annotated)
         cluster.pods.subscribe(self._forget)
 
-    def keys(self) -> Iterable[Key]:
+    def keys(self) -> Iterable[PodName]:
         return [key for pod in self._cluster.pods.values() for key in _annotated(pod)]
 
-    async def reconcile(self, key: Key) -> Outcome:
+    async def reconcile(self, key: PodName) -> Outcome:
         kept = self._cluster.pods.get(key)
         if kept is None or not kept.value.active:
             return Done()
@@ -76,6 +76,6 @@ class Protection(Keyed[Key]):
             self._told.pop(change.old.uid, None)
 
 
-def _annotated(pod: PodRecord) -> Iterator[Key]:
+def _annotated(pod: PodRecord) -> Iterator[PodName]:
     if may_be_protected(pod):
         yield pod.namespace, pod.name

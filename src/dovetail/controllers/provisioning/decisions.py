@@ -9,16 +9,16 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import about_pod, about_pool, tell, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.provisioning.claims import Plan, failed_note, hinders_consolidation, nominated_note
-from dovetail.runtime.events import Regarding
+from dovetail.planning.provisioning.claims import ProvisioningPlan, failed_note, hinders_consolidation, nominated_note
+from dovetail.runtime.events import ObjectReference
 from dovetail.runtime.manager import Context
-from dovetail.scheduling.problem import RESOURCE_CLAIMS, NewClaim, Pod
-from dovetail.state.refusals import Unplaceable
-from dovetail.state.scheduling import PlacingState
+from dovetail.scheduling.placement import RESOURCE_CLAIMS, NewClaim, PodInfo
+from dovetail.state.scheduling import SchedulingState
+from dovetail.state.unplaceable import Unplaceable
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ WISHES_AGAIN: Final = timedelta(days=1)
 _WISHES: Final = "pod has a preferred anti-affinity or spread, which can prevent consolidation"
 
 
-class _Known(msgspec.Struct):
+class _PodHistory(msgspec.Struct):
     """A pod that was seen without a place, for as long as it exists."""
 
     seen_at: datetime
@@ -38,13 +38,13 @@ class _Known(msgspec.Struct):
     wishes_told_at: datetime | None = None
 
 
-class Decisions:
+class ProvisioningDecisions:
     """Of pods of nodes that are going it is only remembered where they were sent: they have a place as yet."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        state: PlacingState,
+        cluster: WatchedCluster,
+        state: SchedulingState,
         metrics: Metrics,
         *,
         nominated_for: timedelta,
@@ -55,11 +55,11 @@ class Decisions:
         self._metrics = metrics
         self._nominated_for = nominated_for
         self._respect_preferences = respect_preferences
-        self._pods: dict[str, _Known] = {}
+        self._pods: dict[str, _PodHistory] = {}
         self._targets: dict[str, str] = {}  # by UID: the claim that a pod was last sent to
 
     def seen(self, uid: str, now: datetime) -> None:
-        self._pods.setdefault(uid, _Known(now))
+        self._pods.setdefault(uid, _PodHistory(now))
 
     def forget(self, uid: str) -> None:
         self._pods.pop(uid, None)
@@ -80,9 +80,11 @@ class Decisions:
         for each in refused:
             self._left_out(context, each.uid)
             if not each.silent:
-                _warn_of(context, Regarding("v1", "Pod", each.pod.name, each.uid, each.pod.namespace), str(each))
+                _warn_of(context, ObjectReference("v1", "Pod", each.pod.name, each.uid, each.pod.namespace), str(each))
 
-    def planned(self, context: Context, plan: Plan, pods: Mapping[str, Pod], left_out: Mapping[str, str]) -> None:
+    def planned(
+        self, context: Context, plan: ProvisioningPlan, pods: Mapping[str, PodInfo], left_out: Mapping[str, str]
+    ) -> None:
         """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""
         self._measure(plan)
         unsupported = sum(error.reason == RESOURCE_CLAIMS for error in plan.solution.errors.values())
@@ -106,19 +108,19 @@ class Decisions:
                 tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
         self._tell_wishes(context, pods.values())
 
-    def created(self, context: Context, claim: NewClaim, made: objects.NodeClaim, pods: Mapping[str, Pod]) -> None:
+    def created(self, context: Context, claim: NewClaim, made: objects.NodeClaim, pods: Mapping[str, PodInfo]) -> None:
         note = nominated_note(made.metadata.name)
         for uid in claim.pods:
             self._placed(context, pods[uid], target=made.metadata.name)
             tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
 
-    def not_created(self, context: Context, claim: NewClaim, why: str, pods: Mapping[str, Pod]) -> None:
+    def not_created(self, context: Context, claim: NewClaim, why: str, pods: Mapping[str, PodInfo]) -> None:
         log.error("no nodeclaim was created: %s", why, extra={"NodePool": claim.pool, "pod-count": len(claim.pods)})
         for uid in claim.pods:
             self._left_out(context, uid)
             _warn_of(context, about_pod(pods[uid]), why)
 
-    def _placed(self, context: Context, pod: Pod, *, target: str) -> None:
+    def _placed(self, context: Context, pod: PodInfo, *, target: str) -> None:
         known = self._decided(context, pod.uid, target=target)
         kept = self._cluster.pods.get((pod.namespace, pod.name))
         waits = kept is not None and kept.uid == pod.uid and not kept.value.node_name  # planning takes a while
@@ -130,7 +132,7 @@ class Decisions:
         if known is not None:
             known.placed_at = None
 
-    def _decided(self, context: Context, uid: str, *, target: str) -> _Known | None:
+    def _decided(self, context: Context, uid: str, *, target: str) -> _PodHistory | None:
         self._targets[uid] = target
         known = self._pods.get(uid)
         if known is not None and not known.decided:
@@ -157,13 +159,13 @@ class Decisions:
         claim = "" if place is None or place.claim is None else place.claim.metadata.name
         return claim, nominated_note(claim, "" if place is None else place.pods_are_on)
 
-    def _measure(self, plan: Plan) -> None:
+    def _measure(self, plan: ProvisioningPlan) -> None:
         self._metrics.scheduling_unschedulable_pods.labels(CONTROLLER).set(len(plan.solution.errors))
         self._metrics.scheduling_zones.clear()
         for zone, count in plan.zones.items():
             self._metrics.scheduling_zones.labels(CONTROLLER, zone).set(count)
 
-    def _tell_wishes(self, context: Context, pods: Iterable[Pod]) -> None:
+    def _tell_wishes(self, context: Context, pods: Iterable[PodInfo]) -> None:
         """Once a day and pod."""
         if not self._respect_preferences:
             return
@@ -179,5 +181,5 @@ def _seconds(since: datetime, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds())
 
 
-def _warn_of(context: Context, pod: Regarding, why: str) -> None:
+def _warn_of(context: Context, pod: ObjectReference, why: str) -> None:
     warn(context.recorder, pod, EventReason.FAILED_SCHEDULING, failed_note(why), dedupe_seconds=FAILED_SECONDS)

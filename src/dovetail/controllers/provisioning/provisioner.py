@@ -15,10 +15,10 @@ import msgspec
 
 from dovetail.api import objects
 from dovetail.controllers.base.claim_creation import ClaimCreation
-from dovetail.controllers.base.cluster import Cluster
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.instance_types import InstanceTypeSource
-from dovetail.controllers.base.passes import Passes
-from dovetail.controllers.provisioning.decisions import CONTROLLER, Decisions
+from dovetail.controllers.base.passes import PassController
+from dovetail.controllers.provisioning.decisions import CONTROLLER, ProvisioningDecisions
 from dovetail.controllers.provisioning.expected_pods import ExpectedPods
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
@@ -26,7 +26,7 @@ from dovetail.planning.disruption.records import record_on
 from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.provisioning.claims import (
     NO_POOLS,
-    Plan,
+    ProvisioningPlan,
     claim_body,
     claim_name,
     effective_zones,
@@ -40,11 +40,26 @@ from dovetail.ports import AlreadyExists, Compute
 from dovetail.rules.states import has_disrupted_taint
 from dovetail.runtime.dry_run import WouldWrite
 from dovetail.runtime.manager import Context
-from dovetail.scheduling.fast import LastingWorld
-from dovetail.scheduling.problem import NewClaim, Node, Options, Origin, Pod, PodError, Problem, Solution
+from dovetail.scheduling.fast import IncrementalWorld
+from dovetail.scheduling.placement import (
+    NewClaim,
+    NodeInfo,
+    Origin,
+    PlacementRequest,
+    PodError,
+    PodInfo,
+    SchedulingOptions,
+    Solution,
+)
 from dovetail.scheduling.resources import NOTHING, Resources
-from dovetail.state.scheduling import Disrupted, Places, PlacingState, Trigger, Waiting
-from dovetail.state.store import Change, Deleted, Kept, Updated
+from dovetail.state.scheduling import (
+    DisruptedNodeTrigger,
+    PendingPodTrigger,
+    SchedulingInputs,
+    SchedulingState,
+    Trigger,
+)
+from dovetail.state.store import Change, Deleted, StoredValue, Updated
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
 
@@ -56,28 +71,28 @@ PODS_NAMED: Final = 5
 _AGAIN: Final = "again"  # in a batch: whatever is still without a place
 
 
-class Provisioning(msgspec.Struct, frozen=True, kw_only=True):
+class ProvisioningOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How nodes are planned for pods, as far as users say, and where that is worked out."""
 
     compute: Compute
-    options: Options = Options()
+    options: SchedulingOptions = SchedulingOptions()
     batch_idle: timedelta = timedelta(seconds=1)
     batch_longest: timedelta = timedelta(seconds=10)
 
 
-class Provisioner(Passes):
+class Provisioner(PassController):
     """See the module."""
 
     name = CONTROLLER
 
     def __init__(
         self,
-        cluster: Cluster,
-        state: PlacingState,
+        cluster: WatchedCluster,
+        state: SchedulingState,
         types: InstanceTypeSource,
         creation: ClaimCreation,
         *,
-        provisioning: Provisioning,
+        provisioning: ProvisioningOptions,
         metrics: Metrics,
         timings: Timings,
     ) -> None:
@@ -87,11 +102,11 @@ class Provisioner(Passes):
         self._types = types
         self._creation = creation
         self._provisioning = provisioning
-        self._world: LastingWorld  # since it began
+        self._world: IncrementalWorld  # since it began
         self._metrics = metrics
         self._timings = timings
         self._nominated_for = nomination(provisioning.batch_longest)
-        self.decisions = Decisions(
+        self.decisions = ProvisioningDecisions(
             cluster,
             state,
             metrics,
@@ -115,7 +130,7 @@ class Provisioner(Passes):
     def _told(self, trigger: Trigger) -> None:
         if self.context is None:
             return  # when it runs it looks by itself
-        if isinstance(trigger, Waiting):
+        if isinstance(trigger, PendingPodTrigger):
             self.decisions.seen(trigger.uid, self.context.clock.now())
         self._batch.add(trigger.uid, self.context.clock.now())
         self.wake()
@@ -138,13 +153,13 @@ class Provisioner(Passes):
 
     def begin(self, context: Context) -> None:
         """After a pass that failed, too: what it has left half done is not used again."""
-        self._world = LastingWorld(self._provisioning.options)
+        self._world = IncrementalWorld(self._provisioning.options)
         self._started = context.clock.now().isoformat()
         for pod in self.state.waiting():
-            self._told(Waiting(pod))
+            self._told(PendingPodTrigger(pod))
         for node in self._cluster.nodes.values():
             if has_disrupted_taint(node):
-                self._told(Disrupted(node))
+                self._told(DisruptedNodeTrigger(node))
 
     def due(self, now: datetime) -> datetime | None:
         """When the window is over. A pass that was put off is due when nothing stands in its way."""
@@ -200,8 +215,10 @@ class Provisioner(Passes):
             log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
         return True
 
-    def _problem(self, places: Places, nodes: tuple[Node, ...], pods: tuple[Pod, ...]) -> Problem:
-        return Problem(
+    def _problem(
+        self, places: SchedulingInputs, nodes: tuple[NodeInfo, ...], pods: tuple[PodInfo, ...]
+    ) -> PlacementRequest:
+        return PlacementRequest(
             pods=pods,
             nodes=nodes,
             pools=places.pools,
@@ -210,7 +227,7 @@ class Provisioner(Passes):
             options=self._provisioning.options,
         )
 
-    def _has_one_coming(self, pod: Pod) -> bool:
+    def _has_one_coming(self, pod: PodInfo) -> bool:
         """A launch that takes so long that others no longer wait for it is still for its pods; so is a replacement."""
         return any(map(self._is_launching, (self.decisions.target(pod.uid), *self._replacements_for(pod))))
 
@@ -218,7 +235,7 @@ class Provisioner(Passes):
         kept = self._cluster.claims.get(("", claim))
         return kept is not None and not kept.value.status.provider_id and kept.value.metadata.deletion_timestamp is None
 
-    def _replacements_for(self, pod: Pod) -> tuple[str, ...]:
+    def _replacements_for(self, pod: PodInfo) -> tuple[str, ...]:
         """Those of the command that is going to take its node."""
         if pod.origin is not Origin.DELETING:
             return ()
@@ -228,12 +245,12 @@ class Provisioner(Passes):
         record = None if claim is None or claim.metadata.deletion_timestamp is not None else record_on(claim)
         return () if record is None else record.replacements
 
-    async def _planned(self, context: Context, problem: Problem) -> Plan:
+    async def _planned(self, context: Context, problem: PlacementRequest) -> ProvisioningPlan:
         if not problem.pods:
-            return Plan(Solution(), {}, {})
+            return ProvisioningPlan(Solution(), {}, {})
         if not problem.pools:
             errors = {pod.uid: PodError(pod.ref, pod.origin, NO_POOLS) for pod in problem.pods}
-            return Plan(Solution(errors=errors), {}, effective_zones(problem))
+            return ProvisioningPlan(Solution(errors=errors), {}, effective_zones(problem))
         clock, stopping = context.clock, context.stopping
         began_at = clock.monotonic()
         ends_at = began_at + self._timings.planning_seconds
@@ -257,11 +274,11 @@ class Provisioner(Passes):
         self,
         context: Context,
         claims: Sequence[NewClaim],
-        problem: Problem,
-        pools: Mapping[str, Kept[objects.NodePool] | None],
+        problem: PlacementRequest,
+        pools: Mapping[str, StoredValue[objects.NodePool] | None],
     ) -> None:
         """All at once; one that cannot be created does not hold up the others."""
-        pods: dict[str, Pod] = {pod.uid: pod for pod in problem.pods}
+        pods: dict[str, PodInfo] = {pod.uid: pod for pod in problem.pods}
         usage = usage_by_pool(self.state.places().nodes)
         bodies = []
         for claim in claims:
@@ -287,18 +304,18 @@ class Provisioner(Passes):
             named = ", ".join(str(pods[uid]) for uid in served[:PODS_NAMED])
             log.info("found provisionable pod(s)", extra={"Pods": named, "pod-count": len(served)})
 
-    def _record_of(self, pod: Pod) -> PodRecord | None:
+    def _record_of(self, pod: PodInfo) -> PodRecord | None:
         """The pod as it is now; None if it has gone meanwhile."""
         kept = self._cluster.pods.get((pod.namespace, pod.name))
         return kept.value if kept is not None and kept.uid == pod.uid else None
 
-    def _asks(self, pod: Pod) -> bool:
+    def _asks(self, pod: PodInfo) -> bool:
         """Whether it still has no place: planning may have taken a while."""
         record = self._record_of(pod)
         return record is not None and (pod.origin is not Origin.PENDING or record.provisionable)
 
     def _body(
-        self, claim: NewClaim, problem: Problem, pool: Kept[objects.NodePool] | None, used: Resources
+        self, claim: NewClaim, problem: PlacementRequest, pool: StoredValue[objects.NodePool] | None, used: Resources
     ) -> dict[str, Any] | str:
         """Or why there is none. The limits are those of now, the rest is as it was when pods were placed (06 §5)."""
         kept = self._cluster.pools.get(("", claim.pool))

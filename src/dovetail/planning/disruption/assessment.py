@@ -15,18 +15,18 @@ from dovetail.api.names import ConsolidationPolicy, Reason
 from dovetail.model.records import PodRecord, PoolRecord
 from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.disruption.backoff import Kind, left_alone
-from dovetail.planning.disruption.board import Board, Candidate, Left, PoolFacts
+from dovetail.planning.disruption.backoff import WorkloadKey, left_alone
+from dovetail.planning.disruption.board import BlockedNode, Candidate, DisruptionBoard, PoolFacts
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.consolidation import GoOn
+from dovetail.planning.disruption.evaluation import NodeEvaluation, NodeEvaluator
 from dovetail.planning.disruption.methods import Decision, decide_pass
-from dovetail.planning.disruption.pool_budgets import PoolBudgets, ReadPool, Spending
+from dovetail.planning.disruption.pool_budgets import ParsedPool, PoolAllowances, PoolBudgets
 from dovetail.planning.disruption.records import record_on
-from dovetail.planning.disruption.replacing import Rules
-from dovetail.planning.disruption.standing import Standing, StandingNodes
-from dovetail.planning.disruption.validation import Validated, validated
+from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.planning.disruption.validation import ValidationResult, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
-from dovetail.rules.budgets import Allowance, Reading
+from dovetail.rules.budgets import Allowance, BudgetSemantics
 from dovetail.rules.nodes import (
     CONSOLIDATION,
     ReasonVerdict,
@@ -37,15 +37,15 @@ from dovetail.rules.nodes import (
 from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
-from dovetail.scheduling.fast import LastingWorld
-from dovetail.scheduling.problem import Options, Pod
-from dovetail.state.instance_types import Offered, bought_as
-from dovetail.state.places import is_daemon
-from dovetail.state.protections import AlikePods, standing_of
-from dovetail.state.scheduling import ClusterSnapshot, Moving, Places, ReadPods, moving
-from dovetail.state.store import Kept
+from dovetail.scheduling.fast import IncrementalWorld
+from dovetail.scheduling.placement import PodInfo, SchedulingOptions
+from dovetail.state.instance_types import OfferingKey, bought_as
+from dovetail.state.protections import PodProtections, standing_of
+from dovetail.state.schedulable_nodes import is_daemon
+from dovetail.state.scheduling import ClusterSnapshot, MovablePods, NodePods, SchedulingInputs, moving
+from dovetail.state.store import StoredValue
 
-_NO_PRICES: Final[Mapping[Offered, int]] = {}
+_NO_PRICES: Final[Mapping[OfferingKey, int]] = {}
 
 
 class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -56,7 +56,7 @@ class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """NodeClaims of commands under way."""
     pools_in_backoff: Mapping[str, datetime | None] = {}
     """Pools whose last replacements failed, and until when they wait (R23); None: until these are gone (R52)."""
-    pods_in_backoff: Mapping[Kind, datetime] = {}
+    pods_in_backoff: Mapping[WorkloadKey, datetime] = {}
     """Pods that were moved in vain, and until when they are not moved again."""
 
     @property
@@ -67,49 +67,49 @@ class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What is known of a node until something about it changes."""
 
-    standing: Standing
-    moving: Moving
+    standing: NodeEvaluation
+    moving: MovablePods
     blockers: tuple[Verdict, ...]
     cost: float
     disruption: float
 
 
-class NodeAssessment(msgspec.Struct, frozen=True, eq=False, gc=False):
+class NodeCandidacy(msgspec.Struct, frozen=True, eq=False, gc=False):
     """For which reasons nothing but budgets holds a node back, and for which something does."""
 
     of: NodeFacts
     pool: PoolRecord | None
-    prices: Mapping[Offered, int]
+    prices: Mapping[OfferingKey, int]
     candidates: tuple[tuple[Reason, Candidate], ...]
-    left: tuple[Left, ...]
+    left: tuple[BlockedNode, ...]
     until: datetime | None  # when time alone changes what rules say of the candidates
 
-    def holds(self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[Offered, int], now: datetime) -> bool:
+    def holds(self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[OfferingKey, int], now: datetime) -> bool:
         """What is left says how much of which budget is used, which changes all the time."""
         same = self.of is of and self.pool is pool and self.prices is prices
         return same and not self.left and (self.until is None or now < self.until)
 
 
-class Assessment(msgspec.Struct, frozen=True, kw_only=True):
+class DisruptionAssessment(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes that can go for each reason, and those that cannot. `wake_at`: when time alone changes something."""
 
     at: datetime
-    places: Places
-    owed: tuple[Pod, ...]
+    places: SchedulingInputs
+    owed: tuple[PodInfo, ...]
     candidates: Mapping[Reason, tuple[Candidate, ...]]
-    spending: Mapping[str, Spending]
+    spending: Mapping[str, PoolAllowances]
     pools: Mapping[str, PoolFacts]
-    left: tuple[Left, ...]
-    read_pools: Mapping[str, ReadPool]
+    left: tuple[BlockedNode, ...]
+    read_pools: Mapping[str, ParsedPool]
     wake_at: datetime | None
     held: frozenset[str] = frozenset()
-    undone: Mapping[Kind, datetime] = {}  # pods that were moved in vain, and until when they are left alone
+    undone: Mapping[WorkloadKey, datetime] = {}  # pods that were moved in vain, and until when they are left alone
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a pass has come to. `staying`: of the nodes that have a reason to go and stay, why."""
 
-    assessment: Assessment
+    assessment: DisruptionAssessment
     decision: Decision
     staying: Mapping[str, Sentence]
 
@@ -117,8 +117,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What has become of commands that waited to be validated, in their order."""
 
-    assessment: Assessment
-    results: tuple[Validated, ...]
+    assessment: DisruptionAssessment
+    results: tuple[ValidationResult, ...]
 
 
 class DisruptionPlanner:
@@ -128,24 +128,28 @@ class DisruptionPlanner:
     they are.
     """
 
-    def __init__(self, *, options: Options, reading: Reading = Reading.SEED) -> None:
+    def __init__(self, *, options: SchedulingOptions, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
         self._budgets = PoolBudgets(reading)
         self._options = msgspec.structs.replace(options, strict_reserved=False, refuse_uninitialized=True)
         self.forget()
 
     def forget(self) -> None:
         """Everything that was found out before, and is kept only to save work."""
-        self._pods = AlikePods()
-        self._standing = StandingNodes(self._pods)
+        self._pods = PodProtections()
+        self._standing = NodeEvaluator(self._pods)
         self._known: dict[str, NodeFacts] = {}
-        self._assessments: dict[str, NodeAssessment] = {}
-        self._world = LastingWorld(self._options)
+        self._assessments: dict[str, NodeCandidacy] = {}
+        self._world = IncrementalWorld(self._options)
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
     def decide(
-        self, inputs: DisruptionInputs, rules: Rules, waiting: Sequence[Command] = (), go_on: GoOn = lambda: True
-    ) -> Outcome:
+        self,
+        inputs: DisruptionInputs,
+        rules: ConsolidationOptions,
+        waiting: Sequence[Command] = (),
+        go_on: GoOn = lambda: True,
+    ) -> PassOutcome:
         """What to do, as if the commands that wait to be validated were carried out; and why other nodes stay."""
         assessment = self.assess(inputs)
         board = self.board(assessment)
@@ -153,12 +157,14 @@ class DisruptionPlanner:
             board = validated(command, board, rules).board
         decision = decide_pass(board.with_open_ones(), rules, go_on=go_on)
         staying = {each.node: each.sentence for each in assessment.left} | dict(decision.refused)
-        return Outcome(assessment=assessment, decision=decision, staying=staying)
+        return PassOutcome(assessment=assessment, decision=decision, staying=staying)
 
-    def validate(self, inputs: DisruptionInputs, rules: Rules, commands: Sequence[Command]) -> ValidationOutcome:
+    def validate(
+        self, inputs: DisruptionInputs, rules: ConsolidationOptions, commands: Sequence[Command]
+    ) -> ValidationOutcome:
         """Which of these commands are still right, each beside those before it."""
         assessment = self.assess(inputs)
-        board, results = self.board(assessment), list[Validated]()
+        board, results = self.board(assessment), list[ValidationResult]()
         for command in commands:
             results.append(validated(command, board, rules))
             board = results[-1].board
@@ -166,7 +172,7 @@ class DisruptionPlanner:
 
     # -- assessment ----------------------------------------------------------------------------------------------------
 
-    def assess(self, inputs: DisruptionInputs) -> Assessment:
+    def assess(self, inputs: DisruptionInputs) -> DisruptionAssessment:
         """For every node, for which reasons it can go and what keeps it."""
         snapshot, now = inputs.snapshot, inputs.at
         self._pods.know(snapshot.pdbs)
@@ -174,14 +180,14 @@ class DisruptionPlanner:
         nodes = self._standing.at(now, snapshot.nodes, {name: pool.record for name, pool in pools.items()})
         spending = self._budgets.spending(pools, nodes, now, inputs.in_commands.__contains__)
         candidates: dict[Reason, list[Candidate]] = {}
-        left: list[Left] = []
+        left: list[BlockedNode] = []
         self._known = looked = {
             one.member.name: self._look(one, read, now)
             for one, read in zip(nodes, map(snapshot.movable.get, snapshot.nodes), strict=True)
             if read is not None
         }
         ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
-        judgements: dict[str, NodeAssessment] = {}
+        judgements: dict[str, NodeCandidacy] = {}
         awaited = _awaited(snapshot.claims.items.values())
         for name, known in sorted(looked.items()):
             claim = known.standing.claim
@@ -198,7 +204,7 @@ class DisruptionPlanner:
             if judged.until is not None:
                 ends.append(judged.until)
         self._assessments = judgements
-        return Assessment(
+        return DisruptionAssessment(
             at=now,
             places=snapshot.places,
             owed=snapshot.owed,
@@ -212,7 +218,7 @@ class DisruptionPlanner:
             undone=inputs.pods_in_backoff,
         )
 
-    def _look(self, one: Standing, read: ReadPods, now: datetime) -> NodeFacts:
+    def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
         known = self._known.get(one.member.name)
         if known is not None and known.standing is one and known.moving.of is read and known.moving.holds(now):
             return known
@@ -239,9 +245,9 @@ class DisruptionPlanner:
         self,
         known: NodeFacts,
         inputs: DisruptionInputs,
-        pools: Mapping[str, ReadPool],
-        spending: Mapping[str, Spending],
-    ) -> NodeAssessment:
+        pools: Mapping[str, ParsedPool],
+        spending: Mapping[str, PoolAllowances],
+    ) -> NodeCandidacy:
         """For each reason that the node has, what the rules say."""
         one, pool = known.standing, known.standing.member.pool
         snapshot = inputs.snapshot
@@ -257,18 +263,20 @@ class DisruptionPlanner:
         # When one of these changes, it may be a candidate no more.
         ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
         ends += [each.until for each in known.moving.judged] if open_ else []
-        return NodeAssessment(
+        return NodeCandidacy(
             of=known,
             pool=record,
             prices=prices,
             candidates=tuple((each.reason, self._candidate(known, each.reason, prices)) for each in open_),
             left=tuple(
-                Left(node=one.member.name, verdict=each) for each in verdicts if not _blocked_by_budget_alone(each)
+                BlockedNode(node=one.member.name, verdict=each)
+                for each in verdicts
+                if not _blocked_by_budget_alone(each)
             ),
             until=min((at for at in ends if at is not None), default=None),
         )
 
-    def _candidate(self, known: NodeFacts, reason: Reason, prices: Mapping[Offered, int]) -> Candidate:
+    def _candidate(self, known: NodeFacts, reason: Reason, prices: Mapping[OfferingKey, int]) -> Candidate:
         member = known.standing.member
         claim, node = known.standing.claim, known.standing.node
         assert claim is not None
@@ -292,7 +300,7 @@ class DisruptionPlanner:
         )
 
     @staticmethod
-    def _why_not(known: NodeFacts, reason: Reason, offer: Offered, price: int | None) -> tuple[Sentence, ...]:
+    def _why_not(known: NodeFacts, reason: Reason, offer: OfferingKey, price: int | None) -> tuple[Sentence, ...]:
         """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
         if price is None and reason is Reason.UNDERUTILIZED:
             type_, zone, capacity_type = (part or "?" for part in offer)
@@ -303,7 +311,7 @@ class DisruptionPlanner:
     def _facts(
         self,
         inputs: DisruptionInputs,
-        pools: Mapping[str, ReadPool],
+        pools: Mapping[str, ParsedPool],
         looked: Iterable[NodeFacts],
         awaited: Collection[str],
     ) -> dict[str, PoolFacts]:
@@ -320,7 +328,7 @@ class DisruptionPlanner:
 
     def _facts_of(
         self,
-        pool: ReadPool,
+        pool: ParsedPool,
         inputs: DisruptionInputs,
         claims: Sequence[objects.NodeClaim],
         awaited: Collection[str],
@@ -343,7 +351,7 @@ class DisruptionPlanner:
             total_disruption=disruption,
         )
 
-    def board(self, assessment: Assessment) -> Board:
+    def board(self, assessment: DisruptionAssessment) -> DisruptionBoard:
         """With the world; what has not changed since the last time is not read again."""
         places = assessment.places
         world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
@@ -360,7 +368,7 @@ class DisruptionPlanner:
             for pool, spent in assessment.spending.items()
             for reason, allowed in spent.allowances.items()
         }
-        return Board(
+        return DisruptionBoard(
             at=assessment.at,
             world=world,
             owed=assessment.owed,
@@ -406,7 +414,7 @@ def _blocked_by_budget_alone(verdict: ReasonVerdict) -> bool:
 
 
 def _next_change(
-    left: Iterable[Left], spending: Mapping[str, Spending], others: Iterable[datetime], now: datetime
+    left: Iterable[BlockedNode], spending: Mapping[str, PoolAllowances], others: Iterable[datetime], now: datetime
 ) -> datetime | None:
     """When a rule that blocks ends by itself, a budget's window opens or closes, or one of the other instants comes."""
     ends = list(others)
@@ -422,7 +430,7 @@ def _next_change(
     return min((at for at in ends if at > now), default=None)
 
 
-def _awaited(claims: Iterable[Kept[objects.NodeClaim]]) -> set[str]:
+def _awaited(claims: Iterable[StoredValue[objects.NodeClaim]]) -> set[str]:
     """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
     records = (record_on(each.value) for each in claims if each.value.metadata.deletion_timestamp is None)
     return {name for record in records if record is not None for name in record.replacements}

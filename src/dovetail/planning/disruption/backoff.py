@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.model.records import PodRecord
-from dovetail.model.refs import About, Sentence
+from dovetail.model.refs import Redactable, Sentence
 from dovetail.planning.disruption.board import Candidate
 from dovetail.planning.disruption.commands import Command
 from dovetail.rules.nodes import CONSOLIDATION
-from dovetail.scheduling.problem import Pod
+from dovetail.scheduling.placement import PodInfo
 from dovetail.values.timestamp import format_time
 
 FIRST_PAUSE: Final = timedelta(seconds=20)  # it doubles each time
@@ -28,10 +28,10 @@ WATCHED: Final = timedelta(minutes=15)
 REMEMBERED: Final = timedelta(minutes=30)
 
 # Pods that their owner makes from one template are not told apart: the one that comes back has another name.
-Kind: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+WorkloadKey: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
-class LeftAlone(msgspec.Struct, frozen=True):
+class BackoffEntry(msgspec.Struct, frozen=True):
     """`again_after` it is forgotten that it was ever undone."""
 
     times: int
@@ -39,16 +39,16 @@ class LeftAlone(msgspec.Struct, frozen=True):
     again_after: datetime
 
 
-def _kind(pod: Pod | PodRecord) -> Kind:
+def _kind(pod: PodInfo | PodRecord) -> WorkloadKey:
     return pod.namespace, frozenset(pod.labels.items())
 
 
-class UndoneMoves:
+class ConsolidationBackoff:
     """See the module."""
 
     def __init__(self) -> None:
-        self._watched: dict[Kind, datetime] = {}  # until when
-        self._left_alone: dict[Kind, LeftAlone] = {}
+        self._watched: dict[WorkloadKey, datetime] = {}  # until when
+        self._left_alone: dict[WorkloadKey, BackoffEntry] = {}
 
     def moved(self, command: Command, now: datetime) -> None:
         """From now on these pods are watched, if it is to save something that they move."""
@@ -67,19 +67,19 @@ class UndoneMoves:
         before = self._left_alone.get(kind)
         times = 1 if before is None or before.again_after <= now else before.times + 1
         pause = min(FIRST_PAUSE * 2 ** min(times - 1, 20), LONGEST_PAUSE)
-        self._left_alone[kind] = LeftAlone(times, now + pause, now + 3 * pause + REMEMBERED)
+        self._left_alone[kind] = BackoffEntry(times, now + pause, now + 3 * pause + REMEMBERED)
 
-    def at(self, now: datetime) -> dict[Kind, datetime]:
+    def at(self, now: datetime) -> dict[WorkloadKey, datetime]:
         """Pods that are not to be moved now to save something, and until when."""
         return {kind: left.until for kind, left in self._left_alone.items() if left.until > now}
 
 
-def left_alone(candidate: Candidate, undone: Mapping[Kind, datetime]) -> Candidate:
+def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> Candidate:
     """A node with such pods cannot be consolidated yet, and says so."""
     pods = [(until, pod.ref.path, pod.ref) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
     if not pods:
         return candidate
     until, path, ref = max(pods, key=lambda each: each[:2])
     vain = f" were moved in vain, as they needed a new node; again from {format_time(until)}"
-    why = Sentence("pods like ", About(ref, path), vain)
+    why = Sentence("pods like ", Redactable(ref, path), vain)
     return msgspec.structs.replace(candidate, unmovable=(*candidate.unmovable, why))

@@ -6,13 +6,13 @@ from typing import Final
 from dovetail.api.names import ConsolidationPolicy
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import Candidate, PoolFacts
-from dovetail.planning.disruption.replacing import Move, Refused
+from dovetail.planning.disruption.replacing import Move, NotConsolidatable
 
 # Half as much of what there is to save as of what there is to disrupt is enough.
 _LEAST_SCORE: Final = 0.5
 
 
-def unbalanced(move: Move, pools: Mapping[str, PoolFacts]) -> Refused | None:
+def unbalanced(move: Move, pools: Mapping[str, PoolFacts]) -> NotConsolidatable | None:
     """Why a pool whose policy is Balanced does not want the move; every such pool has to."""
     of_pool: dict[str, list[Candidate]] = {}
     for each in move.candidates:
@@ -26,7 +26,9 @@ def unbalanced(move: Move, pools: Mapping[str, PoolFacts]) -> Refused | None:
         score = _score(pool, move.savings * share, sum(each.cost for each in candidates))
         if score < _LEAST_SCORE:
             saves = f"for each part of its disruption this saves {score:.2f} parts of its cost"
-            return Refused(Sentence(f"NodePool {name} is Balanced, and {saves}, less than {_LEAST_SCORE}"), dear=True)
+            return NotConsolidatable(
+                Sentence(f"NodePool {name} is Balanced, and {saves}, less than {_LEAST_SCORE}"), dear=True
+            )
     return None
 
 

@@ -9,11 +9,11 @@ from functools import cached_property
 import msgspec
 
 from dovetail.api.names import CapacityType, ConsolidationPolicy, Reason
-from dovetail.model.refs import About, Ref, Sentence
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.rules.budgets import Allowance
 from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import Pod, Solution
+from dovetail.scheduling.placement import PodInfo, Solution
 from dovetail.scheduling.resources import Resources, total
 from dovetail.values.timestamp import format_time
 
@@ -30,7 +30,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     capacity_type: str = ""
     price: int | None = None  # billionths an hour; None: its offering is not known
     cost: float = 1.0  # of moving its pods (02 §6); 1 if they cost nothing, or there are none
-    pods: tuple[Pod, ...] = ()  # that need a place elsewhere now
+    pods: tuple[PodInfo, ...] = ()  # that need a place elsewhere now
     unmovable: tuple[Sentence, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
     since: datetime | None = None  # when the reason was first seen
 
@@ -65,7 +65,7 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     total_disruption: float = 0.0  # of all its nodes: 1 and what their pods cost to move
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class BlockedNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that has a reason to go and is left alone, by what rules."""
 
     node: str
@@ -87,10 +87,10 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
 def told_until(about: Ref, message: str, until: datetime | None) -> Sentence:
     """A rule's sentence about its object, and until when it holds, if it does not say that itself."""
     stamp = "" if until is None else format_time(until)
-    return Sentence(About(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
+    return Sentence(Redactable(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
 
 
-class Board(msgspec.Struct, frozen=True, kw_only=True):
+class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
     """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway.
 
     `held`: pools whose last replacements did not come up, so that for a while none is tried (R23).
@@ -100,13 +100,13 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     at: datetime
     world: World
-    owed: tuple[Pod, ...] = ()
+    owed: tuple[PodInfo, ...] = ()
     candidates: Mapping[Reason, tuple[Candidate, ...]] = {}
     allowances: Mapping[tuple[str, Reason], Allowance] = {}
     pools: Mapping[str, PoolFacts] = {}
     held: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
-    moved: tuple[Pod, ...] = ()
+    moved: tuple[PodInfo, ...] = ()
     landing: Mapping[str, str] = {}
 
     def of(self, reason: Reason) -> tuple[Candidate, ...]:
@@ -116,7 +116,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         """Whether nothing that was decided in this pass is about it."""
         return candidate.node not in self.gone and candidate.node not in self.expecting
 
-    def with_open_ones(self) -> "Board":
+    def with_open_ones(self) -> "DisruptionBoard":
         """Without candidates that something has been decided about."""
         if not self.gone:
             return self
@@ -128,7 +128,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         """Nodes to which pods are to go."""
         return set(self.landing.values())
 
-    def after(self, candidates: Sequence[Candidate], solution: Solution) -> "Board":
+    def after(self, candidates: Sequence[Candidate], solution: Solution) -> "DisruptionBoard":
         """As if they had gone, whichever reason for: all budgets of their pools have so much less."""
         its = {pod.uid: pod for each in candidates for pod in each.pods}
         its |= {pod.uid: pod for pod in self.moved}
@@ -147,10 +147,10 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Budgets:
+class RemainingBudgets:
     """What is left of the allowances while commands are put together."""
 
-    def __init__(self, board: Board, reason: Reason) -> None:
+    def __init__(self, board: DisruptionBoard, reason: Reason) -> None:
         self._left = {pool: each.allowed for (pool, named), each in board.allowances.items() if named is reason}
         self._static = {name for name, pool in board.pools.items() if pool.replicas is not None}
         self._held = board.held

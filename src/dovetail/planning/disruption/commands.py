@@ -7,8 +7,8 @@ from datetime import datetime
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.planning.disruption.board import REASONS, Board, Candidate, Method
-from dovetail.scheduling.problem import NewClaim, Solution
+from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method
+from dovetail.scheduling.placement import NewClaim, Solution
 
 
 class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_command(
-    board: Board,
+    board: DisruptionBoard,
     method: Method,
     candidates: Sequence[Candidate],
     *,
@@ -75,7 +75,7 @@ def make_command(
     )
 
 
-def side_by_side(commands: Iterable[Command], board: Board) -> tuple[Command, ...]:
+def side_by_side(commands: Iterable[Command], board: DisruptionBoard) -> tuple[Command, ...]:
     """The same, with pods where they go when all is done: each was looked at besides those before it only."""
     return tuple(
         msgspec.structs.replace(

@@ -16,8 +16,8 @@ import msgspec
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.balance import unbalanced
-from dovetail.planning.disruption.board import Board, Budgets, Candidate
-from dovetail.planning.disruption.replacing import Move, Refused, Rules, decide
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard, RemainingBudgets
+from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, decide
 from dovetail.scheduling.fast.bits import members
 from dovetail.scheduling.fast.bounds import witness
 from dovetail.scheduling.resources import NOTHING, Resources, total
@@ -32,7 +32,7 @@ _TIMES: Final = 10
 _FEWEST_PODS, _MOST_PODS = 5_000, 80_000
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ConsolidationResult(msgspec.Struct, frozen=True, kw_only=True):
     """The moves that are possible, best first, and of the other nodes why not. `complete`: all were looked at.
 
     `dear`: of the other nodes those whose pods would have a place, in the order of what they cost.
@@ -43,7 +43,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     dear: tuple[Candidate, ...] = ()
     complete: bool = True
 
-    def besides(self, board: Board) -> "Found":
+    def besides(self, board: DisruptionBoard) -> "ConsolidationResult":
         """Without nodes that are part of what the pass has decided since."""
         moves = tuple(move for move in self.moves if all(map(board.is_open, move.candidates)))
         dear = tuple(each for each in self.dear if board.is_open(each))
@@ -65,7 +65,7 @@ def fair_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     return [each for _, each in sorted(numbered, key=lambda pair: (pair[0], -pair[1].savings_ratio, pair[1].node))]
 
 
-def single(board: Board, rules: Rules, go_on: GoOn) -> Found:
+def single(board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> ConsolidationResult:
     """Each node by itself, whatever budgets say: that it could go is worth knowing (R22)."""
     moves: list[Move] = []
     refused: dict[str, Sentence] = {}
@@ -76,16 +76,18 @@ def single(board: Board, rules: Rules, go_on: GoOn) -> Found:
         if not complete:
             break
         decided, hopeless = _one(board, candidate, rules, look_first=hopeless)
-        if not isinstance(decided, Refused):
+        if not isinstance(decided, NotConsolidatable):
             moves.append(decided)
             continue
         refused[candidate.node] = decided.message
         if decided.dear:
             dear.append(candidate)
-    return Found(moves=_best_first(moves), refused=refused, dear=tuple(in_order(dear)), complete=complete)
+    return ConsolidationResult(moves=_best_first(moves), refused=refused, dear=tuple(in_order(dear)), complete=complete)
 
 
-def _one(board: Board, candidate: Candidate, rules: Rules, *, look_first: bool) -> tuple[Move | Refused, bool]:
+def _one(
+    board: DisruptionBoard, candidate: Candidate, rules: ConsolidationOptions, *, look_first: bool
+) -> tuple[Move | NotConsolidatable, bool]:
     """What is decided, and whether a look is enough to see that it is impossible.
 
     A look costs as much as to try, and nodes that come one after the other are much alike: so whether to look first is
@@ -95,30 +97,39 @@ def _one(board: Board, candidate: Candidate, rules: Rules, *, look_first: bool) 
     if impossible is not None:
         return impossible, True
     decided = _wanted(board, [candidate], rules)
-    if isinstance(decided, Refused) and not look_first:
+    if isinstance(decided, NotConsolidatable) and not look_first:
         impossible = _impossible(board, candidate)
     return impossible or decided, impossible is not None
 
 
-def _impossible(board: Board, candidate: Candidate) -> Refused | None:
+def _impossible(board: DisruptionBoard, candidate: Candidate) -> NotConsolidatable | None:
     if not candidate.pods or candidate.unmovable or candidate.price is None:
         return None
     seen = witness(board.world, candidate.pods, [candidate.node], candidate.price)
     if seen is None or seen.dearer is None:
         return None
-    return Refused(seen.sentence, dear=seen.dearer.price is not None)
+    return NotConsolidatable(seen.sentence, dear=seen.dearer.price is not None)
 
 
-def _wanted(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:
+def _wanted(
+    board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions
+) -> Move | NotConsolidatable:
     decided = decide(board, candidates, rules)
-    return decided if isinstance(decided, Refused) else unbalanced(decided, board.pools) or decided
+    return decided if isinstance(decided, NotConsolidatable) else unbalanced(decided, board.pools) or decided
 
 
 def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
     return tuple(sorted(moves, key=lambda move: (-move.worth, move.candidates[0].node)))
 
 
-def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None, *, again: bool = False) -> Move | None:
+def multi(
+    board: DisruptionBoard,
+    rules: ConsolidationOptions,
+    go_on: GoOn,
+    alone: ConsolidationResult | None = None,
+    *,
+    again: bool = False,
+) -> Move | None:
     """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found.
 
     `again`: it is not the first of this pass, and the search is a shorter one.
@@ -139,15 +150,17 @@ def multi(board: Board, rules: Rules, go_on: GoOn, alone: Found | None = None, *
     return max(sets, key=_gain, default=None)
 
 
-def besides(board: Board, rules: Rules, move: Move) -> Move | None:
+def besides(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | None:
     """The same nodes, if they can go besides what the pass has decided since."""
-    fits = all(map(board.is_open, move.candidates)) and Budgets(board, Reason.UNDERUTILIZED).within(move.candidates)
+    fits = all(map(board.is_open, move.candidates)) and RemainingBudgets(board, Reason.UNDERUTILIZED).within(
+        move.candidates
+    )
     decided = _wanted(board, move.candidates, rules) if fits else None
     return decided if isinstance(decided, Move) else None
 
 
-def _within_budgets(board: Board) -> list[Candidate]:
-    budgets = Budgets(board, Reason.UNDERUTILIZED)
+def _within_budgets(board: DisruptionBoard) -> list[Candidate]:
+    budgets = RemainingBudgets(board, Reason.UNDERUTILIZED)
     return [each for each in in_order(board.of(Reason.UNDERUTILIZED)) if not each.unmovable and budgets.take(each)]
 
 
@@ -165,15 +178,15 @@ def _gain(move: Move | None) -> tuple[int, int, float]:
 class _Search:
     """Sets that were tried. `_spent`: how many pods they had."""
 
-    def __init__(self, board: Board, rules: Rules, go_on: GoOn) -> None:
+    def __init__(self, board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> None:
         self._board = board
         self._rules = rules
         self._go_on = go_on
         self._room = _Room(board)
         self._spent = 0
-        self._known: dict[tuple[str, ...], Move | Refused] = {}
+        self._known: dict[tuple[str, ...], Move | NotConsolidatable] = {}
 
-    def _try(self, candidates: Sequence[Candidate]) -> Move | Refused:
+    def _try(self, candidates: Sequence[Candidate]) -> Move | NotConsolidatable:
         key = tuple(each.node for each in candidates)
         if key not in self._known:
             self._spent += sum(len(each.pods) for each in candidates)
@@ -244,7 +257,7 @@ class _Search:
 class _Room:
     """What could go together as far as sums tell: of budgets, and of resources on the other nodes and on a new one."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: DisruptionBoard) -> None:
         self._board = board
         self._rows = board.world.rows
         largest = NOTHING
@@ -265,7 +278,7 @@ class _Room:
         self, order: Sequence[Candidate], place: int, most: int, taken: Sequence[Candidate]
     ) -> tuple[list[Candidate], int]:
         """So many from a place of the order on, without those that cannot go with what is taken; and where they end."""
-        budgets = Budgets(self._board, Reason.UNDERUTILIZED)
+        budgets = RemainingBudgets(self._board, Reason.UNDERUTILIZED)
         left = self._there
         for each in taken:
             budgets.take(each)

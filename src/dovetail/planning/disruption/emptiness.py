@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import Board, Budgets, Candidate
-from dovetail.planning.disruption.replacing import Refused, crowded_out, simulate
-from dovetail.scheduling.problem import Solution
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard, RemainingBudgets
+from dovetail.planning.disruption.replacing import NotConsolidatable, crowded_out, simulate
+from dovetail.scheduling.placement import Solution
 
 
-class Emptied(NamedTuple):
+class EmptinessResult(NamedTuple):
     """`taken` go. `waiting` could go, but for a budget. `refused`: of the others, why they cannot.
 
     `board`: as if `taken` had gone.
@@ -24,7 +24,7 @@ class Emptied(NamedTuple):
     taken: list[Candidate]
     waiting: list[Candidate]
     refused: dict[str, Sentence]
-    board: Board
+    board: DisruptionBoard
     complete: bool
 
     @property
@@ -37,10 +37,10 @@ class Emptied(NamedTuple):
 
 
 def without_replacement(
-    board: Board, candidates: Sequence[Candidate], go_on: Callable[[], bool] = lambda: True
-) -> Emptied:
+    board: DisruptionBoard, candidates: Sequence[Candidate], go_on: Callable[[], bool] = lambda: True
+) -> EmptinessResult:
     """Empty nodes first, so that no pod is sent there; then, one by one, those whose pods have a place."""
-    budgets = Budgets(board, Reason.EMPTY)
+    budgets = RemainingBudgets(board, Reason.EMPTY)
     taken: list[Candidate] = []
     waiting: list[Candidate] = []
     for each in (one for one in candidates if one.bare):
@@ -56,21 +56,21 @@ def without_replacement(
         if not complete:
             break
         found = _placed(board, each)
-        if isinstance(found, Refused):
+        if isinstance(found, NotConsolidatable):
             refused[each.node] = found.message
         elif budgets.take(each):
             taken.append(each)
             board = board.after([each], found)
         else:
             waiting.append(each)
-    return Emptied(taken, waiting, refused, board, complete)
+    return EmptinessResult(taken, waiting, refused, board, complete)
 
 
-def _placed(board: Board, candidate: Candidate) -> Solution | Refused:
+def _placed(board: DisruptionBoard, candidate: Candidate) -> Solution | NotConsolidatable:
     """Where its pods go, if the nodes that are there have room."""
     found = simulate(board, [candidate], most_new=1)
-    if isinstance(found, Refused):
+    if isinstance(found, NotConsolidatable):
         return found
     if found.new_for({pod.uid for pod in candidate.pods}):
-        return Refused(Sentence("its pods would need a new node"))
+        return NotConsolidatable(Sentence("its pods would need a new node"))
     return crowded_out(board, found) or found

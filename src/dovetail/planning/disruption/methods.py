@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
+from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method, RemainingBudgets
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
-from dovetail.planning.disruption.consolidation import Found, GoOn, besides, in_order, multi, single
+from dovetail.planning.disruption.consolidation import ConsolidationResult, GoOn, besides, in_order, multi, single
 from dovetail.planning.disruption.emptiness import without_replacement
-from dovetail.planning.disruption.replacing import Move, Refused, Rules, simulate
-from dovetail.scheduling.problem import NewClaim, Solution
+from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, simulate
+from dovetail.scheduling.placement import NewClaim, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
@@ -39,11 +39,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     standing: frozenset[str] = frozenset()
     refused: Mapping[str, Sentence] = {}
     complete: bool = True
-    board: Board | None = None
+    board: DisruptionBoard | None = None
 
 
 def decide_pass(
-    board: Board, rules: Rules, *, skip: Callable[[Method], bool] = lambda _: False, go_on: GoOn = lambda: True
+    board: DisruptionBoard,
+    rules: ConsolidationOptions,
+    *,
+    skip: Callable[[Method], bool] = lambda _: False,
+    go_on: GoOn = lambda: True,
 ) -> Decision:
     """The first method that has something to do decides. `skip`: methods to leave out, for tests of the others.
 
@@ -84,13 +88,13 @@ def decide_pass(
 class _Pass:
     """What the methods share: `alone`, what can be said of each node by itself, is worked out once."""
 
-    def __init__(self, board: Board, rules: Rules, go_on: GoOn) -> None:
+    def __init__(self, board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> None:
         self.board = board
         self.rules = rules
         self.go_on = go_on
 
     @cached_property
-    def alone(self) -> Found:
+    def alone(self) -> ConsolidationResult:
         return single(self.board, self.rules, self.go_on)
 
 
@@ -116,7 +120,7 @@ def _emptiness(this: _Pass, method: Method) -> Decision:
 def _like_for_like(this: _Pass, method: Method) -> Decision:
     """One new node from the template for each that goes, as far as budget and the limit of nodes allow (02 §7.3)."""
     board, reason = this.board, REASONS[method]
-    budgets = Budgets(board, reason)
+    budgets = RemainingBudgets(board, reason)
     order = [each for each in _longest_first(board.of(reason)) if _is_static(board, each)]
     free = {name: pool.free_claims for name, pool in board.pools.items()}
     commands: list[Command] = []
@@ -137,14 +141,14 @@ def _replaced(this: _Pass, method: Method) -> Decision:
     """All that need no place for their pods, or else all whose pods have one; a command for each (02 §7.4)."""
     board, reason = this.board, REASONS[method]
     order = _longest_first(each for each in board.of(reason) if not _is_static(board, each))
-    budgets = Budgets(board, reason)
+    budgets = RemainingBudgets(board, reason)
     nodes = frozenset(each.node for each in order)
     bare = [each for each in order if each.bare and budgets.take(each)]
     if bare:
         commands = [make_command(board, method, [each], savings=each.price) for each in bare]
         return Decision(commands=tuple(commands), standing=nodes)
     commands, refused, complete = [], dict[str, Sentence](), True
-    exchange = _Exchange(board, order)
+    exchange = _NodeExchange(board, order)
     for each in order:
         if not budgets.allow(each) or not exchange.board.is_open(each):
             continue
@@ -152,7 +156,7 @@ def _replaced(this: _Pass, method: Method) -> Decision:
         if not complete:
             break
         solution = exchange.place(each)
-        if isinstance(solution, Refused):
+        if isinstance(solution, NotConsolidatable):
             refused[each.node] = solution.message
         elif budgets.take(each):
             new = exchange.go(each, solution)
@@ -165,19 +169,19 @@ def _replaced(this: _Pass, method: Method) -> Decision:
     )
 
 
-class _Exchange:
+class _NodeExchange:
     """Where the pods of nodes go that are exchanged for new ones, many in one pass (02 §7.4, R20).
 
     Nodes that are starting accept only the pods that they were created for, so exchanges do not wait for each other.
     Pods go to nodes that are to be exchanged themselves only if nothing else is possible: they would move again.
     """
 
-    def __init__(self, board: Board, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, board: DisruptionBoard, candidates: Iterable[Candidate]) -> None:
         self.board = board
         self._coming, self._owed = board.world.coming_up(board.owed)
         self._aging = {each.node for each in candidates}
 
-    def place(self, candidate: Candidate) -> Solution | Refused:
+    def place(self, candidate: Candidate) -> Solution | NotConsolidatable:
         """Where its pods go, besides those that have been sent away before."""
         board = self.board
         aging = sorted(self._aging - {candidate.node, *self._coming} - board.gone - board.expecting)
@@ -197,7 +201,7 @@ def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda each: (not each.bare, each.since or _NEVER_SEEN, each.node))
 
 
-def _is_static(board: Board, candidate: Candidate) -> bool:
+def _is_static(board: DisruptionBoard, candidate: Candidate) -> bool:
     return board.pools[candidate.pool].replicas is not None
 
 
@@ -221,7 +225,7 @@ def _one(this: _Pass, _: Method) -> Decision:
     return _consolidated(this, [], this.board, this.alone)
 
 
-def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Found) -> Decision:
+def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, rest: ConsolidationResult) -> Decision:
     """These, and single nodes besides."""
     most, misses = len(commands) + _SINGLES, Counter[str]()
     for alone in rest.moves:
@@ -244,7 +248,7 @@ def _consolidated(this: _Pass, commands: list[Command], board: Board, rest: Foun
     )
 
 
-def _consolidating(board: Board, method: Method, move: Move) -> Command:
+def _consolidating(board: DisruptionBoard, method: Method, move: Move) -> Command:
     return make_command(
         board,
         method,

@@ -10,21 +10,21 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.records import PoolRecord, pool_record
 from dovetail.model.snapshot import ClusterNode
-from dovetail.planning.disruption.standing import Standing
+from dovetail.planning.disruption.evaluation import NodeEvaluation
 from dovetail.rules.budgets import (
     Allowance,
+    BudgetConsumer,
     BudgetRule,
-    Consumer,
+    BudgetSemantics,
     PoolCounts,
-    Reading,
     allowances,
     counts_of,
     read_budgets,
 )
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 
 
-class ReadPool(msgspec.Struct, frozen=True, eq=False):
+class ParsedPool(msgspec.Struct, frozen=True, eq=False):
     """A pool of ours, its budgets read."""
 
     pool: objects.NodePool
@@ -32,7 +32,7 @@ class ReadPool(msgspec.Struct, frozen=True, eq=False):
     budgets: tuple[BudgetRule, ...]
 
 
-class Spending(msgspec.Struct, frozen=True, eq=False):
+class PoolAllowances(msgspec.Struct, frozen=True, eq=False):
     """What a pool's budgets allow for each reason, and which nodes use them up."""
 
     counts: PoolCounts
@@ -42,32 +42,32 @@ class Spending(msgspec.Struct, frozen=True, eq=False):
 class PoolBudgets:
     """Reads a pool once, as long as it does not change."""
 
-    def __init__(self, reading: Reading = Reading.SEED) -> None:
+    def __init__(self, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
         self._reading = reading
-        self._known: dict[str, ReadPool] = {}
+        self._known: dict[str, ParsedPool] = {}
 
-    def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ReadPool]:
+    def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ParsedPool]:
         """By name."""
-        found: dict[str, ReadPool] = {}
+        found: dict[str, ParsedPool] = {}
         for pool in pools:
             known = self._known.get(pool.metadata.name)
             if known is None or known.pool is not pool:
                 record = pool_record(pool)
                 if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
-                    known = ReadPool(pool, known.record, known.budgets)
+                    known = ParsedPool(pool, known.record, known.budgets)
                 else:
-                    known = ReadPool(pool, record, read_budgets(record.budgets))
+                    known = ParsedPool(pool, record, read_budgets(record.budgets))
             found[pool.metadata.name] = known
         self._known = found
         return found
 
     def spending(
         self,
-        pools: Mapping[str, ReadPool],
-        nodes: Iterable[Standing],
+        pools: Mapping[str, ParsedPool],
+        nodes: Iterable[NodeEvaluation],
         now: datetime,
         taken: Callable[[str], bool] = lambda _: False,
-    ) -> dict[str, Spending]:
+    ) -> dict[str, PoolAllowances]:
         """Of each of these pools, on any thread. `taken`: claims of commands that do not show yet."""
         standing = defaultdict(list)
         for one in nodes:
@@ -76,17 +76,17 @@ class PoolBudgets:
         for name, pool in pools.items():
             counts = count_with(counts_of(standing[name]), standing[name], taken)
             allowed = allowances(pool.budgets, now=now, counts=counts, reading=self._reading)
-            found[name] = Spending(counts, allowed)
+            found[name] = PoolAllowances(counts, allowed)
         return found
 
 
 def count_with(
-    counts: PoolCounts, members: Iterable[tuple[ClusterNode, State]], taken: Callable[[str], bool]
+    counts: PoolCounts, members: Iterable[tuple[ClusterNode, NodeState]], taken: Callable[[str], bool]
 ) -> PoolCounts:
     """The counts with those claims that commands have taken and that do not show it yet."""
     counted = {consumer.node for consumer in counts.consumers}
     more = tuple(
-        Consumer(node=member.name, state=State.DISRUPTING, unhealthy=False)
+        BudgetConsumer(node=member.name, state=NodeState.DISRUPTING, unhealthy=False)
         for member, _ in members
         if member.claim is not None and member.name not in counted and taken(member.claim.name)
     )

@@ -20,7 +20,7 @@ from dovetail.planning.provisioning.claims import claim_name
 LONGEST_RECORD: Final = 128 * 1024
 
 
-class Recorded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The value of the annotation. Nodes go when all replacements, by name, are initialized; not after the deadline.
 
     `claims`: the names of the NodeClaims that it is about, each of which carries it.
@@ -34,12 +34,12 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     replacements: tuple[str, ...] = ()
 
 
-def record_of(command: Command, deadline: datetime) -> Recorded:
+def record_of(command: Command, deadline: datetime) -> CommandRecord:
     """With the names that the replacements are going to have."""
     names = (
         claim_name(claim.pool, command.id, str(number)) for number, claim in enumerate(command.replacements, start=1)
     )
-    return Recorded(
+    return CommandRecord(
         id=command.id,
         reason=command.reason,
         method=command.method,
@@ -49,27 +49,27 @@ def record_of(command: Command, deadline: datetime) -> Recorded:
     )
 
 
-def written(recorded: Recorded) -> str:
+def written(recorded: CommandRecord) -> str:
     return msgspec.json.encode(recorded, order="deterministic").decode()
 
 
-def read_record(text: str) -> Recorded | None:
+def read_record(text: str) -> CommandRecord | None:
     """None: somebody has written something else there, and there is no command to carry on."""
     if len(text) > LONGEST_RECORD:
         return None
     try:
-        return msgspec.json.decode(text, type=Recorded)
+        return msgspec.json.decode(text, type=CommandRecord)
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-def record_on(claim: objects.NodeClaim) -> Recorded | None:
+def record_on(claim: objects.NodeClaim) -> CommandRecord | None:
     """The command that the claim is in; None: in none, or in none that can be read."""
     text = claim.metadata.annotations.get(names.DISRUPTION_COMMAND)
     return None if text is None else read_record(text)
 
 
-def is_carried_by_all(record: Recorded, find: Callable[[str], objects.NodeClaim | None]) -> bool:
+def is_carried_by_all(record: CommandRecord, find: Callable[[str], objects.NodeClaim | None]) -> bool:
     """Whether every claim that the record names carries it, and there is one. `find`: a claim by its name.
 
     Claims that are gone or being deleted count no more: their part of the command is done.
@@ -78,7 +78,7 @@ def is_carried_by_all(record: Recorded, find: Callable[[str], objects.NodeClaim 
     return bool(found) and all(record_on(claim) == record for claim in found)
 
 
-def is_replacement(claim: objects.NodeClaim, record: Recorded) -> bool:
+def is_replacement(claim: objects.NodeClaim, record: CommandRecord) -> bool:
     """Whether the claim was made for the command: its annotation says so, and its name follows from the command's id.
 
     Annotations can be edited and names cannot, so no edit turns another claim into a replacement.

@@ -7,10 +7,10 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import CapacityType
-from dovetail.model.refs import About, Sentence
-from dovetail.planning.disruption.board import Board, Candidate
+from dovetail.model.refs import Redactable, Sentence
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard
 from dovetail.scheduling.new_nodes import too_few
-from dovetail.scheduling.problem import MachineType, NewClaim, Offer, Origin, Pod, Solution, price_text
+from dovetail.scheduling.placement import MachineType, NewClaim, Offer, Origin, PodInfo, Solution, price_text
 from dovetail.scheduling.requirements import Requirements, one_of
 
 # In this order a launch takes what there is.
@@ -41,7 +41,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
         return self.savings / self.cost
 
 
-class Refused(msgspec.Struct, frozen=True):
+class NotConsolidatable(msgspec.Struct, frozen=True):
     """Why they cannot; for people. `dear`: their pods would have a place, but not one that is worth it."""
 
     message: Sentence
@@ -51,28 +51,28 @@ class Refused(msgspec.Struct, frozen=True):
         return str(self.message)
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class ConsolidationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is a matter of settings."""
 
     spot_to_spot: bool = False
 
 
 def simulate(
-    board: Board,
+    board: DisruptionBoard,
     candidates: Sequence[Candidate],
     *,
     shut: Sequence[str] = (),
-    owed: tuple[Pod, ...] | None = None,
+    owed: tuple[PodInfo, ...] | None = None,
     explain: bool = False,
     most_new: int | None = None,
-) -> Solution | Refused:
+) -> Solution | NotConsolidatable:
     """Where their pods would go (02 §7.5), besides those that the same pass has sent away before.
 
     `shut`: nodes that take none. `owed`: instead of the board's.
     """
     unmovable = next((why for each in candidates for why in each.unmovable), None)
     if unmovable is not None:
-        return Refused(unmovable)
+        return NotConsolidatable(unmovable)
     solution = board.world.what_if(
         [*board.moved, *(pod for each in candidates for pod in each.pods)],
         [*board.gone, *(each.node for each in candidates)],
@@ -82,17 +82,19 @@ def simulate(
         most_new=most_new,
     )
     if not solution.all_scheduled:
-        return Refused(_why_not(solution))
+        return NotConsolidatable(_why_not(solution))
     new = {uid for claim in solution.new_claims for uid in claim.pods} if board.moved else set[str]()
     crowded = next((pod for pod in board.moved if pod.uid in new), None)
     return solution if crowded is None else _crowded(crowded)
 
 
-def _crowded(pod: Pod) -> Refused:
-    return Refused(Sentence(About(pod.ref, str(pod)), " moves at the same time, and would lose its place"))
+def _crowded(pod: PodInfo) -> NotConsolidatable:
+    return NotConsolidatable(
+        Sentence(Redactable(pod.ref, str(pod)), " moves at the same time, and would lose its place")
+    )
 
 
-def crowded_out(board: Board, solution: Solution) -> Refused | None:
+def crowded_out(board: DisruptionBoard, solution: Solution) -> NotConsolidatable | None:
     """Whether a pod that is owed a place would lose the room that there is for it now, and need a new node.
 
     That node would be bought whatever is decided. But then nothing is saved: the new one is soon spared again, as long
@@ -105,24 +107,26 @@ def crowded_out(board: Board, solution: Solution) -> Refused | None:
     pod = next((each for each in board.owed if each.uid in lost), None)
     if pod is None:
         return None
-    return Refused(
-        Sentence(About(pod.ref, str(pod)), " needs a place too, and would lose the one that there is for it")
+    return NotConsolidatable(
+        Sentence(Redactable(pod.ref, str(pod)), " needs a place too, and would lose the one that there is for it")
     )
 
 
 def _why_not(solution: Solution) -> Sentence:
     blocking = [error for error in solution.errors.values() if error.origin is not Origin.PENDING]
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-    return Sentence("not all pods would have a place: ", About(blocking[0].pod, str(blocking[0])), more)
+    return Sentence("not all pods would have a place: ", Redactable(blocking[0].pod, str(blocking[0])), more)
 
 
-def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move | Refused:
+def decide(
+    board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions
+) -> Move | NotConsolidatable:
     """Whether consolidating them is possible and saves something.
 
     Nodes for pods that wait anyway are not replacements: they are made whatever is decided here.
     """
     solution = simulate(board, candidates, most_new=1)
-    if isinstance(solution, Refused):
+    if isinstance(solution, NotConsolidatable):
         return solution
     if (crowded := crowded_out(board, solution)) is not None:
         return crowded
@@ -133,15 +137,17 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
         return Move(candidates=chosen, solution=solution, savings=sum(each.price or 0 for each in candidates))
     unknown = next((each for each in candidates if each.price is None), None)
     if unknown is not None:
-        return Refused(Sentence(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper"))
+        return NotConsolidatable(
+            Sentence(f"the price of node {unknown.node} is not known, so nothing is known to be cheaper")
+        )
     replacement = cheaper(board.world.types, new[0], candidates, rules)
-    if isinstance(replacement, Refused):
+    if isinstance(replacement, NotConsolidatable):
         return msgspec.structs.replace(replacement, dear=True)
     price = sum(each.price or 0 for each in candidates)
     saved = price - launch_price(board.world.types, replacement)
     if saved * _LEAST_SAVING < price:
         little = f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth"
-        return Refused(Sentence(little), dear=True)
+        return NotConsolidatable(Sentence(little), dear=True)
     return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
 
 
@@ -149,14 +155,17 @@ def decide(board: Board, candidates: Sequence[Candidate], rules: Rules) -> Move 
 
 
 def cheaper(
-    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, candidates: Sequence[Candidate], rules: Rules
-) -> NewClaim | Refused:
+    types: Mapping[str, Sequence[MachineType]],
+    claim: NewClaim,
+    candidates: Sequence[Candidate],
+    rules: ConsolidationOptions,
+) -> NewClaim | NotConsolidatable:
     """The new node, of those types only that cost less in the worst case than all these together."""
     limit = sum(each.price or 0 for each in candidates)
     allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
     from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
     if from_spot and not rules.spot_to_spot:
-        return Refused(Sentence(_SPOT_TO_SPOT))
+        return NotConsolidatable(Sentence(_SPOT_TO_SPOT))
     ways = _ways_below(types, claim, limit)
     spot = {name: bought for name, each in ways.items() if (bought := [way for way in each if _is_spot(way)])}
     if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):
@@ -165,11 +174,11 @@ def cheaper(
     found = _below(types, claim, ways, limit)
     if isinstance(found, NewClaim) and len(candidates) > 1:
         found = _unlike(types, found, ways, candidates)
-    if isinstance(found, Refused) or not (from_spot and len(candidates) == 1):
+    if isinstance(found, NotConsolidatable) or not (from_spot and len(candidates) == 1):
         return found
     if len(found.types) < _FEWEST_SPOT_TYPES:
         few = f"only with {_FEWEST_SPOT_TYPES} cheaper types to choose from, and there are {len(found.types)}"
-        return Refused(Sentence(f"spot is consolidated into spot {few}"))
+        return NotConsolidatable(Sentence(f"spot is consolidated into spot {few}"))
     return _fewest(types, found)
 
 
@@ -187,22 +196,24 @@ def _ways_below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, lim
     return found
 
 
-def _below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, limit: int) -> NewClaim | Refused:
+def _below(
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, limit: int
+) -> NewClaim | NotConsolidatable:
     """Strictly: the same price is not worth the trouble."""
     named = set(claim.types)
     prices = [(min(way.price for way in each), name, worst_price(each)) for name, each in ways.items() if name in named]
     if not prices:
-        return Refused(Sentence("no new node that would do can be bought now"))
+        return NotConsolidatable(Sentence("no new node that would do can be bought now"))
     kept = [name for _, name, worst in sorted(prices) if worst < limit]
     if not kept:
         least = f"costs {price_text(min(worst for *_, worst in prices))}, not less than {price_text(limit)}"
-        return Refused(Sentence(f"the cheapest new node that would do {least}"))
+        return NotConsolidatable(Sentence(f"the cheapest new node that would do {least}"))
     return _with_types(types, claim, kept)
 
 
 def _unlike(
     types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, candidates: Iterable[Candidate]
-) -> NewClaim | Refused:
+) -> NewClaim | NotConsolidatable:
     """Of several nodes into one of a type that is among them: only if that is cheaper than the cheapest such node."""
     same = [each.price or 0 for each in candidates if each.type in claim.types]
     return _below(types, claim, ways, min(same)) if same else claim
@@ -217,9 +228,13 @@ def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewC
     return claim
 
 
-def _with_types(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]) -> NewClaim | Refused:
+def _with_types(
+    types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]
+) -> NewClaim | NotConsolidatable:
     for key, reached in too_few_kinds(types, claim, kept).items():
-        return Refused(Sentence(f"too few different values of {key} would be left among cheaper types: {reached}"))
+        return NotConsolidatable(
+            Sentence(f"too few different values of {key} would be left among cheaper types: {reached}")
+        )
     return msgspec.structs.replace(claim, types=tuple(kept))
 
 

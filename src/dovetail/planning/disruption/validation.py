@@ -6,15 +6,21 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import REASONS, Board, Budgets, Candidate, Method
+from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method, RemainingBudgets
 from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting
 from dovetail.planning.disruption.emptiness import without_replacement
-from dovetail.planning.disruption.replacing import Refused, Rules, decide, launch_price, too_few_kinds
+from dovetail.planning.disruption.replacing import (
+    ConsolidationOptions,
+    NotConsolidatable,
+    decide,
+    launch_price,
+    too_few_kinds,
+)
 
 _SMALLER: Final = "the budget has become smaller"
 
 
-class Cause(StrEnum):
+class RejectionCause(StrEnum):
     """What has changed meanwhile; upstream's words."""
 
     CHURN = "churn"
@@ -22,86 +28,86 @@ class Cause(StrEnum):
     SCHEDULING = "scheduling"
 
 
-class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """The command is not to be started. `nodes`: because of these."""
 
-    cause: Cause
+    cause: RejectionCause
     message: Sentence
     nodes: tuple[str, ...]
 
 
-class Validated(NamedTuple):
+class ValidationResult(NamedTuple):
     """The command as it can be started now, if it can, and what has fallen out of it, if anything has.
 
     `board`: as it is with the command, for those that are to be started besides.
     """
 
     started: Command | None
-    rejected: Rejected | None
-    board: Board
+    rejected: Rejection | None
+    board: DisruptionBoard
 
 
-def validated(command: Command, board: Board, rules: Rules) -> Validated:
+def validated(command: Command, board: DisruptionBoard, rules: ConsolidationOptions) -> ValidationResult:
     """Look at it again."""
     if command.method is Method.EMPTINESS:
         return _still_empty(command, board)
     if command.method in (Method.MULTI_NODE, Method.SINGLE_NODE):
         return _still_consolidating(command, board, rules)
-    return Validated(command, None, board)
+    return ValidationResult(command, None, board)
 
 
-def _present(command: Command, board: Board) -> list[Candidate]:
+def _present(command: Command, board: DisruptionBoard) -> list[Candidate]:
     """Its candidates as they are now, without those that are none any more."""
     now = {each.node: each for each in board.of(REASONS[command.method])}
     same = ((each, now.get(each.node)) for each in command.candidates)
     return [new for old, new in same if new and new.claim_uid == old.claim_uid and board.is_open(new)]
 
 
-def _still_empty(command: Command, board: Board) -> Validated:
+def _still_empty(command: Command, board: DisruptionBoard) -> ValidationResult:
     """Those that still are go; the others stay."""
     found = without_replacement(board, _present(command, board))
     kept = {each.node for each in found.taken}
     lost = tuple(node for node in command.nodes if node not in kept)
-    cause, message = Cause.CHURN, Sentence("pods have come, or something else holds it back now")
+    cause, message = RejectionCause.CHURN, Sentence("pods have come, or something else holds it back now")
     if found.waiting:
-        cause, message = Cause.BUDGET, Sentence(_SMALLER)
+        cause, message = RejectionCause.BUDGET, Sentence(_SMALLER)
     elif found.refused:
-        cause, message = Cause.SCHEDULING, next(iter(found.refused.values()))
+        cause, message = RejectionCause.SCHEDULING, next(iter(found.refused.values()))
     started = None
     if found.taken:
         savings = saved_by_deleting(found.taken)
         started = make_command(board, command.method, found.taken, solution=found.landing, savings=savings)
-    rejected = Rejected(cause=cause, message=message, nodes=lost) if lost else None
-    return Validated(started, rejected, found.board)
+    rejected = Rejection(cause=cause, message=message, nodes=lost) if lost else None
+    return ValidationResult(started, rejected, found.board)
 
 
-def _still_consolidating(command: Command, board: Board, rules: Rules) -> Validated:
+def _still_consolidating(command: Command, board: DisruptionBoard, rules: ConsolidationOptions) -> ValidationResult:
     """All of it or nothing. The types that were planned must be among those that are found now."""
     nodes = tuple(command.nodes)
 
-    def refused(cause: Cause, message: str | Sentence) -> Validated:
-        return Validated(None, Rejected(cause=cause, message=Sentence(message), nodes=nodes), board)
+    def refused(cause: RejectionCause, message: str | Sentence) -> ValidationResult:
+        return ValidationResult(None, Rejection(cause=cause, message=Sentence(message), nodes=nodes), board)
 
     present = _present(command, board)
     if len(present) < len(nodes):
         kept = {each.node for each in present}
         lost = tuple(node for node in nodes if node not in kept)
-        return refused(Cause.CHURN, f"{', '.join(lost)} cannot go any more")
-    if not Budgets(board, command.reason).within(present):
-        return refused(Cause.BUDGET, _SMALLER)
+        return refused(RejectionCause.CHURN, f"{', '.join(lost)} cannot go any more")
+    if not RemainingBudgets(board, command.reason).within(present):
+        return refused(RejectionCause.BUDGET, _SMALLER)
     move = decide(board, present, rules)
-    if isinstance(move, Refused):
-        return refused(Cause.SCHEDULING, move.message)
+    if isinstance(move, NotConsolidatable):
+        return refused(RejectionCause.SCHEDULING, move.message)
     if len(move.replacements) != len(command.replacements):
         changed = "a new node is needed now" if move.replacements else "no new node is needed any more"
-        return refused(Cause.SCHEDULING, changed)
+        return refused(RejectionCause.SCHEDULING, changed)
     replacements = [
         msgspec.structs.replace(found, types=planned.types)
         for planned, found in zip(command.replacements, move.replacements, strict=True)
         if set(planned.types) <= set(found.types) and not too_few_kinds(board.world.types, found, planned.types)
     ]
     if len(replacements) < len(move.replacements):
-        return refused(Cause.SCHEDULING, "some of the planned instance types would not do any more")
+        return refused(RejectionCause.SCHEDULING, "some of the planned instance types would not do any more")
     price = sum(launch_price(board.world.types, each) for each in replacements)
     deleted = saved_by_deleting(present)
     started = make_command(
@@ -112,4 +118,4 @@ def _still_consolidating(command: Command, board: Board, rules: Rules) -> Valida
         replacements=replacements,
         savings=None if deleted is None else deleted - price,
     )
-    return Validated(started, None, board.after(present, move.solution))
+    return ValidationResult(started, None, board.after(present, move.solution))

@@ -18,7 +18,7 @@ from dovetail.rules.verdict import together
 from dovetail.values.timestamp import format_time
 
 
-class Action(StrEnum):
+class DrainAction(StrEnum):
     """What a pod's turn is."""
 
     EVICT = "evict"
@@ -32,7 +32,7 @@ class PodStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One pod that the drain waits for; `until` is when time alone changes its action."""
 
     pod: PodRecord
-    action: Action
+    action: DrainAction
     why: str
     until: datetime | None = None
     forced: ForcedDeletion | None = None
@@ -104,20 +104,20 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     if _due(forced, now):
         # One that is terminating is deleted again for as long as that would shorten its end.
         until = None if pod.deleted_at is None else pod.deleted_at - timedelta(seconds=LEAST_GRACE_SECONDS)
-        return PodStep(pod=pod, action=Action.DELETE, why="its node's deadline", until=until, forced=forced)
+        return PodStep(pod=pod, action=DrainAction.DELETE, why="its node's deadline", until=until, forced=forced)
     force_at = None if forced is None else forced.at
     if pod.deleted_at is not None:
         stuck_at = _stuck_at(pod, timings)
         why = f"terminating, until {format_time(pod.deleted_at)}"
-        return PodStep(pod=pod, action=Action.GOING, why=why, until=stuck_at, forced=forced)
+        return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=stuck_at, forced=forced)
     if not its_turn:
-        return PodStep(pod=pod, action=Action.LATER, why="others go first", until=force_at, forced=forced)
+        return PodStep(pod=pod, action=DrainAction.LATER, why="others go first", until=force_at, forced=forced)
     verdicts = protection(pod, now)
     blockers = [verdict for verdict in verdicts if not verdict.allowed]
     instants = [at for at in (together(verdicts).until(now), force_at) if at is not None]
     return PodStep(
         pod=pod,
-        action=Action.PROTECTED if blockers else Action.EVICT,
+        action=DrainAction.PROTECTED if blockers else DrainAction.EVICT,
         why="; ".join(f"{verdict.rule}: {verdict.message}" for verdict in blockers) or "may be evicted",
         until=min(instants, default=None),
         forced=forced,
@@ -146,4 +146,6 @@ def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: d
 
 
 def _tells_most(step: PodStep) -> int:
-    return (Action.PROTECTED, Action.EVICT, Action.DELETE, Action.GOING, Action.LATER).index(step.action)
+    return (DrainAction.PROTECTED, DrainAction.EVICT, DrainAction.DELETE, DrainAction.GOING, DrainAction.LATER).index(
+        step.action
+    )

@@ -21,7 +21,7 @@ class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: int | None = None  # None: only the claim bounds its drain
 
 
-class Ailment(msgspec.Struct, frozen=True):
+class NodeFault(msgspec.Struct, frozen=True):
     """What is wrong with a node, and when it is replaced for it."""
 
     condition: str
@@ -29,10 +29,10 @@ class Ailment(msgspec.Struct, frozen=True):
     drain_seconds: int | None = None
 
 
-def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> Ailment | None:
+def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> NodeFault | None:
     """The one that comes first; None for a healthy node."""
     found = [
-        Ailment(condition.type, replace_at, policy.drain_seconds)
+        NodeFault(condition.type, replace_at, policy.drain_seconds)
         for condition in node.status.conditions
         for policy in policies
         if (condition.type, condition.status) == (policy.condition, policy.status)

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.model.records import ClaimRecord, Owner, PodRecord, PoolRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.timings import Timings
@@ -13,7 +13,7 @@ from dovetail.rules.nodes import consolidate_after
 from dovetail.values.duration import SECOND, add
 
 
-class Consolidatable(msgspec.Struct, frozen=True):
+class ConsolidatableStatus(msgspec.Struct, frozen=True):
     """Whether the condition is to be True (else it goes), and when time alone changes that; None: never."""
 
     holds: bool
@@ -22,16 +22,16 @@ class Consolidatable(msgspec.Struct, frozen=True):
 
 def consolidatable(
     claim: ClaimRecord, pool: PoolRecord, now: datetime, *, event_at: datetime | None = None
-) -> Consolidatable | None:
+) -> ConsolidatableStatus | None:
     """`event_at`: a pod event that the claim does not record yet. None: the condition is not for such claims."""
     if pool.replicas is not None:
         return None
-    if not claim.is_true(Condition.INITIALIZED):
-        return Consolidatable(holds=False, until=None)
+    if not claim.is_true(ConditionType.INITIALIZED):
+        return ConsolidatableStatus(holds=False, until=None)
     if event_at is not None:
         claim = msgspec.structs.replace(claim, last_pod_event_at=event_at)
     verdict = consolidate_after(ClusterNode(claim=claim, node=None), pool, now)
-    return Consolidatable(holds=verdict.allowed, until=verdict.until)
+    return ConsolidatableStatus(holds=verdict.allowed, until=verdict.until)
 
 
 # -- pod events --------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def unrecorded_event(
     that is later than the last event, or than the initialization (R24). A time that is still to come says nothing.
     """
     recorded_at = claim.last_pod_event_at
-    quiet_since = recorded_at or claim.true_since(Condition.INITIALIZED)
+    quiet_since = recorded_at or claim.true_since(ConditionType.INITIALIZED)
     came = [at for pod in pods if not _is_daemon(pod) and (at := bound_at(pod)) is not None and at <= now]
     events = [at for at in came if quiet_since is None or at > quiet_since]
     if seen_at is not None:

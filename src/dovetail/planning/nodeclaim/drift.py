@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import CapacityType, Condition, ConditionReason
+from dovetail.api.names import CapacityType, ConditionReason, ConditionType
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.requirements import RequirementError, Requirements, of_labels, one_of, read_requirements
 from dovetail.values.duration import SECOND, add
@@ -33,7 +33,7 @@ class Drift(msgspec.Struct, frozen=True):
 
 def drift_by_objects(claim: objects.NodeClaim, pool: objects.NodePool) -> Drift | None:
     """None: the provider has to be asked."""
-    if _true_reason(claim, Condition.LAUNCHED) is None:
+    if _true_reason(claim, ConditionType.LAUNCHED) is None:
         return Drift("")
     if _has_other_hash(claim, pool):
         return Drift(ConditionReason.NODEPOOL_DRIFTED)
@@ -49,7 +49,7 @@ def _has_other_hash(claim: objects.NodeClaim, pool: objects.NodePool) -> bool:
     if ours[0] != theirs[0]:
         # Hashes of different versions cannot be compared: what stood before stands until the claim and its pool have
         # been brought over to one version, so that this neither drifts anybody nor takes it back (02 §14.57).
-        return _true_reason(claim, Condition.DRIFTED) == ConditionReason.NODEPOOL_DRIFTED
+        return _true_reason(claim, ConditionType.DRIFTED) == ConditionReason.NODEPOOL_DRIFTED
     return ours[1] != theirs[1]
 
 
@@ -58,7 +58,7 @@ def _hash_of(meta: objects.ObjectMeta) -> tuple[str, str] | None:
     return None if version is None or hashed is None else (version, hashed)
 
 
-def _breaks_requirements(labels: Mapping[str, str], entries: Iterable[objects.Requirement]) -> bool:
+def _breaks_requirements(labels: Mapping[str, str], entries: Iterable[objects.NodeSelectorRequirement]) -> bool:
     """A label that is asked for and missing breaks them, a well-known one too."""
     try:
         wanted = read_requirements(entries)
@@ -67,7 +67,7 @@ def _breaks_requirements(labels: Mapping[str, str], entries: Iterable[objects.Re
     return not of_labels(labels).compatible(wanted)
 
 
-def _true_reason(claim: objects.NodeClaim, condition: Condition) -> str | None:
+def _true_reason(claim: objects.NodeClaim, condition: ConditionType) -> str | None:
     """The reason of a condition that is True."""
     return next(
         (each.reason for each in claim.status.conditions if (each.type, each.status) == (condition, "True")), None

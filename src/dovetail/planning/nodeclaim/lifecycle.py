@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition, ConditionReason, Effect
+from dovetail.api.names import ConditionReason, ConditionType, TaintEffect
 from dovetail.api.objects import is_true
 from dovetail.planning.conditions import FALSE, UNKNOWN, Conditions
 from dovetail.planning.timings import Timings
@@ -15,7 +15,7 @@ from dovetail.scheduling.taints import is_ephemeral
 from dovetail.values.duration import SECOND, add
 from dovetail.values.quantity import QuantityError, parse_quantity
 
-_UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=Effect.NO_EXECUTE)
+_UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=TaintEffect.NO_EXECUTE)
 
 
 # -- registration ------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def lacks_guard(node: objects.Node) -> bool:
 def is_new(node: objects.Node, conditions: Conditions) -> bool:
     """Whether the Node was created after its claim was registered, as by a kubelet that starts anew, and nobody has
     registered this one. Labels do not tell: people edit them."""
-    created_at, registered_at = node.metadata.creation_timestamp, conditions.since(Condition.REGISTERED)
+    created_at, registered_at = node.metadata.creation_timestamp, conditions.since(ConditionType.REGISTERED)
     if created_at is None or registered_at is None or node.metadata.deletion_timestamp is not None:
         return False
     return created_at > registered_at and names.TERMINATION_FINALIZER not in node.metadata.finalizers
@@ -97,29 +97,35 @@ def to_body(struct: objects.Wire) -> dict[str, Any]:
 # -- initialization ----------------------------------------------------------------------------------------------------
 
 
-class Unmet(msgspec.Struct, frozen=True):
+class InitializationBlocker(msgspec.Struct, frozen=True):
     """Why a registered claim is not initialized yet."""
 
     reason: ConditionReason
     message: str
 
 
-def why_not_initialized(claim: objects.NodeClaim, node: objects.Node) -> Unmet | None:
+def why_not_initialized(claim: objects.NodeClaim, node: objects.Node) -> InitializationBlocker | None:
     """The first check of 03 §7.3 that fails."""
     name = node.metadata.name
     if not is_ready(node):
-        return Unmet(ConditionReason.NODE_NOT_READY, f"Node {name} is not Ready")
+        return InitializationBlocker(ConditionReason.NODE_NOT_READY, f"Node {name} is not Ready")
     startup = [
         taint for taint in node.spec.taints if any(taint.matches(wanted) for wanted in claim.spec.startup_taints)
     ]
     if startup:
-        return Unmet(ConditionReason.STARTUP_TAINTS_EXIST, f"Node {name} still has startup taint {_text(startup[0])}")
+        return InitializationBlocker(
+            ConditionReason.STARTUP_TAINTS_EXIST, f"Node {name} still has startup taint {_text(startup[0])}"
+        )
     ephemeral = [taint for taint in node.spec.taints if is_ephemeral(taint)]
     if ephemeral:
-        return Unmet(ConditionReason.KNOWN_EPHEMERAL_TAINTS_EXIST, f"Node {name} still has taint {_text(ephemeral[0])}")
+        return InitializationBlocker(
+            ConditionReason.KNOWN_EPHEMERAL_TAINTS_EXIST, f"Node {name} still has taint {_text(ephemeral[0])}"
+        )
     for resource, amount in sorted(claim.spec.resources.requests.items()):
         if not _is_zero(amount) and _is_zero(node.status.allocatable.get(resource, "0")):
-            return Unmet(ConditionReason.RESOURCE_NOT_REGISTERED, f"Node {name} does not offer {resource} yet")
+            return InitializationBlocker(
+                ConditionReason.RESOURCE_NOT_REGISTERED, f"Node {name} does not offer {resource} yet"
+            )
     return None
 
 
@@ -133,7 +139,7 @@ def _is_zero(amount: str | int | float) -> bool:
 
 def is_ready(node: objects.Node) -> bool:
     """Missing counts as not ready (03 §10.20)."""
-    return is_true(node, Condition.READY)
+    return is_true(node, ConditionType.READY)
 
 
 def _text(taint: objects.Taint) -> str:
@@ -143,27 +149,27 @@ def _text(taint: objects.Taint) -> str:
 # -- all of it ---------------------------------------------------------------------------------------------------------
 
 
-class GiveUp(msgspec.Struct, frozen=True):
+class LivenessTimeout(msgspec.Struct, frozen=True):
     """The claim has taken too long; `reason` is that of the metrics."""
 
     reason: str
     message: str
 
 
-def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp | datetime | None:
+def liveness(conditions: Conditions, now: datetime, timings: Timings) -> LivenessTimeout | datetime | None:
     """03 §7.4: give it up, or the instant at which it would be, or None if it is registered and has its Node."""
-    lost = (Condition.NODE_LOST, timings.lost_node_seconds, "node_lost", "without a Node for")
-    launch = (Condition.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "not launched within")
+    lost = (ConditionType.NODE_LOST, timings.lost_node_seconds, "node_lost", "without a Node for")
+    launch = (ConditionType.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "not launched within")
     registration = (
-        Condition.REGISTERED,
+        ConditionType.REGISTERED,
         timings.registration_timeout_seconds,
         "registration_timeout",
         "not registered within",
     )
-    if conditions.is_true(Condition.REGISTERED):
+    if conditions.is_true(ConditionType.REGISTERED):
         limits = [lost]
     else:
-        limits = [registration] if conditions.is_true(Condition.LAUNCHED) else [launch, registration]
+        limits = [registration] if conditions.is_true(ConditionType.LAUNCHED) else [launch, registration]
     ends = []
     for condition, seconds, reason, words in limits:
         since = conditions.since(condition)
@@ -173,34 +179,34 @@ def liveness(conditions: Conditions, now: datetime, timings: Timings) -> GiveUp 
         if at is None:
             continue
         if now >= at:
-            return GiveUp(reason, f"{words} {seconds:g} s")
+            return LivenessTimeout(reason, f"{words} {seconds:g} s")
         ends.append(at)
     return min(ends, default=None)
 
 
 def note_launch_failure(conditions: Conditions, reason: str, message: str) -> None:
     """Launched stays Unknown, and says why (03 §7.1)."""
-    conditions.set(Condition.LAUNCHED, UNKNOWN, reason, message[:300])
+    conditions.set(ConditionType.LAUNCHED, UNKNOWN, reason, message[:300])
 
 
 def note_nodes(conditions: Conditions, count: int) -> None:
     """What Registered says while there is not exactly one Node."""
     if count == 0:
         conditions.set(
-            Condition.REGISTERED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "Node not registered with cluster"
+            ConditionType.REGISTERED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "Node not registered with cluster"
         )
     else:
         conditions.set(
-            Condition.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND, f"{count} Nodes have its provider ID"
+            ConditionType.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND, f"{count} Nodes have its provider ID"
         )
 
 
 def note_lost_node(conditions: Conditions, nodes: int) -> None:
     """Say whether the claim was registered and has no Node any more; `nodes`: how many have its provider ID."""
-    if nodes or not conditions.is_true(Condition.REGISTERED):
-        conditions.clear(Condition.NODE_LOST)
+    if nodes or not conditions.is_true(ConditionType.REGISTERED):
+        conditions.clear(ConditionType.NODE_LOST)
     else:
-        conditions.set(Condition.NODE_LOST, reason=ConditionReason.NODE_NOT_FOUND, message="its Node is gone")
+        conditions.set(ConditionType.NODE_LOST, reason=ConditionReason.NODE_NOT_FOUND, message="its Node is gone")
 
 
 def launched_metadata(claim: objects.NodeClaim, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Any:

@@ -55,7 +55,7 @@ def migrated_annotations(claim: objects.NodeClaim, hashed: str) -> dict[str, str
     """
     if claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION) == names.HASH_VERSION:
         return {}
-    if any(entry.type == names.Condition.DRIFTED for entry in claim.status.conditions):
+    if any(entry.type == names.ConditionType.DRIFTED for entry in claim.status.conditions):
         return {names.NODEPOOL_HASH_VERSION: names.HASH_VERSION}
     return pool_annotations(hashed)
 

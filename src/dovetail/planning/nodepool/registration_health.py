@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api.names import Condition, ConditionReason
+from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.api.objects import NodeClaim, NodeClass, NodePool
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
 
@@ -17,7 +17,7 @@ _FAILURES: Final = 2
 _AWAITING: Final = "no node has come up or failed to since the pool or its node class was changed"
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class RegistrationAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one claim of the pool; `reason` and `message` say why it failed."""
 
     claim_uid: str
@@ -27,15 +27,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-def attempt(claim: NodeClaim, *, registered: bool) -> Attempt:
+def attempt(claim: NodeClaim, *, registered: bool) -> RegistrationAttempt:
     """The claim has registered; or it has not, and is given up."""
     reason, message = "", ""
     if not registered:
         reason, message = ConditionReason.REGISTRATION_FAILED, f"the node of {claim.metadata.name} has not registered"
-        launched = next((entry for entry in claim.status.conditions if entry.type == Condition.LAUNCHED), None)
+        launched = next((entry for entry in claim.status.conditions if entry.type == ConditionType.LAUNCHED), None)
         if launched is not None and launched.status != TRUE:
             reason, message = launched.reason or reason, launched.message
-    return Attempt(
+    return RegistrationAttempt(
         claim_uid=claim.metadata.uid,
         owner_uids=frozenset(owner.uid for owner in claim.metadata.owner_references),
         registered=registered,
@@ -44,14 +44,14 @@ def attempt(claim: NodeClaim, *, registered: bool) -> Attempt:
     )
 
 
-class History(msgspec.Struct, frozen=True):
+class RegistrationHistory(msgspec.Struct, frozen=True):
     """How the last registrations went, the newest last: the claim's UID, which counts once, and whether it came up."""
 
     results: tuple[tuple[str, bool], ...] = ()
 
-    def after(self, latest: Attempt) -> "History":
+    def after(self, latest: RegistrationAttempt) -> "RegistrationHistory":
         result = (latest.claim_uid, latest.registered)
-        return self if result in self.results else History((*self.results, result)[-REMEMBERED:])
+        return self if result in self.results else RegistrationHistory((*self.results, result)[-REMEMBERED:])
 
     @property
     def status(self) -> str:
@@ -60,30 +60,32 @@ class History(msgspec.Struct, frozen=True):
         return FALSE if sum(not registered for _, registered in self.results) >= _FAILURES else TRUE
 
 
-def remembered(pool: NodePool) -> History:
+def remembered(pool: NodePool) -> RegistrationHistory:
     """What the condition says of registrations that nobody else remembers: after a restart."""
     conditions = {entry.type: entry.status for entry in pool.status.conditions}
-    match conditions.get(Condition.NODE_REGISTRATION_HEALTHY):
+    match conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY):
         case "True":
-            return History((("", True),))
+            return RegistrationHistory((("", True),))
         case "False":
-            return History((("", False),) * _FAILURES)
-    return History()
+            return RegistrationHistory((("", False),) * _FAILURES)
+    return RegistrationHistory()
 
 
 def is_outdated(pool: NodePool, node_class: NodeClass | None) -> bool:
     """Whether the condition speaks of another pool or node class than there is now, so that all starts over."""
-    found = next((e for e in pool.status.conditions if e.type == Condition.NODE_REGISTRATION_HEALTHY), None)
+    found = next((e for e in pool.status.conditions if e.type == ConditionType.NODE_REGISTRATION_HEALTHY), None)
     if found is None or found.observed_generation != pool.metadata.generation:
         return True
     return node_class is not None and node_class.metadata.generation != pool.status.node_class_observed_generation
 
 
 def reset(conditions: Conditions) -> None:
-    conditions.set(Condition.NODE_REGISTRATION_HEALTHY, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, _AWAITING)
+    conditions.set(ConditionType.NODE_REGISTRATION_HEALTHY, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, _AWAITING)
 
 
-def account(pool: NodePool, history: History, attempts: Iterable[Attempt], conditions: Conditions) -> History:
+def account(
+    pool: NodePool, history: RegistrationHistory, attempts: Iterable[RegistrationAttempt], conditions: Conditions
+) -> RegistrationHistory:
     """The history with the attempts that are the pool's, and what they change in its condition.
 
     A success never makes a pool unhealthy, and a failure never healthy: what the rest of the history says then stands
@@ -94,7 +96,7 @@ def account(pool: NodePool, history: History, attempts: Iterable[Attempt], condi
             continue
         history = history.after(latest)
         if latest.registered and history.status == TRUE:
-            conditions.set(Condition.NODE_REGISTRATION_HEALTHY)
+            conditions.set(ConditionType.NODE_REGISTRATION_HEALTHY)
         elif not latest.registered and history.status == FALSE:
-            conditions.set(Condition.NODE_REGISTRATION_HEALTHY, FALSE, latest.reason, latest.message)
+            conditions.set(ConditionType.NODE_REGISTRATION_HEALTHY, FALSE, latest.reason, latest.message)
     return history

@@ -12,11 +12,11 @@ from dovetail.rules.deadlines import expires_at
 from dovetail.rules.nodes import is_empty
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import protection
-from dovetail.rules.states import State, state_of
+from dovetail.rules.states import NodeState, state_of
 from dovetail.scheduling.resources import offered_amounts
 
 
-class Census(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimCensus(msgspec.Struct, frozen=True, kw_only=True):
     """The claims of a pool: those that stay, those that are about to be replaced, and those that are going."""
 
     active: tuple[ClusterNode, ...] = ()
@@ -37,7 +37,7 @@ def census(
     in_commands: Collection[str] = (),
     awaited: Collection[str] = (),
     reserved: int = 0,
-) -> Census:
+) -> ClaimCensus:
     """Of the pool's claims, with their Nodes and pods.
 
     `in_commands` and `awaited`: names of claims that commands in flight replace, and of their replacements. The record
@@ -49,13 +49,13 @@ def census(
         assert member.claim is not None
         missing.discard(member.claim.name)
         state = state_of(member)
-        if member.deleting or state in (State.DRAINING, State.TERMINATING, State.CLEANUP):
+        if member.deleting or state in (NodeState.DRAINING, NodeState.TERMINATING, NodeState.CLEANUP):
             deleting += 1
-        elif state is State.DISRUPTING or member.claim.name in in_commands:
+        elif state is NodeState.DISRUPTING or member.claim.name in in_commands:
             pending += 1
         else:
             active.append(member)
-    return Census(
+    return ClaimCensus(
         active=tuple(active),
         awaited=frozenset(awaited),
         pending_disruption=pending,
@@ -71,21 +71,21 @@ def node_limit(pool: objects.NodePool) -> int | None:
     return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None
 
 
-class Growth(msgspec.Struct, frozen=True):
+class ScaleUp(msgspec.Struct, frozen=True):
     """So many claims are lacking, and so many of them the limit allows."""
 
     lacking: int
     granted: int
 
 
-def growth(found: Census, *, replicas: int, limit: int | None) -> Growth:
+def growth(found: ClaimCensus, *, replicas: int, limit: int | None) -> ScaleUp:
     """What is about to be replaced has its replacement coming, and counts as one of the replicas."""
     lacking = max(0, replicas - len(found.active) - found.pending_disruption - found.reserved)
     room = lacking if limit is None else max(0, limit - found.total)
-    return Growth(lacking, min(lacking, room))
+    return ScaleUp(lacking, min(lacking, room))
 
 
-def victims(found: Census, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
+def victims(found: ClaimCensus, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
     """The surplus claims: first those that are not initialized, then those that are not Ready (R52).
 
     Among equals, those without a machine go first, then empty ones, then those whose pods are cheap to move.

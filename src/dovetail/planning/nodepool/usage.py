@@ -14,7 +14,7 @@ _ALWAYS: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 _NOTHING: Final = Quantity(0)
 
 
-class Usage(msgspec.Struct, frozen=True):
+class PoolUsage(msgspec.Struct, frozen=True):
     """The nodes, and the sum of their capacities; the nodes are among the resources, too."""
 
     nodes: int
@@ -25,7 +25,7 @@ class Usage(msgspec.Struct, frozen=True):
         return {name: str(amount) for name, amount in self.resources.items()}
 
 
-def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) -> Usage:
+def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) -> PoolUsage:
     """Of claims and their Nodes, either of which may be missing."""
     capacities = [_capacity(claim, node) for claim, node in held]
     alike = Counter(map(id, capacities))  # those of one size are one object
@@ -35,7 +35,7 @@ def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) 
             total[name] = _sum(total.get(name, _NOTHING), amount, count)
     nodes = len(capacities)
     total[names.NODES_RESOURCE] = parse_quantity(str(nodes))
-    return Usage(nodes, total)
+    return PoolUsage(nodes, total)
 
 
 def _capacity(claim: objects.NodeClaim | None, node: objects.Node | None) -> dict[str, Quantity]:

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import CapacityType, Condition, ConditionReason, Effect
+from dovetail.api.names import CapacityType, ConditionReason, ConditionType, TaintEffect
 from dovetail.api.objects import NodeClass
 from dovetail.api.yaml_events import join
-from dovetail.model.flaws import OPERATORS, Flaw, value_flaw
+from dovetail.model.field_errors import OPERATORS, FieldError, value_flaw
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, shown
 from dovetail.values.label_syntax import is_label_value, is_qualified
@@ -38,7 +38,7 @@ def pool_flaws(pool: objects.NodePool) -> list[str]:
     return [flaw.message for flaw in field_flaws(pool)]
 
 
-def field_flaws(pool: objects.NodePool) -> list[Flaw]:
+def field_flaws(pool: objects.NodePool) -> list[FieldError]:
     """The same, each with the path of its field."""
     template = pool.spec.template
     return [
@@ -81,21 +81,21 @@ def unsettable_label(key: str) -> str | None:
     return None if _KWOK_DOMAIN.match(key) else restricted_label(key, nodepool_allowed=False)
 
 
-def _label_flaws(labels: dict[str, str]) -> Iterator[Flaw]:
+def _label_flaws(labels: dict[str, str]) -> Iterator[FieldError]:
     for key, value in labels.items():
         field = join("spec.template.metadata.labels", key)
         if wrong := unsettable_label(key):
-            yield Flaw(field, f"label {wrong} be set", "remove the label, or use a domain of your own")
+            yield FieldError(field, f"label {wrong} be set", "remove the label, or use a domain of your own")
         if not is_qualified(key):
-            yield Flaw(field, f"label {shown(key)}: the key is not a qualified name", _QUALIFIED)
+            yield FieldError(field, f"label {shown(key)}: the key is not a qualified name", _QUALIFIED)
         if not is_label_value(value):
-            yield Flaw(field, f"label {shown(key)}: {shown(value)} is not a label value", _VALUE)
+            yield FieldError(field, f"label {shown(key)}: {shown(value)} is not a label value", _VALUE)
 
 
 # -- taints -----------------------------------------------------------------------------------------------------------
 
 
-def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[Flaw]:
+def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[FieldError]:
     """Of both lists together: a startup taint like a lasting one would never go."""
     lists = {"taints": spec.taints or (), "startupTaints": spec.startup_taints or ()}
     seen: set[tuple[str, str]] = set()
@@ -103,53 +103,53 @@ def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[Flaw]:
         for index, taint in enumerate(taints):
             field, about = f"{_TEMPLATE}.{name}[{index}]", f"taint {shown(taint.key)}"
             if not is_qualified(taint.key):
-                yield Flaw(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
+                yield FieldError(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
             if taint.value and not is_qualified(taint.value):
                 message = f"{about}: the value {shown(taint.value)} is not a qualified name"
-                yield Flaw(f"{field}.value", message, _QUALIFIED)
-            if taint.effect not in ("", *Effect):
+                yield FieldError(f"{field}.value", message, _QUALIFIED)
+            if taint.effect not in ("", *TaintEffect):
                 message = f"{about}: {shown(taint.effect)} is no effect"
-                yield Flaw(f"{field}.effect", message, f"write one of {', '.join(Effect)}")
+                yield FieldError(f"{field}.effect", message, f"write one of {', '.join(TaintEffect)}")
             if (taint.key, taint.effect) in seen:
                 message = f"{about} with effect {shown(taint.effect)} is there more than once"
-                yield Flaw(field, message, "keep one of them, in taints or in startupTaints")
+                yield FieldError(field, message, "keep one of them, in taints or in startupTaints")
             seen.add((taint.key, taint.effect))
 
 
 # -- requirements -----------------------------------------------------------------------------------------------------
 
 
-def _requirement_flaws(field: str, requirement: objects.Requirement) -> Iterator[Flaw]:
+def _requirement_flaws(field: str, requirement: objects.NodeSelectorRequirement) -> Iterator[FieldError]:
     key = names.NORMALISED_LABELS.get(requirement.key, requirement.key)
     about = f"requirement {shown(requirement.key)}"
     if wrong := restricted_label(key, nodepool_allowed=False):
-        yield Flaw(f"{field}.key", f"requirement {wrong} be required", "remove the requirement")
+        yield FieldError(f"{field}.key", f"requirement {wrong} be required", "remove the requirement")
     if not is_qualified(key):
-        yield Flaw(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
+        yield FieldError(f"{field}.key", f"{about}: the key is not a qualified name", _QUALIFIED)
     if requirement.operator not in OPERATORS:
         message = f"{about}: {shown(requirement.operator)} is no operator"
-        yield Flaw(f"{field}.operator", message, f"write one of {', '.join(OPERATORS)}")
+        yield FieldError(f"{field}.operator", message, f"write one of {', '.join(OPERATORS)}")
     for value in requirement.values:
         if not is_label_value(value):
-            yield Flaw(f"{field}.values", f"{about}: {shown(value)} is not a label value", _VALUE)
+            yield FieldError(f"{field}.values", f"{about}: {shown(value)} is not a label value", _VALUE)
     if flaw := value_flaw(requirement.operator, requirement.values, requirement.min_values):
-        yield Flaw(f"{field}.{flaw.field}", f"{about}: {flaw.message}", flaw.remedy)
+        yield FieldError(f"{field}.{flaw.field}", f"{about}: {flaw.message}", flaw.remedy)
     elif _chooses_capacity_type(requirement):
         known = len(set(requirement.values) & set(CapacityType))
         if known < (requirement.min_values or 1):
             types = ", ".join(CapacityType)
             message = f"{about}: of its values only {known} are capacity types ({types})"
-            yield Flaw(f"{field}.values", message, f"write some of {types}")
+            yield FieldError(f"{field}.values", message, f"write some of {types}")
 
 
-def _chooses_capacity_type(requirement: objects.Requirement) -> bool:
+def _chooses_capacity_type(requirement: objects.NodeSelectorRequirement) -> bool:
     return requirement.key == names.CAPACITY_TYPE_LABEL and requirement.operator == "In"
 
 
 # -- times ------------------------------------------------------------------------------------------------------------
 
 
-def _duration_flaws(pool: objects.NodePool) -> Iterator[Flaw]:
+def _duration_flaws(pool: objects.NodePool) -> Iterator[FieldError]:
     """The CRD's patterns let times pass that nothing can hold; taken for none, they would switch a limit off."""
     spec, disruption = pool.spec.template.spec, pool.spec.disruption
     fields = {
@@ -161,11 +161,11 @@ def _duration_flaws(pool: objects.NodePool) -> Iterator[Flaw]:
         try:
             parse_nillable(text)
         except DurationError as error:
-            yield Flaw(field, f"{field.rpartition('.')[2]}: {error}", "write a shorter time, or Never")
+            yield FieldError(field, f"{field.rpartition('.')[2]}: {error}", "write a shorter time, or Never")
     try:
         parse_simple(spec.termination_grace_period or "0s")
     except DurationError as error:
-        yield Flaw(
+        yield FieldError(
             f"{_TEMPLATE}.terminationGracePeriod",
             f"terminationGracePeriod: {error}",
             "write a shorter time, or leave it out to wait for ever",
@@ -186,7 +186,7 @@ def node_class_readiness(node_class: NodeClass | None, name: str) -> Readiness:
         return _unready(ConditionReason.NODECLASS_NOT_FOUND, f"there is no node class {name}")
     if node_class.metadata.deletion_timestamp is not None:
         return _unready(ConditionReason.NODECLASS_TERMINATING, f"node class {name} is being deleted")
-    ready = next((entry for entry in node_class.status.conditions if entry.type == Condition.READY), None)
+    ready = next((entry for entry in node_class.status.conditions if entry.type == ConditionType.READY), None)
     if ready is None or ready.status == UNKNOWN:
         return _unready(ConditionReason.NODECLASS_READINESS_UNKNOWN, f"node class {name} does not say if it is ready")
     if ready.status != TRUE:

@@ -10,9 +10,18 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.planning.nodepool.hash import pool_annotations, pool_hash
-from dovetail.scheduling.fast import LastingWorld
+from dovetail.scheduling.fast import IncrementalWorld
 from dovetail.scheduling.new_nodes import offers
-from dovetail.scheduling.problem import MachineType, NewClaim, Node, Options, Pod, Pool, Problem, Solution
+from dovetail.scheduling.placement import (
+    MachineType,
+    NewClaim,
+    NodeInfo,
+    PlacementRequest,
+    PodInfo,
+    Pool,
+    SchedulingOptions,
+    Solution,
+)
 from dovetail.scheduling.requirements import Requirements, one_of, read_requirements, selecting
 from dovetail.scheduling.resources import CPU, PODS, Resources, offered_amounts, total
 from dovetail.values.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Format, Quantity
@@ -31,7 +40,7 @@ FLEXIBLE, NOWHERE = "flexible", "none"
 # -- what is to be done ------------------------------------------------------------------------------------------------
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ProvisioningPlan(msgspec.Struct, frozen=True):
     """Where the pods go, and what is wrong with pools by name, whoever asks for them."""
 
     solution: Solution
@@ -39,10 +48,12 @@ class Plan(msgspec.Struct, frozen=True):
     zones: Mapping[str, int]
 
 
-def plan(problem: Problem, world: LastingWorld, go_on: Callable[[], bool]) -> Plan:
+def plan(problem: PlacementRequest, world: IncrementalWorld, go_on: Callable[[], bool]) -> ProvisioningPlan:
     """All of it that is heavy, so that it can run aside."""
     now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
-    return Plan(now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem))
+    return ProvisioningPlan(
+        now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem)
+    )
 
 
 def nomination(batch_longest: timedelta) -> timedelta:
@@ -50,13 +61,13 @@ def nomination(batch_longest: timedelta) -> timedelta:
     return max(2 * batch_longest, timedelta(seconds=10))
 
 
-def starved(problem: Problem) -> dict[str, str]:
+def starved(problem: PlacementRequest) -> dict[str, str]:
     """The pools that nothing can be launched for, and why, as the event has it."""
     found = {pool.name: _starvation(pool, problem.types.get(pool.name, ()), problem.options) for pool in problem.pools}
     return {name: why for name, why in found.items() if why}
 
 
-def _starvation(pool: Pool, types: Sequence[MachineType], options: Options) -> str:
+def _starvation(pool: Pool, types: Sequence[MachineType], options: SchedulingOptions) -> str:
     usable = [type_ for type_ in types if type_.requirements.intersects(pool.requirements)]
     usable = [type_ for type_ in usable if any(offers(type_, pool.requirements))]
     text = "NodePool requirements filtered out all compatible available instance types"
@@ -70,7 +81,7 @@ def _starvation(pool: Pool, types: Sequence[MachineType], options: Options) -> s
     return ""
 
 
-def effective_zones(problem: Problem) -> dict[str, int]:
+def effective_zones(problem: PlacementRequest) -> dict[str, int]:
     """How many pods can only go to each zone; and to several, or to none that there is."""
     known = {node.labels[names.ZONE_LABEL] for node in problem.nodes if names.ZONE_LABEL in node.labels}
     for types in problem.types.values():
@@ -78,7 +89,7 @@ def effective_zones(problem: Problem) -> dict[str, int]:
     return dict(Counter(_zone(pod, known) for pod in problem.pods))
 
 
-def _zone(pod: Pod, known: Iterable[str]) -> str:
+def _zone(pod: PodInfo, known: Iterable[str]) -> str:
     wanted = [
         (nodes & place).get(names.ZONE_LABEL)
         for nodes in pod.affinity.alternatives()
@@ -91,7 +102,7 @@ def _zone(pod: Pod, known: Iterable[str]) -> str:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def usage_by_pool(nodes: Iterable[Node]) -> dict[str, Resources]:
+def usage_by_pool(nodes: Iterable[NodeInfo]) -> dict[str, Resources]:
     """What there is of each pool (06 §7.5): all that is not going."""
     held: dict[str, list[Resources]] = {}
     one = Resources({names.NODES_RESOURCE: 1})
@@ -209,6 +220,6 @@ def failed_note(reason: str) -> str:
     return f"Failed to schedule pod, {reason}"
 
 
-def hinders_consolidation(pod: Pod) -> bool:
+def hinders_consolidation(pod: PodInfo) -> bool:
     """Whether it has wishes that count like rules where nodes are planned, and so hold nodes apart (06 §6)."""
     return bool(pod.preferred_apart or pod.preferred_spread)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from dovetail.api import names
-from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, Quantities, Requirement
+from dovetail.api.objects import KWOKNodeClass, Node, NodeClaim, NodeSelectorRequirement, Quantities
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import NODES, Instance
 from dovetail.providers.catalogue import allocatable
@@ -60,7 +60,7 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
     )
 
 
-def _definite(requirements: Iterable[Requirement]) -> dict[str, str]:
+def _definite(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]:
     """The labels of requirements that leave one value."""
     return {
         names.NORMALISED_LABELS.get(each.key, each.key): each.values[0]
@@ -83,7 +83,7 @@ def launched_instance(claim: NodeClaim) -> Instance:
 
 def node_body(instance: Instance, *, owner: NodeClaim | None = None) -> dict[str, Any]:
     """The Node as it is created: not registered yet; the claim's own taints come with the registration (06 §10)."""
-    taint = {"key": names.UNREGISTERED_TAINT, "effect": str(names.Effect.NO_EXECUTE)}
+    taint = {"key": names.UNREGISTERED_TAINT, "effect": str(names.TaintEffect.NO_EXECUTE)}
     return {
         "apiVersion": NODES.api_version,
         "kind": NODES.kind,
@@ -144,7 +144,7 @@ def appears_at(claim: NodeClaim, node_class: KWOKNodeClass | None) -> datetime |
     Not once the claim is registered: a machine that has vanished since must stay so.
     """
     conditions = {each.type: each for each in claim.status.conditions}
-    launched, registered = conditions.get(names.Condition.LAUNCHED), conditions.get(names.Condition.REGISTERED)
+    launched, registered = conditions.get(names.ConditionType.LAUNCHED), conditions.get(names.ConditionType.REGISTERED)
     if (
         claim.metadata.deletion_timestamp is not None
         or not claim.status.provider_id.startswith(names.KWOK_PROVIDER_ID_PREFIX)

@@ -56,7 +56,7 @@ async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KW
         except NotFound:
             raise InsufficientCapacity(f"KWOKNodeClass {name!r} does not exist") from None
     for condition in found.status.conditions:
-        if condition.type == names.Condition.READY and condition.status == "False":
+        if condition.type == names.ConditionType.READY and condition.status == "False":
             raise NodeClassNotReady(f"KWOKNodeClass {name!r} is not ready: {condition.message or condition.reason}")
     return found
 

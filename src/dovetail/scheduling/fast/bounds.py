@@ -14,20 +14,20 @@ from typing import Final
 
 from dovetail.api import names
 from dovetail.scheduling.fast.bits import Bits, members
-from dovetail.scheduling.fast.rows import Asked
+from dovetail.scheduling.fast.rows import NodeQuery
 from dovetail.scheduling.fast.shapes import PodShape
 from dovetail.scheduling.fast.tables import Table
-from dovetail.scheduling.fast.witness import Dearer, Seen, Shortage, Witness
+from dovetail.scheduling.fast.witness import CachedWitness, PriceBound, Shortage, Witness
 from dovetail.scheduling.fast.world import World
 from dovetail.scheduling.host_ports import conflict
-from dovetail.scheduling.problem import Kind, Node, Origin, Pod
+from dovetail.scheduling.placement import NodeInfo, Origin, PodInfo, TopologyRuleKind
 from dovetail.scheduling.taints import untolerated
 
 # What depends on more nodes than these is found out anew each time.
 _MOST_TAKERS: Final = 64
 
 
-def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: int) -> Witness | None:
+def witness(world: World, pods: Sequence[PodInfo], without: Iterable[str], price: int) -> Witness | None:
     """Why the pods cannot be on the other nodes, if that is certain, and on one new node that costs less than this.
 
     `pods` are those of the nodes: one that is pending anyway does not keep them. Who asks often gives the same object:
@@ -43,11 +43,13 @@ def witness(world: World, pods: Sequence[Pod], without: Iterable[str], price: in
     need = _Need(world, pods, others)
     found = _found(world, need, price)
     if need.takers.bit_count() <= _MOST_TAKERS and not need.ruled:
-        world.seen[gone] = Seen(pods, world.labels_read, price, need.asked, tuple(_nodes(world, need.takers)), found)
+        world.seen[gone] = CachedWitness(
+            pods, world.labels_read, price, need.asked, tuple(_nodes(world, need.takers)), found
+        )
     return found
 
 
-def _others(world: World, pods: Sequence[Pod], without: Iterable[str]) -> Bits:
+def _others(world: World, pods: Sequence[PodInfo], without: Iterable[str]) -> Bits:
     """The nodes that are left."""
     rows = world.rows
     found = rows.usable & ~sum(1 << rows.of_name[name] for name in without)
@@ -57,7 +59,7 @@ def _others(world: World, pods: Sequence[Pod], without: Iterable[str]) -> Bits:
     return found if waits or any(pod.origin is Origin.DELETING for pod in pods) else ready
 
 
-def _takers(world: World, asked: Iterable[Asked], others: Bits) -> Bits:
+def _takers(world: World, asked: Iterable[NodeQuery], others: Bits) -> Bits:
     """Those that have room for at least one of the pods."""
     found = 0
     for each in asked:
@@ -65,7 +67,7 @@ def _takers(world: World, asked: Iterable[Asked], others: Bits) -> Bits:
     return found & others
 
 
-def _nodes(world: World, rows: Bits) -> Iterable[Node]:
+def _nodes(world: World, rows: Bits) -> Iterable[NodeInfo]:
     return (world.rows.nodes[row] for row in members(rows))
 
 
@@ -79,20 +81,20 @@ def _found(world: World, need: "_Need", price: int) -> Witness | None:
     best = min((each for each in found if each is not None), default=None)
     if best is not None and best[0] < price:
         return Witness(shortage=first)
-    dearer = Dearer(limit=price) if best is None else Dearer(type=best[1], price=best[0], limit=price)
+    dearer = PriceBound(limit=price) if best is None else PriceBound(type=best[1], price=best[0], limit=price)
     return Witness(shortage=first, dearer=dearer)
 
 
 class _Need:
     """What some pods need of the nodes that are left. `ruled`: rules between pods on hosts have a say."""
 
-    def __init__(self, world: World, pods: Sequence[Pod], others: Bits) -> None:
+    def __init__(self, world: World, pods: Sequence[PodInfo], others: Bits) -> None:
         self._world = world
         self._rows = world.rows
         shapes = world.shapes.of(pods, world.labels_read)
         self._count = Counter(shapes)
         self._pods: dict[PodShape, list[str]] = {}
-        self._first: dict[PodShape, Pod] = {}
+        self._first: dict[PodShape, PodInfo] = {}
         for pod, shape in zip(pods, shapes, strict=True):
             self._pods.setdefault(shape, []).append(str(pod))
             self._first.setdefault(shape, pod)
@@ -188,7 +190,7 @@ class _Need:
         own = [
             (group.counts, group.most_on_host(itself), itself)
             for rule in shape.pod.rules
-            if rule.key == names.HOSTNAME_LABEL and rule.kind is not Kind.TOGETHER
+            if rule.key == names.HOSTNAME_LABEL and rule.kind is not TopologyRuleKind.TOGETHER
             for group, itself in ((groups.of(rule), rule.selects(shape.pod)),)
         ]
         inverse = [

@@ -7,18 +7,18 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling import new_nodes
 from dovetail.scheduling.fast.bits import bits_where
-from dovetail.scheduling.fast.searching import Draft, Search, pop
-from dovetail.scheduling.fast.tables import State, Table
+from dovetail.scheduling.fast.searching import FastDraft, Search, pop
+from dovetail.scheduling.fast.tables import NewNodeState, Table
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.new_nodes import Reservations, use_up
-from dovetail.scheduling.problem import NewClaim, Options, Pod
-from dovetail.scheduling.refusals import Refusal, Waiting
+from dovetail.scheduling.placement import NewClaim, PodInfo, SchedulingOptions
+from dovetail.scheduling.refusals import PlacementDeferred, Refusal
 from dovetail.scheduling.requirements import of_labels
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import untolerated
 
 
-class Drafting:
+class NodeDrafts:
     """All nodes that are to be made in one solve. `left` of each pool's limits."""
 
     def __init__(
@@ -26,17 +26,17 @@ class Drafting:
         tables: Sequence[Table],
         left: Mapping[Table, Mapping[str, int]],
         reservations: Reservations,
-        options: Options,
+        options: SchedulingOptions,
     ) -> None:
         self._tables = tables
         self._options = options
         self.left = {table: dict(each) for table, each in left.items()}
         self._reserving = bool(reservations)
         self.reservations = reservations.copy()
-        self.drafts: list[Draft] = []
+        self.drafts: list[FastDraft] = []
         self._version = 0  # each pod on a draft is a new one
 
-    def join(self, search: Search, pod: Pod) -> Draft | None:
+    def join(self, search: Search, pod: PodInfo) -> FastDraft | None:
         """The one with the fewest pods that takes it."""
         if not self.drafts:
             return None
@@ -45,7 +45,7 @@ class Drafting:
         then = {state: self._then(search, state) for state in joining.heaps}
         aside: list[tuple[int, int]] = []
         dead: set[int] = set()
-        taken: Draft | None = None
+        taken: FastDraft | None = None
         while taken is None:
             tops = [(heap[0], state) for state, heap in joining.heaps.items() if heap and then[state]]
             if not tops:
@@ -54,9 +54,9 @@ class Drafting:
             draft = self.drafts[pop(joining.heaps[state])]
             try:
                 joined = self._joined(search, draft, then[state])
-            except Waiting:
+            except PlacementDeferred:
                 joined = True
-            if isinstance(joined, Draft):
+            if isinstance(joined, FastDraft):
                 self._settle(draft, joined, pod)
                 taken = draft
             elif joined:
@@ -70,14 +70,14 @@ class Drafting:
             joining.moved(taken, self._version)
         return taken
 
-    def _then(self, search: Search, state: State) -> list[State]:
+    def _then(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
         """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
         known = search.joining.then.get(state)
         if known is None:
             known = search.joining.then[state] = self._before_others(search, state)
         return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
 
-    def _before_others(self, search: Search, state: State) -> list[State]:
+    def _before_others(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
         """The same, other pods aside."""
         table, level = state.table, search.level
         if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
@@ -88,7 +88,7 @@ class Drafting:
         found = (table.narrowed(with_pod, place) for place in level.places)
         return [each for each in found if each is not None]
 
-    def _joined(self, search: Search, draft: Draft, then: list[State]) -> Draft | bool:
+    def _joined(self, search: Search, draft: FastDraft, then: list[NewNodeState]) -> FastDraft | bool:
         """The draft with the pod, or whether it may take it later."""
         for counts, most in search.limits:
             if counts.get(draft.host, 0) > most:
@@ -110,7 +110,7 @@ class Drafting:
         for state in then:
             types = fitting & table.suitable(state)
             if types:
-                joined = Draft(draft.index, state, types)
+                joined = FastDraft(draft.index, state, types)
                 joined.needed = needed
                 joined.ports = draft.ports | ports
                 joined.relaxed = draft.relaxed
@@ -122,7 +122,7 @@ class Drafting:
                     continue
         return True
 
-    def _decided(self, search: Search, draft: Draft, joined: Draft) -> Draft:
+    def _decided(self, search: Search, draft: FastDraft, joined: FastDraft) -> FastDraft:
         """Raises Refusal and Waiting."""
         pods = (*draft.pods, search.shape.pod)
         asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
@@ -134,7 +134,7 @@ class Drafting:
         joined.held, joined.relaxed = found.held, found.min_values_relaxed
         return joined
 
-    def _as_drafted(self, draft: Draft) -> new_nodes.Draft:
+    def _as_drafted(self, draft: FastDraft) -> new_nodes.Draft:
         table = draft.state.table
         return new_nodes.Draft(
             pool=table.pool,
@@ -147,16 +147,16 @@ class Drafting:
             min_values_relaxed=draft.relaxed,
         )
 
-    def open(self, search: Search, pod: Pod) -> Draft | None:
+    def open(self, search: Search, pod: PodInfo) -> FastDraft | None:
         """A new one of its own. Raises Waiting."""
         for table in self._tables:
             if table in search.joining.hopeless:
                 continue
             left = self.left[table]
             types = table.affordable(left) if left.get(names.NODES_RESOURCE, 1) > 0 else 0
-            empty = Draft(len(self.drafts), table.start, types)
+            empty = FastDraft(len(self.drafts), table.start, types)
             joined = self._joined_waiting(search, empty)
-            if isinstance(joined, Draft):
+            if isinstance(joined, FastDraft):
                 self.drafts.append(empty)
                 self._settle(empty, joined, pod)
                 if left:
@@ -167,18 +167,18 @@ class Drafting:
                 search.joining.hopeless.add(table)
         return None
 
-    def _joined_waiting(self, search: Search, empty: Draft) -> Draft | bool:
+    def _joined_waiting(self, search: Search, empty: FastDraft) -> FastDraft | bool:
         then = self._then(search, empty.state) if empty.types else []
         return self._joined(search, empty, then) if then else False
 
-    def _settle(self, draft: Draft, joined: Draft, pod: Pod) -> None:
+    def _settle(self, draft: FastDraft, joined: FastDraft, pod: PodInfo) -> None:
         self.reservations.exchange(draft.held, joined.held)
         draft.state, draft.types, draft.needed = joined.state, joined.types, joined.needed
         draft.ports, draft.held, draft.relaxed = joined.ports, joined.held, joined.relaxed
         draft.pods.append(pod)
         self._version += 1
 
-    def finished(self, draft: Draft) -> NewClaim:
+    def finished(self, draft: FastDraft) -> NewClaim:
         """Raises Refusal."""
         state, table = draft.state, draft.state.table
         if self._reserving or state.asks_for_values:
@@ -196,7 +196,7 @@ class Drafting:
         )
 
 
-def _pinned(search: Search, state: State) -> State | None:
+def _pinned(search: Search, state: NewNodeState) -> NewNodeState | None:
     """Where other pods leave it to be."""
     for each in search.elsewhere:
         domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from dovetail.scheduling.fast.rows import Rows
-from dovetail.scheduling.problem import BoundPod, Pod, Rule
-from dovetail.scheduling.topology import Group, Offered, reachable
+from dovetail.scheduling.placement import BoundPod, PodInfo, TopologyRule
+from dovetail.scheduling.topology import Offered, TopologyGroup, reachable
 
 
-class Kind:
+class BoundPodGroup:
     """Bound pods that no rule can tell apart, and how many of them are on which rows."""
 
     __slots__ = ("pod", "rows")
@@ -18,15 +18,15 @@ class Kind:
         self.rows: dict[int, int] = {}
 
 
-class Bound:
+class BoundPods:
     """The pods that have a node, as far as rules count them."""
 
     def __init__(self, rows: Rows) -> None:
-        self.kinds: dict[tuple[str, frozenset[tuple[str, str]]], Kind] = {}
-        self.of_uid: dict[str, tuple[int, BoundPod, Kind]] = {}
-        self.carriers: dict[Rule, dict[int, int]] = {}  # of each inverse rule
-        self._known: dict[tuple[str, int], tuple[object, Kind]] = {}  # by namespace and identity of labels
-        self._inverse: dict[Rule, Rule] = {}
+        self.kinds: dict[tuple[str, frozenset[tuple[str, str]]], BoundPodGroup] = {}
+        self.of_uid: dict[str, tuple[int, BoundPod, BoundPodGroup]] = {}
+        self.carriers: dict[TopologyRule, dict[int, int]] = {}  # of each inverse rule
+        self._known: dict[tuple[str, int], tuple[object, BoundPodGroup]] = {}  # by namespace and identity of labels
+        self._inverse: dict[TopologyRule, TopologyRule] = {}
         for row, node in enumerate(rows.nodes):
             self.add(row, node.pods)
 
@@ -51,7 +51,7 @@ class Bound:
                     if not carriers:
                         del self.carriers[self.inverse(rule)]
 
-    def inverse(self, rule: Rule) -> Rule:
+    def inverse(self, rule: TopologyRule) -> TopologyRule:
         found = self._inverse.get(rule)
         if found is None:
             found = self._inverse[rule] = rule.inverse()
@@ -62,7 +62,7 @@ class Bound:
         """How many rules are remembered that no pod carries any more."""
         return len(self._inverse) - len(self.carriers)
 
-    def kind(self, pod: BoundPod) -> Kind:
+    def kind(self, pod: BoundPod) -> BoundPodGroup:
         """Equal labels of many pods are mostly one object, which is looked at once."""
         known = self._known.get((pod.namespace, id(pod.labels)))
         if known is not None and known[0] is pod.labels:
@@ -70,7 +70,7 @@ class Bound:
         key = (pod.namespace, frozenset(pod.labels.items()))
         found = self.kinds.get(key)
         if found is None:
-            found = self.kinds[key] = Kind(pod)
+            found = self.kinds[key] = BoundPodGroup(pod)
         self._known[pod.namespace, id(pod.labels)] = (pod.labels, found)
         return found
 
@@ -85,7 +85,7 @@ def _less(rows: dict[int, int], row: int) -> None:
         del rows[row]
 
 
-class Counted(Group):
+class CountedGroup(TopologyGroup):
     """A group that knows why it knows a domain: it is offered, or open nodes are there. Hosts are known by their pods.
 
     `carriers`: how many bound pods carry the rule, of an inverse group.
@@ -93,7 +93,7 @@ class Counted(Group):
 
     __slots__ = ("carriers", "passing", "support", "texts")
 
-    def __init__(self, rule: Rule, rows: Rows, offered: Offered) -> None:
+    def __init__(self, rule: TopologyRule, rows: Rows, offered: Offered) -> None:
         self.texts = rows.column(rule.key).texts
         self.passing = rows.passing(rule.nodes)
         self.carriers = 0
@@ -136,43 +136,43 @@ class Counted(Group):
         self.changed()
 
 
-class Alike(Protocol):
+class RepresentativePod(Protocol):
     """Pods that no rule can tell apart; one stands for all."""
 
     @property
-    def pod(self) -> Pod | BoundPod: ...
+    def pod(self) -> PodInfo | BoundPod: ...
 
 
-class Groups:
+class TopologyGroups:
     """The groups of a world, each made when it is first asked for."""
 
-    def __init__(self, rows: Rows, bound: Bound, offered: Callable[[str], Offered]) -> None:
+    def __init__(self, rows: Rows, bound: BoundPods, offered: Callable[[str], Offered]) -> None:
         self._rows = rows
         self._bound = bound
         self._offered = offered
-        self._own: dict[Rule, Counted] = {}
-        self._inverse: dict[Rule, Counted] = {}
-        self._about: dict[Alike, list[Counted]] = {}
-        self._keeping_away: dict[Alike, list[Counted]] = {}
+        self._own: dict[TopologyRule, CountedGroup] = {}
+        self._inverse: dict[TopologyRule, CountedGroup] = {}
+        self._about: dict[RepresentativePod, list[CountedGroup]] = {}
+        self._keeping_away: dict[RepresentativePod, list[CountedGroup]] = {}
         for rule in bound.carriers:
             self.inverse(rule)
 
-    def of(self, rule: Rule) -> Counted:
+    def of(self, rule: TopologyRule) -> CountedGroup:
         """The pods that the rule is about."""
         group = self._own.get(rule)
         if group is None:
-            group = self._own[rule] = Counted(rule, self._rows, self._offered(rule.key))
+            group = self._own[rule] = CountedGroup(rule, self._rows, self._offered(rule.key))
             for kind in self._bound.kinds.values():
                 if rule.selects(kind.pod):
                     _count(group, kind.rows)
             _tell(self._about, group)
         return group
 
-    def inverse(self, rule: Rule) -> Counted:
+    def inverse(self, rule: TopologyRule) -> CountedGroup:
         """The pods that carry an inverse rule."""
         group = self._inverse.get(rule)
         if group is None:
-            group = self._inverse[rule] = Counted(rule, self._rows, self._offered(rule.key))
+            group = self._inverse[rule] = CountedGroup(rule, self._rows, self._offered(rule.key))
             carriers = self._bound.carriers.get(rule, {})
             group.carriers = sum(carriers.values())
             _count(group, carriers)
@@ -211,47 +211,51 @@ class Groups:
             for group in (*self._own.values(), *self._inverse.values())
         ]
 
-    def about(self, pods: Alike) -> list[Counted]:
+    def about(self, pods: RepresentativePod) -> list[CountedGroup]:
         """The groups that count these pods."""
         return _selecting(self._about, self._own, pods)
 
-    def keeping_away(self, pods: Alike) -> list[Counted]:
+    def keeping_away(self, pods: RepresentativePod) -> list[CountedGroup]:
         """The inverse groups that restrict them, carried or not."""
         return _selecting(self._keeping_away, self._inverse, pods)
 
 
-def _tell(known: dict[Alike, list[Counted]], group: Counted) -> None:
+def _tell(known: dict[RepresentativePod, list[CountedGroup]], group: CountedGroup) -> None:
     """Of a new group, those that it selects."""
     for alike, groups in known.items():
         if group.rule.selects(alike.pod):
             groups.append(group)
 
 
-def _selecting(known: dict[Alike, list[Counted]], groups: dict[Rule, Counted], pods: Alike) -> list[Counted]:
+def _selecting(
+    known: dict[RepresentativePod, list[CountedGroup]],
+    groups: dict[TopologyRule, CountedGroup],
+    pods: RepresentativePod,
+) -> list[CountedGroup]:
     found = known.get(pods)
     if found is None:
         found = known[pods] = [group for rule, group in groups.items() if rule.selects(pods.pod)]
     return found
 
 
-def _count(group: Counted, rows: Mapping[int, int]) -> None:
+def _count(group: CountedGroup, rows: Mapping[int, int]) -> None:
     for row, number in rows.items():
         domain = group.domain(row)
         if domain is not None:
             group.shift(domain, number)
 
 
-class Ledger:
+class UndoLog:
     """What was changed, so that it can be undone."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[Callable[[str, int], None], str, int]] = []
 
-    def count(self, group: Counted, domain: str, number: int = 1) -> None:
+    def count(self, group: CountedGroup, domain: str, number: int = 1) -> None:
         group.shift(domain, number)
         self._entries.append((group.shift, domain, number))
 
-    def hide(self, group: Counted, domain: str) -> None:
+    def hide(self, group: CountedGroup, domain: str) -> None:
         group.shift_support(domain, -1)
         self._entries.append((group.shift_support, domain, -1))
 

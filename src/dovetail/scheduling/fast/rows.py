@@ -12,7 +12,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, node_reserve
 from dovetail.scheduling.fast.bits import Bits, Column, Thresholds, bits_where, members
-from dovetail.scheduling.problem import Node, NodeFilter
+from dovetail.scheduling.placement import NodeFilter, NodeInfo
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.taints import Taints, Tolerations, untolerated
@@ -23,7 +23,7 @@ _ANYWHERE: Final = (NO_REQUIREMENTS,)
 _FEW: Final = 16
 
 
-class Asked(msgspec.Struct, frozen=True, cache_hash=True):
+class NodeQuery(msgspec.Struct, frozen=True, cache_hash=True):
     """What a pod asks of a node at one step of relaxation, other pods aside."""
 
     labels: Requirements
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True, cache_hash=True):
 class Rows:
     """All nodes. Those that are not open count, but take nothing. `before`: what was known, with the same daemons."""
 
-    def __init__(self, nodes: Iterable[Node], daemons: Sequence[Daemon], before: "Rows | None" = None) -> None:
+    def __init__(self, nodes: Iterable[NodeInfo], daemons: Sequence[Daemon], before: "Rows | None" = None) -> None:
         self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
         self.of_name = {node.name: row for row, node in enumerate(self.nodes)}
         self.hosts = [node.labels.get(names.HOSTNAME_LABEL, node.name) for node in self.nodes]
@@ -56,9 +56,9 @@ class Rows:
         self._room: dict[str, Thresholds] = {}
         self._not_overdrawn = -1
         self._totals: dict[str, tuple[Bits, int]] = {}
-        self._candidates: dict[Asked, Bits] = {}
+        self._candidates: dict[NodeQuery, Bits] = {}
 
-    def replace(self, changed: Iterable[tuple[int, Node]]) -> None:
+    def replace(self, changed: Iterable[tuple[int, NodeInfo]]) -> None:
         """Nodes that look the same, and have other pods or other room for them."""
         for row, node in changed:
             self.nodes[row] = node
@@ -68,7 +68,7 @@ class Rows:
             self._totals.clear()
             self._candidates.clear()
 
-    def _free(self, node: Node) -> Resources:
+    def _free(self, node: NodeInfo) -> Resources:
         where = (node.taints, node.requested_by_daemons, *(_label(node, key) for key in self._daemon_keys))
         reserve = self._reserves.get(where)
         if reserve is None:
@@ -113,7 +113,7 @@ class Rows:
             self._passing[wanted] = found
         return found
 
-    def candidates(self, asked: Asked) -> Bits:
+    def candidates(self, asked: NodeQuery) -> Bits:
         """Those that could take one pod, if no more pods came than are there."""
         found = self._candidates.get(asked)
         if found is None:
@@ -124,7 +124,7 @@ class Rows:
             self._candidates[asked] = found
         return found
 
-    def candidates_by(self, asked: Asked, keys: Sequence[str]) -> list[tuple[tuple[str, ...], Bits]]:
+    def candidates_by(self, asked: NodeQuery, keys: Sequence[str]) -> list[tuple[tuple[str, ...], Bits]]:
         """The same by the values of some labels; without those that lack one."""
         found: list[tuple[tuple[str, ...], Bits]] = [((), self.candidates(asked))]
         for key in keys:
@@ -168,6 +168,6 @@ class Rows:
         return total + more - sum(self.free[row][name] for row in members(others & ~among))
 
 
-def _label(node: Node, key: str) -> str | None:
+def _label(node: NodeInfo, key: str) -> str | None:
     """Without one for the host's name, that is the node's."""
     return node.labels.get(key, node.name if key == names.HOSTNAME_LABEL else None)

@@ -7,38 +7,38 @@ grows scarcer during a solve. So rows are walked once, and new nodes that have r
 from heapq import heapify, heappop, heappush
 
 from dovetail.scheduling.fast.bits import Bits
-from dovetail.scheduling.fast.groups import Counted
+from dovetail.scheduling.fast.groups import CountedGroup
 from dovetail.scheduling.fast.rows import Rows
-from dovetail.scheduling.fast.shapes import Level, PodShape
-from dovetail.scheduling.fast.tables import State, Table
+from dovetail.scheduling.fast.shapes import PodShape, RelaxationLevel
+from dovetail.scheduling.fast.tables import NewNodeState, Table
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts
-from dovetail.scheduling.problem import Kind, Pod
+from dovetail.scheduling.placement import PodInfo, TopologyRuleKind
 from dovetail.scheduling.requirements import Requirement
 
 
-class Draft:
+class FastDraft:
     """A node to be made, as far as its pods have decided it."""
 
     __slots__ = ("held", "host", "index", "needed", "pods", "ports", "relaxed", "state", "types")
 
-    def __init__(self, index: int, state: State, types: Bits) -> None:
+    def __init__(self, index: int, state: NewNodeState, types: Bits) -> None:
         self.index = index
         self.host = f"new node {index + 1}"  # no label can be like that
         self.state = state
         self.types = types
         self.needed: dict[str, int] = {}
         self.ports: HostPorts = NO_PORTS
-        self.pods: list[Pod] = []
+        self.pods: list[PodInfo] = []
         self.held: frozenset[str] = frozenset()
         self.relaxed = False
 
 
-class Consulted:
+class ConsultedGroup:
     """A group that is asked about a pod."""
 
     __slots__ = ("group", "key", "pod_allows", "selects_itself")
 
-    def __init__(self, group: Counted, pod_allows: Requirement, selects_itself: bool) -> None:
+    def __init__(self, group: CountedGroup, pod_allows: Requirement, selects_itself: bool) -> None:
         self.group = group
         self.key = group.rule.key
         self.pod_allows = pod_allows
@@ -60,29 +60,29 @@ class Search:
 
     __slots__ = ("_joining", "_keys", "_walks", "elsewhere", "level", "limits", "shape", "together")
 
-    def __init__(self, shape: PodShape, level: Level, consulted: list[Consulted]) -> None:
+    def __init__(self, shape: PodShape, level: RelaxationLevel, consulted: list[ConsultedGroup]) -> None:
         self.shape = shape
         self.level = level
         # Of rules that pods on a host can only make stricter: the counts, and how many there may be.
         self.limits: list[tuple[dict[str, int], int]] = []
-        self.together: list[Consulted] = []
-        self.elsewhere: list[Consulted] = []
+        self.together: list[ConsultedGroup] = []
+        self.elsewhere: list[ConsultedGroup] = []
         for each in consulted:
             if not each.group.of_hosts:
                 self.elsewhere.append(each)
-            elif each.group.rule.kind is Kind.TOGETHER:
+            elif each.group.rule.kind is TopologyRuleKind.TOGETHER:
                 self.together.append(each)
             else:
                 self.limits.append((each.group.counts, each.group.most_on_host(each.selects_itself)))
         self._keys = tuple(dict.fromkeys(each.key for each in self.elsewhere)) if self.elsewhere else ()
         self._walks: list[Walk] | None = None
-        self._joining: Joining | None = None
+        self._joining: JoinableDrafts | None = None
 
     @property
-    def joining(self) -> "Joining":
+    def joining(self) -> "JoinableDrafts":
         """Most pods go to a node that is there, and never ask."""
         if self._joining is None:
-            self._joining = Joining()
+            self._joining = JoinableDrafts()
         return self._joining
 
     def walks(self, rows: Rows) -> list[Walk]:
@@ -98,20 +98,20 @@ class Search:
         return [walk for walk in self._walks if all(walk.domains[place] in names for place, names in open_)]
 
 
-class Joining:
+class JoinableDrafts:
     """The nodes to be made that may take pods of a search: of each state a heap by number of pods, of equals by age."""
 
     __slots__ = ("_live", "_seen", "_version", "heaps", "hopeless", "then")
 
     def __init__(self) -> None:
         self.hopeless: set[Table] = set()
-        self.heaps: dict[State, list[tuple[int, int]]] = {}
-        self.then: dict[State, list[State]] = {}
-        self._live: list[Draft] = []
+        self.heaps: dict[NewNodeState, list[tuple[int, int]]] = {}
+        self.then: dict[NewNodeState, list[NewNodeState]] = {}
+        self._live: list[FastDraft] = []
         self._seen = 0
         self._version = -1
 
-    def refresh(self, drafts: list[Draft], version: int) -> None:
+    def refresh(self, drafts: list[FastDraft], version: int) -> None:
         """Order them again if others have put pods on them."""
         if self._version != version:
             self._version = version
@@ -123,12 +123,12 @@ class Joining:
             for heap in self.heaps.values():
                 heapify(heap)
 
-    def moved(self, draft: Draft, version: int) -> None:
+    def moved(self, draft: FastDraft, version: int) -> None:
         """The draft, which was taken from its heap, has one more pod."""
         self._version = version
         heappush(self.heaps.setdefault(draft.state, []), (len(draft.pods), draft.index))
 
-    def opened(self, draft: Draft, version: int) -> None:
+    def opened(self, draft: FastDraft, version: int) -> None:
         """So has a new one."""
         self._live.append(draft)
         self._seen += 1

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from dovetail.api import names
-from dovetail.scheduling.fast.rows import Asked
-from dovetail.scheduling.problem import Pod, Shape, in_order, labels_of, labels_read, needs, rank
-from dovetail.scheduling.relaxation import Wish, wishes
+from dovetail.scheduling.fast.rows import NodeQuery
+from dovetail.scheduling.placement import PodInfo, Shape, in_order, labels_of, labels_read, needs, rank
+from dovetail.scheduling.relaxation import RelaxedRequest, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
 
 
-class Level:
+class RelaxationLevel:
     """One step of relaxation. `on_new` and `places` are what it asks of a new node, and of where its volumes can be.
 
     No new node has the name of a host that a pod could ask for.
@@ -20,10 +20,10 @@ class Level:
 
     __slots__ = ("asked", "on_new", "places", "rules", "wish")
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: RelaxedRequest) -> None:
         self.wish = wish
         self.rules = tuple((rule, rule.selects(wish.pod)) for rule in as_asked(wish.rules))
-        self.asked = Asked(wish.full, wish.pod.volumes.alternatives, wish.tolerations, wish.pod.request)
+        self.asked = NodeQuery(wish.full, wish.pod.volumes.alternatives, wish.tolerations, wish.pod.request)
         self.on_new = next(_on_any_host((wish.full,)), None)
         self.places = tuple(_on_any_host(wish.pod.volumes.alternatives))
 
@@ -42,10 +42,10 @@ class PodShape:
 
     __slots__ = ("apart", "levels", "pod", "request")
 
-    def __init__(self, pod: Pod, *, respect_preferences: bool) -> None:
+    def __init__(self, pod: PodInfo, *, respect_preferences: bool) -> None:
         self.pod = pod
         self.request = tuple(pod.request.items())
-        self.levels = [Level(wish) for wish in wishes(pod, respect_preferences=respect_preferences)]
+        self.levels = [RelaxationLevel(wish) for wish in wishes(pod, respect_preferences=respect_preferences)]
         self.apart = tuple(rule.inverse() for rule in apart(pod))
 
 
@@ -54,17 +54,17 @@ class _Needs:
 
     __slots__ = ("of_labels", "read")
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: PodInfo) -> None:
         self.read = labels_read(pod.all_rules)
         self.of_labels: dict[tuple[tuple[str, str], ...], PodShape] = {}
 
 
-class _Known:
+class _CachedShape:
     """A pod that was met; its shape as of the labels that were read then."""
 
     __slots__ = ("needs", "pod", "rank", "read", "shape")
 
-    def __init__(self, pod: Pod, needs_: _Needs) -> None:
+    def __init__(self, pod: PodInfo, needs_: _Needs) -> None:
         self.pod = pod
         self.needs = needs_
         self.rank = rank(pod)
@@ -78,7 +78,7 @@ class Shapes:
     def __init__(self, *, respect_preferences: bool) -> None:
         self.most_at_once = 0  # so many pods were asked about together
         self._respect_preferences = respect_preferences
-        self._pods: dict[str, _Known] = {}
+        self._pods: dict[str, _CachedShape] = {}
         self._needs: dict[Shape, _Needs] = {}
         self._reads: dict[frozenset[str], frozenset[str]] = {}  # each set of labels is one object
 
@@ -86,22 +86,22 @@ class Shapes:
         """How many pods are remembered."""
         return len(self._pods)
 
-    def in_order(self, pods: Sequence[Pod], read: frozenset[str]) -> list[tuple[Pod, PodShape]]:
+    def in_order(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[tuple[PodInfo, PodShape]]:
         """As they are to be placed. `read`: the labels that rules of bound pods ask for."""
         found = [self._known(pod) for pod in pods]
         return in_order(pods, self._shapes(found, read), [each.rank for each in found])
 
-    def of(self, pods: Sequence[Pod], read: frozenset[str]) -> list[PodShape]:
+    def of(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[PodShape]:
         """Of each its shape."""
         return self._shapes([self._known(pod) for pod in pods], read)
 
-    def _shapes(self, pods: Sequence[_Known], read: frozenset[str]) -> list[PodShape]:
+    def _shapes(self, pods: Sequence[_CachedShape], read: frozenset[str]) -> list[PodShape]:
         self.most_at_once = max(self.most_at_once, len(pods))
         read = read.union(*{each.needs.read for each in pods})
         read = self._reads.setdefault(read, read)
         return [each.shape if each.read is read and each.shape else self._shape(each, read) for each in pods]
 
-    def _known(self, pod: Pod) -> _Known:
+    def _known(self, pod: PodInfo) -> _CachedShape:
         known = self._pods.get(pod.uid)
         if known is not None and known.pod is pod:
             return known
@@ -109,10 +109,10 @@ class Shapes:
         found = self._needs.get(key)
         if found is None:
             found = self._needs[key] = _Needs(pod)
-        known = self._pods[pod.uid] = _Known(pod, found)
+        known = self._pods[pod.uid] = _CachedShape(pod, found)
         return known
 
-    def _shape(self, known: _Known, read: frozenset[str]) -> PodShape:
+    def _shape(self, known: _CachedShape, read: frozenset[str]) -> PodShape:
         labels = labels_of(known.pod, read)
         found = known.needs.of_labels.get(labels)
         if found is None:

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.api import names
 from dovetail.scheduling import reference
-from dovetail.scheduling.existing_nodes import Site
+from dovetail.scheduling.existing_nodes import ExistingNode
 from dovetail.scheduling.fast.bits import Bits
-from dovetail.scheduling.fast.drafting import Drafting
-from dovetail.scheduling.fast.groups import Counted, Ledger
-from dovetail.scheduling.fast.searching import Consulted, Draft, Search
-from dovetail.scheduling.fast.shapes import Level, PodShape
+from dovetail.scheduling.fast.drafting import NodeDrafts
+from dovetail.scheduling.fast.groups import CountedGroup, UndoLog
+from dovetail.scheduling.fast.searching import ConsultedGroup, FastDraft, Search
+from dovetail.scheduling.fast.shapes import PodShape, RelaxationLevel
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.new_nodes import Supply, use_up
-from dovetail.scheduling.problem import (
+from dovetail.scheduling.placement import (
     RESOURCE_CLAIMS,
     Origin,
-    Pod,
     PodError,
+    PodInfo,
     Solution,
 )
-from dovetail.scheduling.refusals import Refusal, Waiting, pod_error
+from dovetail.scheduling.refusals import PlacementDeferred, Refusal, pod_error
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit
@@ -34,35 +34,35 @@ if TYPE_CHECKING:
     from dovetail.scheduling.fast.world import World
 
 
-class Run:
+class PodRun:
     """Pods that are alike, one after the other in the queue; how long that was when they were last put back."""
 
     __slots__ = ("length_when_pushed", "pods", "shape")
 
     def __init__(self, shape: PodShape) -> None:
         self.shape = shape
-        self.pods: deque[Pod] = deque()
+        self.pods: deque[PodInfo] = deque()
         self.length_when_pushed = -1
 
 
-class Step(NamedTuple):
+class PlacementStep(NamedTuple):
     """What became of a pod that was tried: the row that took it, a new node, or nothing."""
 
-    pod: Pod
+    pod: PodInfo
     row: int | None
     new: bool = False
 
 
-class Touched:
+class TouchedRow:
     """What is left of a row that has got pods."""
 
     __slots__ = ("attachments", "free", "placed", "ports")
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: ExistingNode) -> None:
         self.free = dict(site.free.items())
         self.ports = site.node.ports
         self.attachments = site.node.attachments
-        self.placed: list[Pod] = []
+        self.placed: list[PodInfo] = []
 
 
 class Solve:
@@ -71,7 +71,7 @@ class Solve:
     def __init__(
         self,
         world: "World",
-        pods: Sequence[Pod],
+        pods: Sequence[PodInfo],
         hidden: Sequence[int],
         shut: Sequence[int] = (),
         most_new: int | None = None,
@@ -84,12 +84,12 @@ class Solve:
         self._shown = self._rows.open
         for row in (*hidden, *shut):
             self._shown &= ~(1 << row)
-        self._touched: dict[int, Touched] = {}
-        self.steps: list[Step] = []
-        self._drafting = Drafting(world.tables, world.left, world.reservations, world.options)
-        self._ledger = Ledger()
-        self._carriers: list[Counted] = []  # which have one less
-        self._searches: dict[Level, Search] = {}
+        self._touched: dict[int, TouchedRow] = {}
+        self.steps: list[PlacementStep] = []
+        self._drafting = NodeDrafts(world.tables, world.left, world.reservations, world.options)
+        self._ledger = UndoLog()
+        self._carriers: list[CountedGroup] = []  # which have one less
+        self._searches: dict[RelaxationLevel, Search] = {}
         self._order = world.shapes.in_order(pods, world.labels_read)
         self._shapes = list(dict.fromkeys(shape for _, shape in self._order))
         self._groups = {
@@ -103,7 +103,7 @@ class Solve:
 
     # -- before and after ----------------------------------------------------------------------------------------------
 
-    def _move(self, pods: Sequence[Pod]) -> None:
+    def _move(self, pods: Sequence[PodInfo]) -> None:
         """Pods that are moved count nowhere."""
         for pod in pods:
             bound = self._world.bound.of_uid.get(pod.uid)
@@ -118,12 +118,12 @@ class Solve:
                 self._carriers.append(group)
                 self._count(group, row, -1)
 
-    def _count(self, group: Counted, row: int, number: int) -> None:
+    def _count(self, group: CountedGroup, row: int, number: int) -> None:
         domain = group.domain(row)
         if domain is not None:
             self._ledger.count(group, domain, number)
 
-    def _keeping_away(self, shape: PodShape) -> list[Counted]:
+    def _keeping_away(self, shape: PodShape) -> list[CountedGroup]:
         """The inverse groups that are about a shape, of those that anybody carries."""
         found = self._world.groups.keeping_away(shape)
         carried = [group for group in found if group.carriers or group.rule in self._own_inverse]
@@ -152,7 +152,7 @@ class Solve:
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
-    def solution(self, go_on: Callable[[], bool], *, explain: bool, begun: Sequence[Step] = ()) -> Solution:
+    def solution(self, go_on: Callable[[], bool], *, explain: bool, begun: Sequence[PlacementStep] = ()) -> Solution:
         """`begun`: what becomes of the first pods in another solve, which is taken over as far as it holds here."""
         errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in self._pods if pod.resource_claims}
         runs = self._runs()
@@ -167,13 +167,13 @@ class Solve:
                 if not run.pods:
                     runs.popleft()
             else:  # what is true for one is true for all that are alike
-                self.steps.append(Step(run.pods[0], None))
+                self.steps.append(PlacementStep(run.pods[0], None))
                 run.length_when_pushed = length
                 runs.rotate(-1)
         self._explain(runs, errors, explain=explain)
         return self._answer(errors)
 
-    def _taken_over(self, runs: deque[Run], begun: Sequence[Step]) -> int:
+    def _taken_over(self, runs: deque[PodRun], begun: Sequence[PlacementStep]) -> int:
         """The number of pods that are left to be placed (08 §6.6).
 
         A pod that no rule between pods is about goes where it went without the nodes that are hidden now, if it did not
@@ -205,20 +205,20 @@ class Solve:
         return self._most_new is not None and len(self._for_candidates) > self._most_new
 
     @property
-    def _pods(self) -> Iterator[Pod]:
+    def _pods(self) -> Iterator[PodInfo]:
         return (pod for pod, _ in self._order)
 
-    def _runs(self) -> deque[Run]:
-        runs: deque[Run] = deque()
+    def _runs(self) -> deque[PodRun]:
+        runs: deque[PodRun] = deque()
         for pod, shape in self._order:
             if pod.resource_claims:
                 continue
             if not runs or runs[-1].shape is not shape:
-                runs.append(Run(shape))
+                runs.append(PodRun(shape))
             runs[-1].pods.append(pod)
         return runs
 
-    def _place(self, shape: PodShape, pod: Pod) -> bool:
+    def _place(self, shape: PodShape, pod: PodInfo) -> bool:
         for level in shape.levels:
             search = self._searches.get(level)
             if search is None:
@@ -226,23 +226,24 @@ class Solve:
             try:
                 if self._on_a_node(search, pod) or self._on_a_new_node(search, pod):
                     return True
-            except Waiting:
+            except PlacementDeferred:
                 return False  # relaxing does not help
         return False
 
-    def _consulted(self, shape: PodShape, level: Level) -> list[Consulted]:
+    def _consulted(self, shape: PodShape, level: RelaxationLevel) -> list[ConsultedGroup]:
         if not (level.rules or self._inverse[shape]):
             return []
         strict = level.wish.strict
         inverse = (
-            Consulted(each, strict.get(each.rule.key), each.rule.selects(shape.pod)) for each in self._inverse[shape]
+            ConsultedGroup(each, strict.get(each.rule.key), each.rule.selects(shape.pod))
+            for each in self._inverse[shape]
         )
-        own = (Consulted(self._groups[rule], strict.get(rule.key), itself) for rule, itself in level.rules)
+        own = (ConsultedGroup(self._groups[rule], strict.get(rule.key), itself) for rule, itself in level.rules)
         return [*inverse, *own]
 
     # -- nodes that are there ------------------------------------------------------------------------------------------
 
-    def _on_a_node(self, search: Search, pod: Pod) -> bool:
+    def _on_a_node(self, search: Search, pod: PodInfo) -> bool:
         """Of all rows that could take it, the first."""
         only = self._where_others_are(search) if search.together else None
         best = -1
@@ -303,32 +304,32 @@ class Solve:
             return False
         return over_limit(pod.volumes.attachments, (touched or node).attachments, node.attach_limits) is None
 
-    def _put(self, shape: PodShape, pod: Pod, row: int) -> None:
+    def _put(self, shape: PodShape, pod: PodInfo, row: int) -> None:
         touched = self._touched.get(row)
         if touched is None:
-            touched = self._touched[row] = Touched(self._site(row))
+            touched = self._touched[row] = TouchedRow(self._site(row))
         for name, amount in shape.request:
             touched.free[name] -= amount
         touched.ports |= pod.ports
         touched.attachments |= pod.volumes.attachments
         touched.placed.append(pod)
-        self.steps.append(Step(pod, row))
+        self.steps.append(PlacementStep(pod, row))
         for group in self._selected[shape]:
             self._count(group, row, 1)
         for rule in shape.apart:
             self._count(self._own_inverse[rule], row, 1)
 
-    def _site(self, row: int) -> Site:
+    def _site(self, row: int) -> ExistingNode:
         return self._world.site(row)
 
     # -- nodes to be made ----------------------------------------------------------------------------------------------
 
-    def _on_a_new_node(self, search: Search, pod: Pod) -> bool:
+    def _on_a_new_node(self, search: Search, pod: PodInfo) -> bool:
         """Raises Waiting."""
         draft = self._drafting.join(search, pod) or self._drafting.open(search, pod)
         if draft is None:
             return False
-        self.steps.append(Step(pod, None, new=True))
+        self.steps.append(PlacementStep(pod, None, new=True))
         if pod.origin is Origin.CANDIDATE:
             self._for_candidates.add(draft.index)
         for group in self._selected[search.shape]:
@@ -338,7 +339,7 @@ class Solve:
             self._record(self._own_inverse[rule], draft)
         return True
 
-    def _record(self, group: Counted, draft: Draft) -> None:
+    def _record(self, group: CountedGroup, draft: FastDraft) -> None:
         if group.of_hosts:
             self._ledger.count(group, draft.host)
             return
@@ -347,9 +348,9 @@ class Solve:
 
     # -- the outcome ---------------------------------------------------------------------------------------------------
 
-    def _explain(self, runs: deque[Run], errors: dict[str, PodError], *, explain: bool) -> None:
+    def _explain(self, runs: deque[PodRun], errors: dict[str, PodError], *, explain: bool) -> None:
         """Why the pods that are left have no place: asked of the reference engine, on what is left."""
-        why: Refusal | Waiting
+        why: Refusal | PlacementDeferred
         engine = self._reference() if explain and any(run.length_when_pushed >= 0 for run in runs) else None
         if self._too_many_new:
             why = Refusal(f"the pods would need more new nodes than {self._most_new}")
@@ -359,7 +360,7 @@ class Solve:
             return
         for run in runs:
             if run.length_when_pushed < 0:
-                why = Waiting("it was not reached in the time given")
+                why = PlacementDeferred("it was not reached in the time given")
             elif engine is None:
                 why = Refusal("it has no place")
             else:
@@ -375,7 +376,7 @@ class Solve:
             site = self._site(row)
             touched = self._touched.get(row)
             if touched is not None:
-                site = Site(node, site.labels, Resources(touched.free))
+                site = ExistingNode(node, site.labels, Resources(touched.free))
                 site.ports, site.attachments = touched.ports, touched.attachments
             sites.append(site)
         inverse = {group.rule: group for groups in self._inverse.values() for group in groups}
@@ -403,9 +404,9 @@ class Solve:
         return Solution(existing=existing, new_claims=tuple(claims), errors=in_order_)
 
 
-def _refusal(engine: reference.Engine, pod: Pod) -> Refusal | Waiting:
+def _refusal(engine: reference.Engine, pod: PodInfo) -> Refusal | PlacementDeferred:
     try:
         engine.place(pod)
-    except (Refusal, Waiting) as refusal:
+    except (Refusal, PlacementDeferred) as refusal:
         return refusal
     raise AssertionError(f"{pod} has a place that was not found")

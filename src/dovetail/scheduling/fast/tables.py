@@ -11,7 +11,7 @@ from dovetail.scheduling.daemons import least_overhead
 from dovetail.scheduling.fast.bits import Bits, Thresholds, bits_where, members
 from dovetail.scheduling.host_ports import HostPorts, conflict
 from dovetail.scheduling.new_nodes import Option, cheapest, offers
-from dovetail.scheduling.problem import MachineType, NodeFilter, Pool
+from dovetail.scheduling.placement import MachineType, NodeFilter, Pool
 from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import allowed_to, reach_of
@@ -19,7 +19,7 @@ from dovetail.scheduling.topology import allowed_to, reach_of
 Amounts = Mapping[str, int]
 
 
-class State:
+class NewNodeState:
     """What a new node of a pool is like so far, its host's name aside. Each is made once."""
 
     __slots__ = (
@@ -39,7 +39,7 @@ class State:
         self.requirements = requirements
         self.asks_for_values = any(each.min_values is not None for each in requirements)
         self.allowed: dict[str, Requirement] = {}
-        self.then: dict[object, State | None] = {}
+        self.then: dict[object, NewNodeState | None] = {}
         self.suitable: Bits | None = None
         self.by_price: list[tuple[str, Bits]] | None = None
         self.bought: dict[tuple[Bits, int], tuple[tuple[str, ...], Bits]] = {}
@@ -54,7 +54,7 @@ class Table:
         self.options = options
         self.reach = reach_of(type_ for option in options for type_ in option.types)
         self._well_known = well_known
-        self._states: dict[Requirements, State] = {}
+        self._states: dict[Requirements, NewNodeState] = {}
         self.types = [(option, type_) for option in options for type_ in option.types]
         room = [
             {
@@ -75,13 +75,13 @@ class Table:
 
     # -- states
 
-    def state(self, requirements: Requirements) -> State:
+    def state(self, requirements: Requirements) -> NewNodeState:
         found = self._states.get(requirements)
         if found is None:
-            found = self._states[requirements] = State(self, requirements)
+            found = self._states[requirements] = NewNodeState(self, requirements)
         return found
 
-    def narrowed(self, state: State, wanted: Requirements) -> State | None:
+    def narrowed(self, state: NewNodeState, wanted: Requirements) -> NewNodeState | None:
         """With what a pod asks for, if it can be like that."""
         try:
             return state.then[wanted]
@@ -90,7 +90,7 @@ class Table:
             then = state.then[wanted] = self.state(state.requirements & wanted) if fine else None
             return then
 
-    def pinned(self, state: State, key: str, domains: frozenset[str]) -> State | None:
+    def pinned(self, state: NewNodeState, key: str, domains: frozenset[str]) -> NewNodeState | None:
         """In one of these domains, if it can be there."""
         try:
             return state.then[key, domains]
@@ -99,14 +99,14 @@ class Table:
             state.then[key, domains] = then
             return then
 
-    def allowed(self, state: State, key: str) -> Requirement:
+    def allowed(self, state: NewNodeState, key: str) -> Requirement:
         """Where it can be."""
         found = state.allowed.get(key)
         if found is None:
             found = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
         return found
 
-    def passes(self, state: State, wanted: NodeFilter, host: str) -> bool:
+    def passes(self, state: NewNodeState, wanted: NodeFilter, host: str) -> bool:
         """Whether a spread looks at such a node."""
         found = state.passes.get(wanted)
         if found is None:
@@ -128,7 +128,7 @@ class Table:
             found &= room.at_least(amount)
         return found
 
-    def suitable(self, state: State) -> Bits:
+    def suitable(self, state: NewNodeState) -> Bits:
         """Those that can be like this, and can be bought so."""
         if state.suitable is None:
             wanted = state.requirements
@@ -175,7 +175,7 @@ class Table:
         chosen = [type_ for _, type_ in self.chosen(types)]
         return {name: max(type_.capacity[name] for type_ in chosen) for name in self._capacity}
 
-    def bought(self, state: State, types: Bits, most: int) -> tuple[tuple[str, ...], Bits]:
+    def bought(self, state: NewNodeState, types: Bits, most: int) -> tuple[tuple[str, ...], Bits]:
         """The cheapest of the types that can be bought without a reservation, by name and as a set."""
         found = state.bought.get((types, most))
         if found is None:
@@ -183,7 +183,7 @@ class Table:
             found = state.bought[types, most] = (tuple(name for name, _ in kept), sum(bit for _, bit in kept))
         return found
 
-    def _cheapest_first(self, state: State) -> list[tuple[str, Bits]]:
+    def _cheapest_first(self, state: NewNodeState) -> list[tuple[str, Bits]]:
         if state.by_price is None:
             priced = [
                 (price, type_.name, 1 << number)

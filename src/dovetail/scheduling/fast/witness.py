@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dovetail.model.refs import About, Ref, Sentence
-from dovetail.scheduling.fast.rows import Asked
-from dovetail.scheduling.problem import Node, Pod, price_text
+from dovetail.model.refs import Redactable, Ref, Sentence
+from dovetail.scheduling.fast.rows import NodeQuery
+from dovetail.scheduling.placement import NodeInfo, PodInfo, price_text
 from dovetail.scheduling.resources import Resources, amount_text
 
 
@@ -31,15 +31,15 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
             )
         size = " and ".join(f"{amount_text(name, self.each[name])} {name}" for name in self.each if name != "pods")
         path = self.like.path
-        who: tuple[str | About, ...] = (f"{self.needed} pods like ", About(self.like, path), " need")
+        who: tuple[str | Redactable, ...] = (f"{self.needed} pods like ", Redactable(self.like, path), " need")
         if self.needed == 1:
-            who = (About(self.like, f"pod {path}"), " needs")
+            who = (Redactable(self.like, f"pod {path}"), " needs")
         room = {0: "none fits elsewhere", 1: "only one fits elsewhere"}.get(self.there)
         each = f"{size or 'a place'}{' each' if self.needed > 1 else ''}"
         return Sentence(*who, f" {each}; {room or f'only {self.there} fit elsewhere'}")
 
 
-class Dearer(msgspec.Struct, frozen=True, kw_only=True):
+class PriceBound(msgspec.Struct, frozen=True, kw_only=True):
     """Why no single new node is cheaper: the cheapest that could take what the others cannot; None: there is none."""
 
     type: str = ""
@@ -57,7 +57,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What shows that nodes cannot go without a new one and, with `dearer`, not even for one that is cheaper."""
 
     shortage: Shortage
-    dearer: Dearer | None = None
+    dearer: PriceBound | None = None
 
     def __str__(self) -> str:
         return str(self.sentence)
@@ -69,15 +69,15 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return Sentence(found, f"; {self.dearer}") if self.dearer else found
 
 
-class Seen(NamedTuple):
+class CachedWitness(NamedTuple):
     """What was shown of some pods; it holds as long as the nodes that could take any of them are these.
 
     `read`: the labels by which they were told apart.
     """
 
-    pods: Sequence[Pod]
+    pods: Sequence[PodInfo]
     read: frozenset[str]
     price: int
-    asked: tuple[Asked, ...]  # of all of them, at all steps of relaxation
-    takers: tuple[Node, ...]
+    asked: tuple[NodeQuery, ...]  # of all of them, at all steps of relaxation
+    takers: tuple[NodeInfo, ...]
     found: Witness | None

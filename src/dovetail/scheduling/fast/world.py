@@ -5,16 +5,25 @@ from operator import is_
 from typing import Final, NamedTuple
 
 from dovetail.scheduling.daemons import Daemon
-from dovetail.scheduling.existing_nodes import Site
+from dovetail.scheduling.existing_nodes import ExistingNode
 from dovetail.scheduling.fast.bits import members
-from dovetail.scheduling.fast.groups import Bound, Groups
+from dovetail.scheduling.fast.groups import BoundPods, TopologyGroups
 from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.fast.shapes import Shapes
-from dovetail.scheduling.fast.solving import Solve, Step
+from dovetail.scheduling.fast.solving import PlacementStep, Solve
 from dovetail.scheduling.fast.tables import Table
-from dovetail.scheduling.fast.witness import Seen
+from dovetail.scheduling.fast.witness import CachedWitness
 from dovetail.scheduling.new_nodes import Reservations, daemon_options, pools_in_order, use_up
-from dovetail.scheduling.problem import MachineType, Node, Options, Pod, Pool, Problem, Solution, labels_read
+from dovetail.scheduling.placement import (
+    MachineType,
+    NodeInfo,
+    PlacementRequest,
+    PodInfo,
+    Pool,
+    SchedulingOptions,
+    Solution,
+    labels_read,
+)
 from dovetail.scheduling.topology import Offered, offered_domains
 
 # So many pods that are gone may be remembered besides, before the world is made anew. With what is worked out for them
@@ -22,11 +31,11 @@ from dovetail.scheduling.topology import Offered, offered_domains
 _REMEMBERED: Final = 1_000
 
 
-class _Owed(NamedTuple):
+class _AwaitedPods(NamedTuple):
     """Pods that are to be placed anyway, and what becomes of them."""
 
-    pods: tuple[Pod, ...]
-    steps: Sequence[Step]
+    pods: tuple[PodInfo, ...]
+    steps: Sequence[PlacementStep]
     with_room: frozenset[str]  # by UID: on nodes that are there
 
 
@@ -35,11 +44,11 @@ class World:
 
     def __init__(
         self,
-        nodes: Iterable[Node],
+        nodes: Iterable[NodeInfo],
         pools: Sequence[Pool],
         types: Mapping[str, Sequence[MachineType]],
         daemons: Sequence[Daemon],
-        options: Options,
+        options: SchedulingOptions,
     ) -> None:
         self.options = options
         self.types = types
@@ -48,7 +57,7 @@ class World:
         self._daemons = daemons
         self._begin()
         self._offered: dict[str, Offered] = {}
-        self.seen: dict[tuple[str, ...], Seen] = {}  # by the nodes that would go
+        self.seen: dict[tuple[str, ...], CachedWitness] = {}  # by the nodes that would go
         self.rows = Rows((), daemons)
         self._settle(nodes)
 
@@ -61,17 +70,17 @@ class World:
         ]
         self.shapes = Shapes(respect_preferences=self.options.respect_preferences)
 
-    def _settle(self, nodes: Iterable[Node]) -> None:
+    def _settle(self, nodes: Iterable[NodeInfo]) -> None:
         self.rows = Rows(nodes, self._daemons, self.rows)
-        self.bound = Bound(self.rows)
-        self.groups = Groups(self.rows, self.bound, self._offered_domains)
+        self.bound = BoundPods(self.rows)
+        self.groups = TopologyGroups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
         self.left = {table: self._left(table.pool) for table in self.tables}
-        self._sites: dict[int, Site] = {}
-        self._owed: _Owed | None = None
+        self._sites: dict[int, ExistingNode] = {}
+        self._owed: _AwaitedPods | None = None
         self.seen = {gone: seen for gone, seen in self.seen.items() if all(name in self.rows.of_name for name in gone)}
 
-    def update(self, nodes: Sequence[Node]) -> None:
+    def update(self, nodes: Sequence[NodeInfo]) -> None:
         """The nodes are like this now. Those that are the same object have not changed.
 
         Where only pods came and went, the work is in proportion to them; a node that came, went or looks different
@@ -107,12 +116,12 @@ class World:
 
     def what_if(
         self,
-        pods: Sequence[Pod],
+        pods: Sequence[PodInfo],
         without: Iterable[str] = (),
         go_on: Callable[[], bool] = lambda: True,
         *,
         shut: Iterable[str] = (),
-        owed: tuple[Pod, ...] = (),
+        owed: tuple[PodInfo, ...] = (),
         explain: bool = False,
         most_new: int | None = None,
     ) -> Solution:
@@ -132,21 +141,21 @@ class World:
         finally:
             solve.undo()
 
-    def _begun(self, owed: tuple[Pod, ...]) -> Sequence[Step]:
+    def _begun(self, owed: tuple[PodInfo, ...]) -> Sequence[PlacementStep]:
         return self._of_owed(owed).steps
 
-    def with_room(self, owed: tuple[Pod, ...]) -> frozenset[str]:
+    def with_room(self, owed: tuple[PodInfo, ...]) -> frozenset[str]:
         """By UID: of pods that are owed a place, those for which the nodes that are there have room."""
         return self._of_owed(owed).with_room if owed else frozenset()
 
-    def _of_owed(self, owed: tuple[Pod, ...]) -> "_Owed":
+    def _of_owed(self, owed: tuple[PodInfo, ...]) -> "_AwaitedPods":
         """What becomes of pods that are always asked about, if nothing else is."""
         if self._owed is None or self._owed.pods is not owed:
             steps = self._steps(owed)
-            self._owed = _Owed(owed, steps, frozenset(pod.uid for pod, row, _ in steps if row is not None))
+            self._owed = _AwaitedPods(owed, steps, frozenset(pod.uid for pod, row, _ in steps if row is not None))
         return self._owed
 
-    def _steps(self, pods: Sequence[Pod], shut: Sequence[int] = ()) -> Sequence[Step]:
+    def _steps(self, pods: Sequence[PodInfo], shut: Sequence[int] = ()) -> Sequence[PlacementStep]:
         solve = Solve(self, pods, (), shut)
         try:
             solve.solution(lambda: True, explain=False)
@@ -154,7 +163,7 @@ class World:
             solve.undo()
         return solve.steps
 
-    def coming_up(self, owed: tuple[Pod, ...]) -> tuple[list[str], tuple[Pod, ...]]:
+    def coming_up(self, owed: tuple[PodInfo, ...]) -> tuple[list[str], tuple[PodInfo, ...]]:
         """The nodes that are not initialized yet, and of pods that are owed a place those that have none there."""
         rows = self.rows.open & ~self.rows.initialized
         coming = [self.rows.nodes[row].name for row in members(rows)]
@@ -168,12 +177,12 @@ class World:
         """Of all that asking could change, and must not."""
         return repr((self.groups.counts(), self.left, self.rows.free))
 
-    def site(self, row: int) -> Site:
+    def site(self, row: int) -> ExistingNode:
         """A node as it is."""
         found = self._sites.get(row)
         if found is None:
             node = self.rows.nodes[row]
-            found = self._sites[row] = Site(node, node.requirements(), self.rows.free[row])
+            found = self._sites[row] = ExistingNode(node, node.requirements(), self.rows.free[row])
         return found
 
     def _offered_domains(self, key: str) -> Offered:
@@ -191,7 +200,7 @@ class World:
         return left
 
 
-def _looks_the_same(one: Node, other: Node) -> bool:
+def _looks_the_same(one: NodeInfo, other: NodeInfo) -> bool:
     """Its pods aside."""
     return (
         one.labels == other.labels
@@ -203,17 +212,17 @@ def _looks_the_same(one: Node, other: Node) -> bool:
     )
 
 
-class LastingWorld:
+class IncrementalWorld:
     """A world that is asked again and again, while nodes and pods come and go. By one thread at a time."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SchedulingOptions) -> None:
         self._options = options
         self._world: World | None = None
         self._made_of: tuple[object, ...] = ()
 
     def now(
         self,
-        nodes: Sequence[Node],
+        nodes: Sequence[NodeInfo],
         pools: Sequence[Pool],
         types: Mapping[str, Sequence[MachineType]],
         daemons: Sequence[Daemon],
@@ -228,7 +237,7 @@ class LastingWorld:
         return self._world
 
 
-def solve(problem: Problem, go_on: Callable[[], bool] = lambda: True) -> Solution:
+def solve(problem: PlacementRequest, go_on: Callable[[], bool] = lambda: True) -> Solution:
     """A place for each pod, or why not; as `reference.solve`, and much faster."""
     world = World(problem.nodes, problem.pools, problem.types, problem.daemons, problem.options)
     return world.what_if(problem.pods, go_on=go_on, explain=True)

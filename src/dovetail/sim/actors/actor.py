@@ -20,7 +20,7 @@ from dovetail.ports import (
     Patch,
     Propagation,
 )
-from dovetail.sim.actors.watch import Store, follow
+from dovetail.sim.actors.watch import WatchCache, follow
 from dovetail.sim.actors.wire import Kind, Raw, name_of, namespace_of
 
 _FIRST_RETRY_SECONDS = 0.1
@@ -28,20 +28,20 @@ _LAST_RETRY_SECONDS = 10.0
 _CONFLICTS_AT_ONCE = 5
 
 
-class World:
+class ActorContext:
     """What all actors share: the API, the time and the caches."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         self.api = api
         self.clock = clock
-        self._stores: dict[Kind, Store] = {}
+        self._stores: dict[Kind, WatchCache] = {}
         self._unsynced: set[Kind] = set()
         self.synced = asyncio.Event()
 
-    def store(self, kind: Kind) -> Store:
+    def store(self, kind: Kind) -> WatchCache:
         """The cache of the kind; all are asked for before the world is started."""
         if kind not in self._stores:
-            self._stores[kind] = Store()
+            self._stores[kind] = WatchCache()
             self._unsynced.add(kind)
         return self._stores[kind]
 
@@ -54,7 +54,7 @@ class World:
             for kind, store in self._stores.items()
         ]
 
-    def acting_as(self, api: KubeApi) -> "World":
+    def acting_as(self, api: KubeApi) -> "ActorContext":
         """The same world for another client of the API."""
         other = copy.copy(self)
         other.api = api
@@ -137,7 +137,7 @@ class Actor:
     # A patient actor begins when nothing else can run at this instant, so that a burst of changes costs one look.
     patient: ClassVar[bool] = True
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         self.world = world
         self._queue: dict[str, None] = {}  # in order, each key once
         self._timers: dict[str, asyncio.TimerHandle] = {}

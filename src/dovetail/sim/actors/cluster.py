@@ -18,14 +18,14 @@ import yaml
 
 from dovetail import ports
 from dovetail.ports import AlreadyExists, Create, Patch, Resource
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.daemon_set import DaemonSets
 from dovetail.sim.actors.deployment import Deployments
 from dovetail.sim.actors.garbage import PodGarbage
 from dovetail.sim.actors.job import Jobs
 from dovetail.sim.actors.kubelet import Kubelets
 from dovetail.sim.actors.node_lifecycle import NodeLifecycle, TaintEviction
-from dovetail.sim.actors.pdb import Disruption
+from dovetail.sim.actors.pdb import PodDisruptionBudgets
 from dovetail.sim.actors.replica_set import ReplicaSets
 from dovetail.sim.actors.scheduler import Scheduler
 from dovetail.sim.actors.stateful_set import StatefulSets
@@ -96,13 +96,13 @@ class SimCluster:
         self.clock = clock
         self.server = ApiServer(clock, seed=seed, latency_seconds=latency_seconds)
         self.api = self.server.client("kubectl")
-        world = self.world = World(self.server.client("kube-controller-manager"), clock)
+        world = self.world = ActorContext(self.server.client("kube-controller-manager"), clock)
         kubelet = world.acting_as(self.server.client("kubelet"))
         self.scheduler = Scheduler(world.acting_as(self.server.client("kube-scheduler")))
         self.kubelets = Kubelets(kubelet)
         self.server.node_leases.renewed_at = self.kubelets.lease_renewed_at
         self.node_lifecycle = NodeLifecycle(world)
-        controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, Disruption)
+        controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, PodDisruptionBudgets)
         janitors = (TaintEviction, PodGarbage)
         self.actors: list[Actor] = [
             self.scheduler,

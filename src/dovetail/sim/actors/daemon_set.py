@@ -5,11 +5,11 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Effect
+from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, TaintEffect
 from dovetail.rules.pdb import scaled
-from dovetail.sim.actors.actor import World
+from dovetail.sim.actors.actor import ActorContext
 from dovetail.sim.actors.demand import Demand, untolerated
-from dovetail.sim.actors.fit import NodeView, wants
+from dovetail.sim.actors.fit import NodeUsage, wants
 from dovetail.sim.actors.wire import (
     DAEMONSETS,
     NODES,
@@ -43,8 +43,10 @@ _NETWORK = "node.kubernetes.io/network-unavailable"
 
 def daemon_tolerations(spec: Raw) -> list[dict[str, Any]]:
     """The template's tolerations and those that every daemon gets."""
-    added = [(NOT_READY_TAINT, Effect.NO_EXECUTE), (UNREACHABLE_TAINT, Effect.NO_EXECUTE)]
-    added += [(key, Effect.NO_SCHEDULE) for key in (*_PRESSURES, *((_NETWORK,) if spec.get("hostNetwork") else ()))]
+    added = [(NOT_READY_TAINT, TaintEffect.NO_EXECUTE), (UNREACHABLE_TAINT, TaintEffect.NO_EXECUTE)]
+    added += [
+        (key, TaintEffect.NO_SCHEDULE) for key in (*_PRESSURES, *((_NETWORK,) if spec.get("hostNetwork") else ()))
+    ]
     extra = [{"key": key, "operator": "Exists", "effect": str(effect)} for key, effect in added]
     own = [dict(toleration) for toleration in spec.get("tolerations") or ()]
     return own + [toleration for toleration in extra if toleration not in own]
@@ -61,21 +63,21 @@ def daemon_spec(spec: Raw, node: str) -> dict[str, Any]:
     return made
 
 
-class Eligible(NamedTuple):
+class DaemonEligibility(NamedTuple):
     run: bool  # a pod should be there
     stay: bool  # one that is there may stay
 
 
-def eligible(template: Raw, node: NodeView) -> Eligible:
+def eligible(template: Raw, node: NodeUsage) -> DaemonEligibility:
     """Taints that only keep from scheduling leave running daemons alone."""
     spec = template["spec"]
     tied = spec.get("nodeName")
     demand = Demand({"metadata": {"labels": {}}, "spec": {**spec, "tolerations": daemon_tolerations(spec)}})
     if (tied and tied != node.name) or not wants(demand, node):
-        return Eligible(run=False, stay=False)
-    stay = untolerated(demand.tolerations, node.taints, Effect.NO_EXECUTE) is None
-    run = stay and untolerated(demand.tolerations, node.taints, Effect.NO_SCHEDULE) is None
-    return Eligible(run, stay)
+        return DaemonEligibility(run=False, stay=False)
+    stay = untolerated(demand.tolerations, node.taints, TaintEffect.NO_EXECUTE) is None
+    run = stay and untolerated(demand.tolerations, node.taints, TaintEffect.NO_SCHEDULE) is None
+    return DaemonEligibility(run, stay)
 
 
 def target_of(pod: Raw) -> str:
@@ -90,12 +92,12 @@ def target_of(pod: Raw) -> str:
     return ""
 
 
-class Plan(NamedTuple):
+class DaemonPodChanges(NamedTuple):
     create: list[str]  # nodes
     delete: list[Raw]  # pods
 
 
-def plan(where: Mapping[str, Eligible], pods: Sequence[Raw]) -> Plan:
+def plan(where: Mapping[str, DaemonEligibility], pods: Sequence[Raw]) -> DaemonPodChanges:
     """Which nodes lack a pod and which pods have to go. A pod on its way out still holds its place."""
     by_node: dict[str, list[Raw]] = {}
     for pod in sorted(pods, key=oldest_first):
@@ -109,10 +111,12 @@ def plan(where: Mapping[str, Eligible], pods: Sequence[Raw]) -> Plan:
         live = [pod for pod in there if not deleting(pod)]
         kept = [pod for pod in live if not finished(pod)][:1] if answer.stay else []
         delete += [pod for pod in live if pod not in kept]
-    return Plan(create, delete)
+    return DaemonPodChanges(create, delete)
 
 
-def outdated(where: Mapping[str, Eligible], pods: Iterable[Raw], revision: str, spec: Raw, now: datetime) -> list[Raw]:
+def outdated(
+    where: Mapping[str, DaemonEligibility], pods: Iterable[Raw], revision: str, spec: Raw, now: datetime
+) -> list[Raw]:
     """Which pods of an old revision a rolling update deletes now."""
     strategy = spec.get("updateStrategy") or {}
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
@@ -139,9 +143,9 @@ class DaemonSets(WorkloadActor):
 
     kind = DAEMONSETS
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
-        self._nodes: dict[str, NodeView] = {}
+        self._nodes: dict[str, NodeUsage] = {}
         world.store(NODES).on_change(self._node_changed)
 
     def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
@@ -152,7 +156,7 @@ class DaemonSets(WorkloadActor):
             # Heartbeats and conditions do not matter to daemons.
             if old is not None and labels_of(old) == labels_of(new) and old.get("spec") == new.get("spec"):
                 return
-            self._nodes[name_of(new)] = NodeView(new)
+            self._nodes[name_of(new)] = NodeUsage(new)
         for key in self.objects.items:
             self.enqueue(key)
 
@@ -176,10 +180,10 @@ class DaemonSets(WorkloadActor):
         pod["spec"] = daemon_spec(obj["spec"]["template"]["spec"], node)
         await self.world.create(PODS, pod)
 
-    async def _write(self, obj: Raw, where: Mapping[str, Eligible], revision: str) -> None:
+    async def _write(self, obj: Raw, where: Mapping[str, DaemonEligibility], revision: str) -> None:
         min_ready = obj["spec"].get("minReadySeconds", 0)
         pods = self.pods_of(obj)
-        wanted = [pod for pod in pods if where.get(target_of(pod), Eligible(run=False, stay=False)).run]
+        wanted = [pod for pod in pods if where.get(target_of(pod), DaemonEligibility(run=False, stay=False)).run]
         counts = count(wanted, min_ready_seconds=min_ready, now=self.world.now())
         desired = sum(answer.run for answer in where.values())
         updated = sum(labels_of(pod).get(REVISION_LABEL) == revision for pod in wanted if not deleting(pod))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dovetail.api.names import UNSCHEDULABLE_TAINT, Effect
+from dovetail.api.names import UNSCHEDULABLE_TAINT, TaintEffect
 from dovetail.sim.actors.amounts import pod_requests, score_requests
 from dovetail.sim.actors.wire import Raw, labels_of, namespace_of, selector_of
 from dovetail.values.selector import Expression, Selector
@@ -199,7 +199,7 @@ def toleration_matches(toleration: Raw, taint: Raw) -> bool:
     return bool(key) and operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def untolerated(tolerations: Sequence[Raw], taints: Iterable[Raw], *effects: Effect) -> Raw | None:
+def untolerated(tolerations: Sequence[Raw], taints: Iterable[Raw], *effects: TaintEffect) -> Raw | None:
     """The first taint of these effects that keeps the pod away."""
     for taint in taints:
         if taint["effect"] in effects and not tolerates(tolerations, taint):
@@ -208,4 +208,4 @@ def untolerated(tolerations: Sequence[Raw], taints: Iterable[Raw], *effects: Eff
 
 
 def tolerates_cordon(tolerations: Sequence[Raw]) -> bool:
-    return tolerates(tolerations, {"key": UNSCHEDULABLE_TAINT, "effect": Effect.NO_SCHEDULE})
+    return tolerates(tolerations, {"key": UNSCHEDULABLE_TAINT, "effect": TaintEffect.NO_SCHEDULE})

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from dovetail.rules.pdb import scaled
-from dovetail.sim.actors.actor import World
+from dovetail.sim.actors.actor import ActorContext
 from dovetail.sim.actors.wire import (
     DEPLOYMENTS,
     REPLICASETS,
@@ -104,7 +104,7 @@ class Deployments(WorkloadActor):
 
     kind = DEPLOYMENTS
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._sets = world.store(REPLICASETS)
         self._sets.index(BY_CONTROLLER, controller_uid)

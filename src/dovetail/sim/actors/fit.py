@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dovetail.api.names import Effect
+from dovetail.api.names import TaintEffect
 from dovetail.sim.actors.amounts import Amounts, amounts
 from dovetail.sim.actors.demand import Demand, Labels, Port, tolerates_cordon, untolerated
 from dovetail.sim.actors.wire import Raw, labels_of, name_of, status_of
@@ -29,7 +29,7 @@ class Fit(NamedTuple):
 FITS = Fit()
 
 
-class NodeView:
+class NodeUsage:
     """A node as the scheduler sees it, with what its pods take."""
 
     def __init__(self, node: Raw) -> None:
@@ -62,13 +62,13 @@ class NodeView:
         self.score_used[1] += sign * demand.score_requests[1]
 
 
-def fit(demand: Demand, node: NodeView) -> Fit:
+def fit(demand: Demand, node: NodeUsage) -> Fit:
     """The first filter that says no, in kube-scheduler's order."""
     if not named(demand, node):
         return Fit((NOT_NAMED,), final=True)
     if node.unschedulable and not tolerates_cordon(demand.tolerations):
         return Fit((UNSCHEDULABLE,), final=True)
-    if untolerated(demand.tolerations, node.taints, Effect.NO_SCHEDULE, Effect.NO_EXECUTE) is not None:
+    if untolerated(demand.tolerations, node.taints, TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE) is not None:
         return Fit((TAINTED,), final=True)
     if not wants(demand, node):
         return Fit((NO_AFFINITY,), final=True)
@@ -78,14 +78,14 @@ def fit(demand: Demand, node: NodeView) -> Fit:
     return lacking if lacking.reasons else FITS
 
 
-def zone_fit(node: NodeView, zones: Sequence[Labels]) -> Fit:
+def zone_fit(node: NodeUsage, zones: Sequence[Labels]) -> Fit:
     """Whether the node is where the volumes are; several zones of one volume are joined with two underscores."""
     if any(node.labels.get(key) not in value.split("__") for zone in zones for key, value in zone.items()):
         return Fit((NO_ZONE,), final=True)
     return FITS
 
 
-def named(demand: Demand, node: NodeView) -> bool:
+def named(demand: Demand, node: NodeUsage) -> bool:
     """Whether the names of nodes in the required affinity, as DaemonSets set them, include this one."""
     terms = demand.required_nodes
     if terms is None or not all(term.get("matchFields") for term in terms):
@@ -93,7 +93,7 @@ def named(demand: Demand, node: NodeView) -> bool:
     return any(_fields_match(term, node.name) for term in terms)
 
 
-def wants(demand: Demand, node: NodeView) -> bool:
+def wants(demand: Demand, node: NodeUsage) -> bool:
     """Whether the node selector and one of the required affinity terms match."""
     for key, value in demand.node_selector.items():
         if node.labels.get(key) != value:
@@ -137,7 +137,7 @@ def _expression_matches(expression: Raw, labels: Labels) -> bool:
     return have > bound if operator == "Gt" else have < bound
 
 
-def insufficient(requests: Amounts, node: NodeView) -> Fit:
+def insufficient(requests: Amounts, node: NodeUsage) -> Fit:
     """Every resource that is short, as kube-scheduler lists them all."""
     short: list[str] = []
     final = False
@@ -156,7 +156,7 @@ def _resource_order(name: str) -> tuple[int, str]:
     return (first.index(name) if name in first else len(first), name)
 
 
-def _ports_taken(ports: Iterable[Port], node: NodeView) -> bool:
+def _ports_taken(ports: Iterable[Port], node: NodeUsage) -> bool:
     taken = [port for demand in node.demands.values() for port in demand.ports]
     return any(_clash(port, other) for port in ports for other in taken)
 

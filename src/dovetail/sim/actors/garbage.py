@@ -5,7 +5,7 @@ Owner references are followed, and namespaces emptied, by the server itself.
 
 from datetime import datetime, timedelta
 
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.kubelet import BY_NODE
 from dovetail.sim.actors.wire import (
     NODES,
@@ -28,7 +28,7 @@ _FINISHED = " finished"  # no node's name has a blank
 class PodGarbage(Actor):
     """The pod garbage collector; its keys are names of nodes."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._missing_since: dict[str, datetime] = {}
         self._finished: dict[str, None] = {}

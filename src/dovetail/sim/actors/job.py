@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from dovetail.ports import Propagation
-from dovetail.sim.actors.actor import World
+from dovetail.sim.actors.actor import ActorContext
 from dovetail.sim.actors.wire import (
     JOBS,
     PODS,
@@ -37,7 +37,7 @@ class Tally(NamedTuple):
     failed: int
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """How a Job ended."""
 
     type: str
@@ -55,16 +55,16 @@ def wanted_pods(spec: Raw, tally: Tally) -> int:
     return max(0, min(int(parallelism), int(completions) - tally.succeeded))
 
 
-def outcome(spec: Raw, tally: Tally, started_at: datetime | None, now: datetime) -> Outcome | None:
+def outcome(spec: Raw, tally: Tally, started_at: datetime | None, now: datetime) -> JobOutcome | None:
     """Whether the Job is over."""
     deadline = spec.get("activeDeadlineSeconds")
     if tally.failed > spec.get("backoffLimit", 6):
-        return Outcome("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobOutcome("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if deadline is not None and started_at is not None and now >= started_at + timedelta(seconds=deadline):
-        return Outcome("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobOutcome("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
     completions = spec.get("completions")
     done = tally.succeeded >= completions if completions is not None else tally.succeeded and not tally.active
-    return Outcome("Complete", "CompletionsReached", "Reached expected number of succeeded pods") if done else None
+    return JobOutcome("Complete", "CompletionsReached", "Reached expected number of succeeded pods") if done else None
 
 
 def retry_at(failures: int, last_failed_at: datetime | None) -> datetime | None:
@@ -96,7 +96,7 @@ class Jobs(WorkloadActor):
 
     kind = JOBS
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._failed_at: dict[str, datetime] = {}  # by UID of the job: its pods may be gone before it tries again
 
@@ -143,7 +143,7 @@ class Jobs(WorkloadActor):
         for pod in surplus:
             await self.world.delete(PODS, pod)
 
-    async def _write(self, obj: Raw, over: Outcome | None, tally: Tally, started_at: datetime | None) -> None:
+    async def _write(self, obj: Raw, over: JobOutcome | None, tally: Tally, started_at: datetime | None) -> None:
         now = self.world.now()
         pods = self.pods_of(obj)
         live = [pod for pod in pods if active(pod)]

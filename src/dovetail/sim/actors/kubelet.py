@@ -6,7 +6,7 @@ One actor stands for the kubelets of all nodes. A node's heartbeats are not writ
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.pod_life import (
     DEFAULT_SECONDS,
     Address,
@@ -54,7 +54,7 @@ class Kubelets(Actor):
 
     patient = False  # each kubelet is a process of its own
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._dead: dict[str, datetime] = {}  # since when
         self._revived: dict[str, datetime] = {}  # when last

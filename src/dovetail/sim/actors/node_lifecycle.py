@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, Effect
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, TaintEffect
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.demand import toleration_matches
 from dovetail.sim.actors.kubelet import BY_NODE
 from dovetail.sim.actors.wire import (
@@ -37,25 +37,25 @@ _BY_CONDITION = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
-_OURS = {(key, Effect.NO_SCHEDULE) for key in (*_BY_CONDITION.values(), UNSCHEDULABLE_TAINT)} | {
-    (NOT_READY_TAINT, Effect.NO_EXECUTE),
-    (UNREACHABLE_TAINT, Effect.NO_EXECUTE),
+_OURS = {(key, TaintEffect.NO_SCHEDULE) for key in (*_BY_CONDITION.values(), UNSCHEDULABLE_TAINT)} | {
+    (NOT_READY_TAINT, TaintEffect.NO_EXECUTE),
+    (UNREACHABLE_TAINT, TaintEffect.NO_EXECUTE),
 }
 _SILENT = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-def called_for(node: Raw, *, evicts: bool = True) -> list[tuple[str, Effect]]:
+def called_for(node: Raw, *, evicts: bool = True) -> list[tuple[str, TaintEffect]]:
     """Key and effect of the taints that the node's conditions and its cordon call for. `evicts`: NoExecute too."""
-    wanted: list[tuple[str, Effect]] = []
+    wanted: list[tuple[str, TaintEffect]] = []
     if condition_of(node, "Ready") is None:  # nobody has spoken for it yet
-        wanted.append((NOT_READY_TAINT, Effect.NO_SCHEDULE))
+        wanted.append((NOT_READY_TAINT, TaintEffect.NO_SCHEDULE))
     for (type_, status), key in _BY_CONDITION.items():
         if condition_status(node, type_) == status:
-            wanted.append((key, Effect.NO_SCHEDULE))
+            wanted.append((key, TaintEffect.NO_SCHEDULE))
             if type_ == "Ready" and evicts:
-                wanted.append((key, Effect.NO_EXECUTE))
+                wanted.append((key, TaintEffect.NO_EXECUTE))
     if node.get("spec", {}).get("unschedulable"):
-        wanted.append((UNSCHEDULABLE_TAINT, Effect.NO_SCHEDULE))
+        wanted.append((UNSCHEDULABLE_TAINT, TaintEffect.NO_SCHEDULE))
     return wanted
 
 
@@ -82,7 +82,7 @@ def evicted_at(tolerations: Sequence[Raw], taints: Iterable[Raw], since: datetim
     """When the NoExecute taints drive the pod off; None: never. The shortest toleration that is used counts."""
     seconds: list[int] = []
     for taint in taints:
-        if taint["effect"] != Effect.NO_EXECUTE:
+        if taint["effect"] != TaintEffect.NO_EXECUTE:
             continue
         used = [toleration for toleration in tolerations if toleration_matches(toleration, taint)]
         if not used:
@@ -94,7 +94,7 @@ def evicted_at(tolerations: Sequence[Raw], taints: Iterable[Raw], since: datetim
 class NodeLifecycle(Actor):
     """Turns conditions into taints, and the silence of a kubelet into conditions."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._zones = Zones()
         self._silent_since: dict[str, datetime] = {}
@@ -164,7 +164,7 @@ class NodeLifecycle(Actor):
 class TaintEviction(Actor):
     """Deletes pods that do not, or no longer, tolerate a NoExecute taint of their node."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._since: dict[str, datetime] = {}  # by UID of the pod
         self._nodes, self._pods = world.store(NODES), world.store(PODS)
@@ -216,4 +216,4 @@ class TaintEviction(Actor):
 
 
 def _no_execute(node: Raw) -> list[Raw]:
-    return [taint for taint in node.get("spec", {}).get("taints") or () if taint["effect"] == Effect.NO_EXECUTE]
+    return [taint for taint in node.get("spec", {}).get("taints") or () if taint["effect"] == TaintEffect.NO_EXECUTE]

@@ -9,7 +9,7 @@ import msgspec
 from dovetail.api import objects
 from dovetail.model.records import PdbRecord, pdb_record
 from dovetail.rules.pdb import desired_healthy, disruptions_allowed
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.wire import (
     DEPLOYMENTS,
     PDBS,
@@ -37,7 +37,7 @@ from dovetail.values.timestamp import parse_time
 DELETION_TIMEOUT = timedelta(minutes=2)
 
 
-class Scale(NamedTuple):
+class ControllerScale(NamedTuple):
     """A controller, and how many pods it wants."""
 
     uid: str
@@ -48,7 +48,7 @@ class NoController(Exception):
     """A pod has a controller whose scale is not known; the message is the real one's."""
 
 
-class Health(NamedTuple):
+class PdbHealth(NamedTuple):
     healthy: int
     disrupted: dict[str, str]  # pods that are about to go, and since when
     recheck_at: datetime | None
@@ -63,7 +63,7 @@ def counts_scales(pdb: PdbRecord) -> bool:
     return pdb.max_unavailable is not None or isinstance(pdb.min_available, str)
 
 
-def expected_pods(pods: Iterable[Raw], scales: Mapping[str, Scale]) -> int:
+def expected_pods(pods: Iterable[Raw], scales: Mapping[str, ControllerScale]) -> int:
     """What the controllers of the pods want together. `scales` by UID of the pods' controllers. Raises NoController."""
     found: dict[str, int] = {}
     for pod in pods:
@@ -77,7 +77,7 @@ def expected_pods(pods: Iterable[Raw], scales: Mapping[str, Scale]) -> int:
     return sum(found.values())
 
 
-def health(pods: Iterable[Raw], disrupted: Mapping[str, str], now: datetime) -> Health:
+def health(pods: Iterable[Raw], disrupted: Mapping[str, str], now: datetime) -> PdbHealth:
     """How many pods are healthy and not about to go."""
     kept: dict[str, str] = {}
     healthy, recheck_at = 0, None
@@ -91,10 +91,10 @@ def health(pods: Iterable[Raw], disrupted: Mapping[str, str], now: datetime) -> 
             recheck_at = until if recheck_at is None else min(recheck_at, until)
         if pod_ready(pod) and (until is None or until <= now):
             healthy += 1
-    return Health(healthy, kept, recheck_at)
+    return PdbHealth(healthy, kept, recheck_at)
 
 
-def pdb_status(pdb: Raw, *, expected: int, found: Health, now: datetime) -> dict[str, Any]:
+def pdb_status(pdb: Raw, *, expected: int, found: PdbHealth, now: datetime) -> dict[str, Any]:
     """The whole status."""
     budget = record(pdb)
     allowed = disruptions_allowed(budget, expected=expected, healthy=found.healthy)
@@ -125,10 +125,10 @@ def failed_status(pdb: Raw, problem: str, now: datetime) -> dict[str, Any]:
     return {"disruptionsAllowed": 0, "conditions": with_conditions(pdb, [condition], now)}
 
 
-class Disruption(Actor):
+class PodDisruptionBudgets(Actor):
     """The disruption controller. Which pods belong to which budget is kept up to date with each change."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._pdbs, self._pods = world.store(PDBS), world.store(PODS)
         self._owners = {kind.kind: world.store(kind) for kind in (REPLICASETS, DEPLOYMENTS, STATEFULSETS)}
@@ -210,9 +210,9 @@ class Disruption(Actor):
         if change:
             await self.world.patch(PDBS, pdb, {"status": change}, subresource="status")
 
-    def _scales(self, pods: Iterable[Raw]) -> dict[str, Scale]:
+    def _scales(self, pods: Iterable[Raw]) -> dict[str, ControllerScale]:
         """By UID of each pod's controller; a Deployment's ReplicaSets have its scale."""
-        scales: dict[str, Scale] = {}
+        scales: dict[str, ControllerScale] = {}
         for pod in pods:
             reference = controller_of(pod)
             if reference is None or reference["uid"] in scales or reference["kind"] not in self._owners:
@@ -223,5 +223,5 @@ class Disruption(Actor):
                 owner = self._owners["Deployment"].get(f"{namespace_of(pod)}/{above['name']}")
             if owner is not None:
                 replicas = owner["spec"].get("replicas")
-                scales[reference["uid"]] = Scale(uid_of(owner), 1 if replicas is None else replicas)
+                scales[reference["uid"]] = ControllerScale(uid_of(owner), 1 if replicas is None else replicas)
         return scales

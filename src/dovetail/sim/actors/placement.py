@@ -7,17 +7,17 @@ from collections.abc import Container, Sequence
 from types import TracebackType
 
 from dovetail.sim.actors.demand import Demand, Labels, demand_key
-from dovetail.sim.actors.fit import FITS, Fit, NodeView, fit, zone_fit
+from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, fit, zone_fit
 from dovetail.sim.actors.score import best, least_allocated
 from dovetail.sim.actors.topology import Crowd, Surroundings
 from dovetail.sim.actors.wire import Raw, deleting, finished, key_of, labels_of, name_of, node_of
 
 
-class Cluster:
+class SchedulerCache:
     """What the scheduler knows of nodes and of the pods on them, and how often it has changed."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, NodeView] = {}
+        self.nodes: dict[str, NodeUsage] = {}
         self.crowd = Crowd()
         self.changes = 0  # anything
         self.chances = 0  # what can make room: a node, or a pod less
@@ -45,7 +45,7 @@ class Cluster:
             if view is not None and view.demands:
                 self._homeless[view.name] = view.demands
         elif name_of(new) not in self.nodes:
-            view = self.nodes[name_of(new)] = NodeView(new)
+            view = self.nodes[name_of(new)] = NodeUsage(new)
             for key, demand in self._homeless.pop(view.name, {}).items():
                 view.add(key, demand)
         elif old is not None and _alike(old, new):
@@ -130,7 +130,7 @@ class Cluster:
 class Supposition:
     """A node with some of its pods thought away and others thought there, until the end of a `with`."""
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
+    def __init__(self, cluster: SchedulerCache, node: str) -> None:
         self._cluster = cluster
         self._node = cluster.nodes[node]
         self._gone: dict[str, tuple[Demand, bool]] = {}
@@ -189,7 +189,7 @@ class Answers:
         self._demand = demand
         self._position: int | None = None
 
-    def renew(self, cluster: Cluster) -> None:
+    def renew(self, cluster: SchedulerCache) -> None:
         names = cluster.nodes if self._position is None else dict.fromkeys(cluster.touched[self._position :])
         self._position = len(cluster.touched)
         for name in names:
@@ -206,7 +206,7 @@ class Answers:
 
 
 def place(
-    demand: Demand, cluster: Cluster, answers: Answers, zones: Sequence[Labels] = (), *, key: str = ""
+    demand: Demand, cluster: SchedulerCache, answers: Answers, zones: Sequence[Labels] = (), *, key: str = ""
 ) -> tuple[str | None, dict[str, Fit]]:
     """The best node for the demand, or None, and why the others are not.
 
@@ -229,7 +229,7 @@ def place(
 
 
 def _kept_for_others(
-    key: str, demand: Demand, cluster: Cluster, fitting: Container[str], zones: Sequence[Labels]
+    key: str, demand: Demand, cluster: SchedulerCache, fitting: Container[str], zones: Sequence[Labels]
 ) -> dict[str, Fit]:
     """The nodes whose room is for pods of at least this priority that were nominated there."""
     taken: dict[str, Fit] = {}
@@ -243,7 +243,7 @@ def _kept_for_others(
     return taken
 
 
-def answer(demand: Demand, cluster: Cluster, node: NodeView, zones: Sequence[Labels]) -> Fit:
+def answer(demand: Demand, cluster: SchedulerCache, node: NodeUsage, zones: Sequence[Labels]) -> Fit:
     """What the node says, looking at everything, as things are."""
     outcome = fit(demand, node)
     return (
@@ -251,6 +251,6 @@ def answer(demand: Demand, cluster: Cluster, node: NodeView, zones: Sequence[Lab
     )
 
 
-def _among_others(node: NodeView, surroundings: Surroundings, zones: Sequence[Labels]) -> Fit:
+def _among_others(node: NodeUsage, surroundings: Surroundings, zones: Sequence[Labels]) -> Fit:
     outcome = zone_fit(node, zones)
     return surroundings.fit(node) if outcome is FITS else outcome

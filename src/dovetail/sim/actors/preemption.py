@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dovetail.sim.actors.demand import Demand, Labels
 from dovetail.sim.actors.fit import FITS, Fit
-from dovetail.sim.actors.placement import Cluster, Supposition, answer
+from dovetail.sim.actors.placement import SchedulerCache, Supposition, answer
 from dovetail.sim.actors.wire import Raw, namespace_of, selector_of, status_of
 from dovetail.values.selector import Selector
 
@@ -18,7 +18,7 @@ NOT_HELPFUL = Fit(("Preemption is not helpful for scheduling",), final=True)
 NO_VICTIMS = Fit(("No preemption victims found for incoming pod",))
 
 
-class Budget(NamedTuple):
+class PdbAllowance(NamedTuple):
     """What a PodDisruptionBudget still allows."""
 
     namespace: str
@@ -27,7 +27,7 @@ class Budget(NamedTuple):
     disrupted: Collection[str]  # names of pods that are counted already
 
 
-class Sacrifice(NamedTuple):
+class PreemptionVictims(NamedTuple):
     """The pods that have to leave a node, by key, the most important first."""
 
     node: str
@@ -41,35 +41,37 @@ class Preemptor(NamedTuple):
     key: str
     demand: Demand
     zones: Sequence[Labels]
-    budgets: Sequence[Budget]
+    budgets: Sequence[PdbAllowance]
     started: Callable[[str], float]  # when the pod of the key began to run, in seconds; inf if it did not
 
 
-def budget(pdb: Raw) -> Budget | None:
+def budget(pdb: Raw) -> PdbAllowance | None:
     """None if the budget is about no pods."""
     selector, status = selector_of(pdb["spec"].get("selector")), status_of(pdb)
     if selector is None:
         return None
     allowed = status.get("disruptionsAllowed", 0)
-    return Budget(namespace_of(pdb), selector, allowed, status.get("disruptedPods") or {})
+    return PdbAllowance(namespace_of(pdb), selector, allowed, status.get("disruptedPods") or {})
 
 
-def sacrifice(preemptor: Preemptor, cluster: Cluster, unfit: Mapping[str, Fit]) -> Sacrifice | dict[str, Fit]:
+def sacrifice(
+    preemptor: Preemptor, cluster: SchedulerCache, unfit: Mapping[str, Fit]
+) -> PreemptionVictims | dict[str, Fit]:
     """The least harm, or why there is no use in any, node by node."""
     if not cluster.anybody_below(preemptor.demand.priority):
         return {name: NOT_HELPFUL if outcome.final else NO_VICTIMS for name, outcome in unfit.items()}
-    found: list[Sacrifice] = []
+    found: list[PreemptionVictims] = []
     useless: dict[str, Fit] = {}
     for name, outcome in unfit.items():
         result = NOT_HELPFUL if outcome.final else _on_node(preemptor, cluster, name)
-        if isinstance(result, Sacrifice):
+        if isinstance(result, PreemptionVictims):
             found.append(result)
         else:
             useless[name] = result
     return min(found, key=lambda one: _harm(preemptor, cluster, one)) if found else useless
 
 
-def _on_node(preemptor: Preemptor, cluster: Cluster, name: str) -> Sacrifice | Fit:
+def _on_node(preemptor: Preemptor, cluster: SchedulerCache, name: str) -> PreemptionVictims | Fit:
     demand, node = preemptor.demand, cluster.nodes[name]
     lower = [key for key, other in node.demands.items() if other.priority < demand.priority]
     if not lower:
@@ -90,10 +92,10 @@ def _on_node(preemptor: Preemptor, cluster: Cluster, name: str) -> Sacrifice | F
                 what_if.goes(key)
                 victims.append(key)
     ordered = tuple(key for key in lower if key in victims)
-    return Sacrifice(name, ordered, sum(key in violating for key in victims)) if victims else NO_VICTIMS
+    return PreemptionVictims(name, ordered, sum(key in violating for key in victims)) if victims else NO_VICTIMS
 
 
-def _violating(keys: Sequence[str], demands: Mapping[str, Demand], budgets: Sequence[Budget]) -> set[str]:
+def _violating(keys: Sequence[str], demands: Mapping[str, Demand], budgets: Sequence[PdbAllowance]) -> set[str]:
     """The pods whose budget would not allow that they go after those before them."""
     left = [budget.allowed for budget in budgets]
     found: set[str] = set()
@@ -107,7 +109,9 @@ def _violating(keys: Sequence[str], demands: Mapping[str, Demand], budgets: Sequ
     return found
 
 
-def _harm(preemptor: Preemptor, cluster: Cluster, one: Sacrifice) -> tuple[int, int, int, int, float, str]:
+def _harm(
+    preemptor: Preemptor, cluster: SchedulerCache, one: PreemptionVictims
+) -> tuple[int, int, int, int, float, str]:
     """The less, the better; of two alike, the one whose most important victim has run for the shortest time."""
     demands = cluster.nodes[one.node].demands
     priorities = [demands[key].priority for key in one.victims]

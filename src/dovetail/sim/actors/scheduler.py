@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 
 from dovetail.api.names import REGION_LABEL, ZONE_LABEL
 from dovetail.ports import ApiError, Conflict, Create, NotFound
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.demand import Demand, Labels
 from dovetail.sim.actors.fit import Fit, summary, unfit_message
-from dovetail.sim.actors.placement import Answers, Cluster, asks_the_same, place
-from dovetail.sim.actors.preemption import Preemptor, Sacrifice, budget, sacrifice
+from dovetail.sim.actors.placement import Answers, SchedulerCache, asks_the_same, place
+from dovetail.sim.actors.preemption import PreemptionVictims, Preemptor, budget, sacrifice
 from dovetail.sim.actors.wire import (
     CLAIMS,
     NODES,
@@ -73,9 +73,9 @@ def nominated_node(pod: Raw) -> str:
 class Scheduler(Actor):
     """Binds pods, one pass over the waiting ones at a time."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
-        self.cluster = Cluster()
+        self.cluster = SchedulerCache()
         self._answers: dict[Demand, Answers] = {}
         self._waiting: dict[str, Raw] = {}
         self._parked: dict[str, int] = {}  # pods that fit nowhere, and the state of the cluster that said so
@@ -156,7 +156,7 @@ class Scheduler(Actor):
             await self._bind(pod, chosen)
             return
         outcome = self._preemption(pod, demand, unfit, zones)
-        if isinstance(outcome, Sacrifice):
+        if isinstance(outcome, PreemptionVictims):
             await self._preempt(pod, unfit_message(unfit), outcome)
         elif outcome == _PREEMPTING:
             await self._refuse(pod, unfit_message(unfit, outcome), nominated_node(pod))
@@ -191,7 +191,7 @@ class Scheduler(Actor):
 
     def _preemption(
         self, pod: Raw, demand: Demand, unfit: Mapping[str, Fit], zones: Sequence[Labels]
-    ) -> Sacrifice | str:
+    ) -> PreemptionVictims | str:
         """Who has to go, or why that is of no use."""
         if demand.never_preempts:
             return _NEVER
@@ -201,7 +201,7 @@ class Scheduler(Actor):
         pdbs = self._pdbs.items.values() if self.cluster.anybody_below(demand.priority) else ()
         budgets = [found for pdb in pdbs if (found := budget(pdb)) is not None]
         outcome = sacrifice(Preemptor(key_of(pod), demand, zones, budgets, self._started), self.cluster, unfit)
-        return outcome if isinstance(outcome, Sacrifice) else summary(outcome)
+        return outcome if isinstance(outcome, PreemptionVictims) else summary(outcome)
 
     def _makes_room(self, node: str, demand: Demand) -> bool:
         """Whether pods of a lower priority are leaving the node."""
@@ -213,7 +213,7 @@ class Scheduler(Actor):
         since = None if pod is None else status_of(pod).get("startTime")
         return math.inf if since is None else parse_time(since).timestamp()
 
-    async def _preempt(self, pod: Raw, message: str, chosen: Sacrifice) -> None:
+    async def _preempt(self, pod: Raw, message: str, chosen: PreemptionVictims) -> None:
         """Keep the place for the pod, and let the others go as gracefully as they wish."""
         await self._refuse(pod, message, chosen.node)
         for key in chosen.victims:

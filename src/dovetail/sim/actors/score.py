@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL, Effect
+from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL, TaintEffect
 from dovetail.sim.actors.demand import Demand, tolerates
-from dovetail.sim.actors.fit import NodeView, term_matches
+from dovetail.sim.actors.fit import NodeUsage, term_matches
 from dovetail.sim.actors.topology import Crowd, Nodes, near_counts, soft_counts
 
 # kube-scheduler's default weights.
@@ -29,7 +29,7 @@ def best(demand: Demand, emptiness: Mapping[str, int], nodes: Nodes, crowd: Crow
     return min(node.name for node, total in zip(fitting, totals, strict=True) if total == most)
 
 
-def least_allocated(demand: Demand, node: NodeView) -> int:
+def least_allocated(demand: Demand, node: NodeUsage) -> int:
     """0 to 100: how empty cpu and memory would be, on average."""
     total = parts = 0
     for index, name in enumerate(("cpu", "memory")):
@@ -44,13 +44,13 @@ def least_allocated(demand: Demand, node: NodeView) -> int:
 # Each of the following gives a score of 0 to 100 for each node, in their order, or nothing if all are alike.
 
 
-def _disliked_taints(demand: Demand, fitting: Sequence[NodeView]) -> list[int]:
+def _disliked_taints(demand: Demand, fitting: Sequence[NodeUsage]) -> list[int]:
     if not any(node.taints for node in fitting):
         return []
     return _reversed(
         [
             sum(
-                taint["effect"] == Effect.PREFER_NO_SCHEDULE and not tolerates(demand.tolerations, taint)
+                taint["effect"] == TaintEffect.PREFER_NO_SCHEDULE and not tolerates(demand.tolerations, taint)
                 for taint in node.taints
             )
             for node in fitting
@@ -58,7 +58,7 @@ def _disliked_taints(demand: Demand, fitting: Sequence[NodeView]) -> list[int]:
     )
 
 
-def _node_affinity(demand: Demand, fitting: Sequence[NodeView]) -> list[int]:
+def _node_affinity(demand: Demand, fitting: Sequence[NodeUsage]) -> list[int]:
     if not demand.preferred_nodes:
         return []
     raw = [
@@ -73,7 +73,7 @@ def _node_affinity(demand: Demand, fitting: Sequence[NodeView]) -> list[int]:
     return [100 * value // most for value in raw] if most else []
 
 
-def _spread(demand: Demand, fitting: Sequence[NodeView], nodes: Nodes, crowd: Crowd) -> list[int]:
+def _spread(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, crowd: Crowd) -> list[int]:
     soft = [spread for spread in demand.spreads if not spread.hard]
     if demand.spreads:
         tables = [(spread.key, spread.max_skew, soft_counts(demand, spread, nodes, crowd)) for spread in soft]
@@ -107,7 +107,7 @@ def _reversed(raw: Sequence[float]) -> list[int]:
     return [int(100 * (most + least - value) / most) for value in raw] if most > least else []
 
 
-def _pod_affinity(demand: Demand, fitting: Sequence[NodeView], nodes: Nodes, crowd: Crowd) -> list[int]:
+def _pod_affinity(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, crowd: Crowd) -> list[int]:
     terms = [(term, term.weight) for term in demand.preferred_affinity]
     terms += [(term, -term.weight) for term in demand.preferred_anti_affinity]
     if not terms:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from dovetail.sim.actors.actor import World
+from dovetail.sim.actors.actor import ActorContext
 from dovetail.sim.actors.wire import (
     CLAIMS,
     PODS,
@@ -33,17 +33,17 @@ from dovetail.sim.actors.workload import (
 REVISION_LABEL = "controller-revision-hash"
 
 
-class Do(StrEnum):
+class OrdinalAction(StrEnum):
     CREATE = "create"
     DELETE = "delete"
 
 
-class Step(NamedTuple):
-    do: Do
+class OrdinalStep(NamedTuple):
+    do: OrdinalAction
     ordinal: int
 
 
-class Wanted(NamedTuple):
+class StatefulSetTarget(NamedTuple):
     """What a StatefulSet's spec asks for."""
 
     replicas: int
@@ -58,10 +58,10 @@ class Wanted(NamedTuple):
         return range(self.start, self.start + self.replicas)
 
 
-def wanted(spec: Raw) -> Wanted:
+def wanted(spec: Raw) -> StatefulSetTarget:
     update = spec.get("updateStrategy") or {}
     replicas = spec.get("replicas")
-    return Wanted(
+    return StatefulSetTarget(
         replicas=1 if replicas is None else replicas,
         start=(spec.get("ordinals") or {}).get("start", 0),
         ordered=spec.get("podManagementPolicy", "OrderedReady") == "OrderedReady",
@@ -71,15 +71,15 @@ def wanted(spec: Raw) -> Wanted:
     )
 
 
-def next_steps(want: Wanted, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[Step]:
+def next_steps(want: StatefulSetTarget, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[OrdinalStep]:
     """What can be done now. `pods` by ordinal; a pod in the way of progress ends the list."""
-    steps: list[Step] = []
+    steps: list[OrdinalStep] = []
     for ordinal in want.ordinals:
         pod = pods.get(ordinal)
         if pod is None:
-            steps.append(Step(Do.CREATE, ordinal))
+            steps.append(OrdinalStep(OrdinalAction.CREATE, ordinal))
         elif finished(pod):
-            return steps if deleting(pod) else [*steps, Step(Do.DELETE, ordinal)]
+            return steps if deleting(pod) else [*steps, OrdinalStep(OrdinalAction.DELETE, ordinal)]
         healthy = pod is not None and not deleting(pod) and _healthy(pod, want, now)
         if want.ordered and not healthy:
             return steps
@@ -91,19 +91,19 @@ def next_steps(want: Wanted, pods: Mapping[int, Raw], revision: str, now: dateti
             if want.ordered:
                 return steps
         elif not want.ordered:
-            steps.append(Step(Do.DELETE, ordinal))
+            steps.append(OrdinalStep(OrdinalAction.DELETE, ordinal))
         elif _healthy(pod, want, now) or unhealthy[:1] == [ordinal]:
-            return [*steps, Step(Do.DELETE, ordinal)]
+            return [*steps, OrdinalStep(OrdinalAction.DELETE, ordinal)]
         else:
             return steps
     return [*steps, *_update(want, pods, revision, now)] if want.rolling else steps
 
 
-def _healthy(pod: Raw, want: Wanted, now: datetime) -> bool:
+def _healthy(pod: Raw, want: StatefulSetTarget, now: datetime) -> bool:
     return running_and_ready(pod) and is_available(pod, want.min_ready_seconds, now)
 
 
-def _update(want: Wanted, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[Step]:
+def _update(want: StatefulSetTarget, pods: Mapping[int, Raw], revision: str, now: datetime) -> list[OrdinalStep]:
     """From the highest ordinal down, one at a time."""
     for ordinal in reversed(want.ordinals):
         pod = pods.get(ordinal)
@@ -112,7 +112,7 @@ def _update(want: Wanted, pods: Mapping[int, Raw], revision: str, now: datetime)
         if pod is None:
             return []
         if labels_of(pod).get(REVISION_LABEL) != revision and not deleting(pod):
-            return [Step(Do.DELETE, ordinal)]
+            return [OrdinalStep(OrdinalAction.DELETE, ordinal)]
         if deleting(pod) or not _healthy(pod, want, now):
             return []
     return []
@@ -123,7 +123,7 @@ class StatefulSets(WorkloadActor):
 
     kind = STATEFULSETS
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         world.store(CLAIMS)
         # Templates of earlier revisions, for pods below the partition; the real one keeps ControllerRevisions.
@@ -136,7 +136,7 @@ class StatefulSets(WorkloadActor):
         if not deleting(obj):
             pods = self._by_ordinal(obj)
             for step in next_steps(want, pods, update, self.world.now()):
-                if step.do is Do.DELETE:
+                if step.do is OrdinalAction.DELETE:
                     await self.world.delete(PODS, pods[step.ordinal])
                 else:
                     await self._create(obj, step.ordinal, self._revision(obj, want, step.ordinal, update))
@@ -151,7 +151,7 @@ class StatefulSets(WorkloadActor):
         found = {name_of(pod).removeprefix(prefix): pod for pod in self.pods_of(obj)}
         return {int(ordinal): pod for ordinal, pod in found.items() if ordinal.isdigit()}
 
-    def _revision(self, obj: Raw, want: Wanted, ordinal: int, update: str) -> str:
+    def _revision(self, obj: Raw, want: StatefulSetTarget, ordinal: int, update: str) -> str:
         """Below the partition pods stay as they were, as long as the old template is known."""
         current = status_of(obj).get("currentRevision") or update
         keeps = want.rolling and ordinal < want.partition
@@ -184,7 +184,7 @@ class StatefulSets(WorkloadActor):
             body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": template["spec"]}
             await self.world.create(CLAIMS, body)
 
-    async def _write(self, obj: Raw, want: Wanted, update: str) -> None:
+    async def _write(self, obj: Raw, want: StatefulSetTarget, update: str) -> None:
         pods = [pod for pod in self.pods_of(obj) if not finished(pod)]
         counts = count(pods, min_ready_seconds=want.min_ready_seconds, now=self.world.now())
         current = status_of(obj).get("currentRevision") or update

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from dovetail.api.names import Effect
+from dovetail.api.names import TaintEffect
 from dovetail.sim.actors.demand import Demand, Labels, Neighbours, Spread, untolerated
-from dovetail.sim.actors.fit import FITS, Fit, NodeView, wants
+from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, wants
 
 SPREAD = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL = f"{SPREAD} (missing required label)"
@@ -13,7 +13,7 @@ EXISTING_ANTI = "node(s) didn't satisfy existing pods anti-affinity rules"
 AFFINITY = "node(s) didn't match pod affinity rules"
 ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 
-Nodes = Mapping[str, NodeView]
+Nodes = Mapping[str, NodeUsage]
 K = TypeVar("K")
 
 
@@ -87,7 +87,7 @@ class Surroundings:
         """Whether any node could say no."""
         return bool(self._spreads or self._away or self._anti or self._with)
 
-    def fit(self, node: NodeView) -> Fit:
+    def fit(self, node: NodeUsage) -> Fit:
         for spread, counts, least in self._spreads:
             domain = node.labels.get(spread.key)
             if domain is None:
@@ -103,7 +103,7 @@ class Surroundings:
             return Fit((EXISTING_ANTI,))
         return FITS
 
-    def _joins(self, node: NodeView) -> bool:
+    def _joins(self, node: NodeUsage) -> bool:
         if any(key not in node.labels for key, _ in self._with):
             return False
         return self._first or all(node.labels[key] in near for key, near in self._with)
@@ -131,12 +131,12 @@ def _domains(
     return counts, least
 
 
-def _counts(demand: Demand, spread: Spread, node: NodeView) -> bool:
+def _counts(demand: Demand, spread: Spread, node: NodeUsage) -> bool:
     if spread.honor_affinity and not wants(demand, node):
         return False
     if not spread.honor_taints:
         return True
-    return untolerated(demand.tolerations, node.taints, Effect.NO_SCHEDULE, Effect.NO_EXECUTE) is None
+    return untolerated(demand.tolerations, node.taints, TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE) is None
 
 
 def _near(terms: Iterable[Neighbours], key: str, nodes: Nodes, crowd: Crowd) -> set[str]:

@@ -18,7 +18,7 @@ _RETRY_SECONDS = 1.0
 _NOTHING: Mapping[str, Raw] = {}
 
 
-class Store:
+class WatchCache:
     """The objects of one kind by key, with indexes, and handlers that are told of each change in order."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def _version(obj: Raw) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-async def follow(api: KubeApi, clock: Clock, kind: Kind, store: Store, on_synced: Callable[[], None]) -> None:
+async def follow(api: KubeApi, clock: Clock, kind: Kind, store: WatchCache, on_synced: Callable[[], None]) -> None:
     """Keep the store like the server, for ever. A dropped watch is resumed, a version too old listed anew."""
     version = ""
     while True:
@@ -135,7 +135,7 @@ async def follow(api: KubeApi, clock: Clock, kind: Kind, store: Store, on_synced
             await clock.sleep(_RETRY_SECONDS)
 
 
-async def _list(api: KubeApi, kind: Kind, store: Store) -> str:
+async def _list(api: KubeApi, kind: Kind, store: WatchCache) -> str:
     page = await api.list(kind)
     items = list(page.items)
     while page.continue_:

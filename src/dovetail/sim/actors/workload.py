@@ -5,7 +5,7 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.wire import (
     PODS,
     Kind,
@@ -33,7 +33,7 @@ BY_CONTROLLER = "controller"
 ORPHANS = "orphans"  # pods without a controller, by namespace
 
 
-class Counts(NamedTuple):
+class ReplicaCounts(NamedTuple):
     """The pods of a workload, counted as statuses do."""
 
     replicas: int
@@ -43,7 +43,7 @@ class Counts(NamedTuple):
     recheck_at: datetime | None  # when the next ready pod becomes available
 
 
-def count(pods: Iterable[Raw], *, min_ready_seconds: int, now: datetime) -> Counts:
+def count(pods: Iterable[Raw], *, min_ready_seconds: int, now: datetime) -> ReplicaCounts:
     """Active pods, of which ready, of which available; and those on their way out."""
     replicas = ready = available = terminating = 0
     recheck_at: datetime | None = None
@@ -58,7 +58,7 @@ def count(pods: Iterable[Raw], *, min_ready_seconds: int, now: datetime) -> Coun
             available += 1
         elif since is not None and (recheck_at is None or since < recheck_at):
             recheck_at = since
-    return Counts(replicas, ready, available, terminating, recheck_at)
+    return ReplicaCounts(replicas, ready, available, terminating, recheck_at)
 
 
 def is_available(pod: Raw, min_ready_seconds: int, now: datetime) -> bool:
@@ -110,7 +110,7 @@ class WorkloadActor(Actor):
 
     kind: ClassVar[Kind]
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self.objects = world.store(self.kind)
         self._selectors: dict[str, Selector | None] = {}  # by UID

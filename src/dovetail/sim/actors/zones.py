@@ -21,7 +21,7 @@ _FEW = 2  # so many nodes are no fault of their zone's, whatever their share
 Place = tuple[str, str]  # region and zone
 
 
-class _State(NamedTuple):
+class _NodeReadiness(NamedTuple):
     place: Place
     ready: bool
     silent: bool  # nobody has spoken for the node yet
@@ -31,7 +31,7 @@ class Zones:
     """What is known of the nodes, zone by zone, and when the next one may be emptied."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _State] = {}
+        self._nodes: dict[str, _NodeReadiness] = {}
         self._size: dict[Place, int] = {}
         self._ready: dict[Place, int] = {}
         self._spoken = 0
@@ -88,6 +88,6 @@ class Zones:
         return SLOW_INTERVAL if size > LARGE_ZONE else None
 
 
-def _state(node: Raw) -> _State:
+def _state(node: Raw) -> _NodeReadiness:
     labels, said = labels_of(node), condition_status(node, "Ready")
-    return _State((labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")), said == "True", said is None)
+    return _NodeReadiness((labels.get(REGION_LABEL, ""), labels.get(ZONE_LABEL, "")), said == "True", said is None)

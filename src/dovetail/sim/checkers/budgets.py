@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect, Reason
+from dovetail.api.names import ConditionType, Reason, TaintEffect
 from dovetail.sim.actors.wire import Raw, condition_status, deleting
-from dovetail.sim.checkers.records import Record, record_on
-from dovetail.sim.checkers.scene import Member, Scene, own_parts
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode, own_parts
+from dovetail.sim.checkers.records import RecordedCommand, record_on
 from dovetail.sim.server.store import Change
 from dovetail.values.duration import DurationError, parse_budget_duration
 from dovetail.values.schedule.cron import CronError, parse_cron
@@ -23,10 +23,10 @@ _REASONS: Final = {reason.lower() for reason in Reason} - {Reason.UNHEALTHY.lowe
 _REMEMBERED: Final = 100
 
 
-class Budgets:
+class BudgetChecker:
     """Looked at when a command is written on a claim: that is when it was decided."""
 
-    def __init__(self, scene: Scene, reading: str) -> None:
+    def __init__(self, scene: CheckedCluster, reading: str) -> None:
         assert reading in (BY_REASON, UPSTREAM), reading
         self._scene = scene
         self._reading = reading
@@ -38,10 +38,10 @@ class Budgets:
             self._edited[change.new.body["metadata"]["name"]] = (self._scene.now(), change.old.body)
 
     def claim_gone(self, claim: Raw) -> None:
-        if condition_status(claim, Condition.INITIALIZED) == "True":
-            self._left.append((self._scene.now(), Member(claim, None).pool))
+        if condition_status(claim, ConditionType.INITIALIZED) == "True":
+            self._left.append((self._scene.now(), ClaimAndNode(claim, None).pool))
 
-    def begun(self, claim: Raw, record: Record) -> None:
+    def begun(self, claim: Raw, record: RecordedCommand) -> None:
         """The program has written the command on the claim."""
         pool_name = self._scene.member_of_claim(claim).pool
         pool = self._scene.pool(pool_name)
@@ -68,7 +68,7 @@ class Budgets:
                 f"{message} allow {limit} of its {nodes} nodes; busy are {', '.join(busy)}",
             )
 
-    def _is_busy(self, member: Member) -> bool:
+    def _is_busy(self, member: ClaimAndNode) -> bool:
         """R26: S3–S6 whatever the reason, or not ready. What became so only now, nobody could have counted."""
         if member.claim is not None and record_on(member.claim) is not None:
             return True
@@ -77,19 +77,19 @@ class Budgets:
         return not self._scene.is_news(own_parts(member))
 
 
-def is_tainted(node: Raw, key: str = names.DISRUPTED_TAINT, effect: str = Effect.NO_SCHEDULE) -> bool:
+def is_tainted(node: Raw, key: str = names.DISRUPTED_TAINT, effect: str = TaintEffect.NO_SCHEDULE) -> bool:
     return any(taint["key"] == key and taint["effect"] == effect for taint in node["spec"].get("taints") or ())
 
 
-def is_disrupting(member: Member) -> bool:
+def is_disrupting(member: ClaimAndNode) -> bool:
     """S3, by its marks (R23)."""
     claim, node = member.claim, member.node
     if claim is None or node is None or deleting(claim):
         return False
-    return condition_status(claim, Condition.DISRUPTION_REASON) == "True" and is_tainted(node)
+    return condition_status(claim, ConditionType.DISRUPTION_REASON) == "True" and is_tainted(node)
 
 
-def _is_unhealthy(member: Member) -> bool:
+def _is_unhealthy(member: ClaimAndNode) -> bool:
     """A node that has lost its Node object is not Ready either."""
     return member.node is None or condition_status(member.node, "Ready") != "True"
 

@@ -18,29 +18,29 @@ from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.checkers import (
     budgets,
-    evicted,
-    explained,
+    evictions,
+    explanations,
     leftovers,
     marks,
     protected_pods,
-    replacing,
-    rescheduled,
+    replacements,
+    rescheduling,
 )
-from dovetail.sim.checkers.records import Commands
-from dovetail.sim.checkers.scene import Scene, Violation, begins_to_go
-from dovetail.sim.server.api_server import Asked
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, Violation, begins_to_go
+from dovetail.sim.checkers.records import CommandTracker
+from dovetail.sim.server.api_server import PendingRequest
 from dovetail.sim.server.store import Change
 
 RULES: Final = (
     protected_pods.RULE,
     budgets.RULE,
-    replacing.FIRST,
-    replacing.CHEAPER,
+    replacements.FIRST,
+    replacements.CHEAPER,
     leftovers.RULE,
-    rescheduled.RULE,
-    explained.RULE,
+    rescheduling.RULE,
+    explanations.RULE,
     marks.RULE,
-    evicted.RULE,
+    evictions.RULE,
 )
 
 
@@ -60,17 +60,17 @@ class Checkers:
         assert set(except_for) <= set(RULES), f"{except_for}: rules are {RULES}"
         server = cluster.server
         assert server.witness is None, "it has checkers already"
-        scene = self._scene = Scene(server.registry.store, cluster.clock.now, timedelta(seconds=slack_seconds))
+        scene = self._scene = CheckedCluster(server.registry.store, cluster.clock.now, timedelta(seconds=slack_seconds))
         self._except_for = frozenset(except_for)
-        self._commands = Commands(scene)
-        self._protected = protected_pods.ProtectedPods(scene)
-        self._budgets = budgets.Budgets(scene, reading)
-        self._replacing = replacing.Replacing(scene, self._commands, built_in() if types is None else types)
-        self._leftovers = leftovers.Leftovers(scene, self._commands)
-        self._explained = explained.Explained(scene, reading)
-        self._marks = marks.Marks(scene, self._explained.could_go)
-        self._evicted = evicted.Evicted(scene)
-        self._rescheduled = rescheduled.Rescheduled(scene, self._commands, lambda: server.faults_met)
+        self._commands = CommandTracker(scene)
+        self._protected = protected_pods.ProtectionChecker(scene)
+        self._budgets = budgets.BudgetChecker(scene, reading)
+        self._replacing = replacements.ReplacementChecker(scene, self._commands, built_in() if types is None else types)
+        self._leftovers = leftovers.LeftoverChecker(scene, self._commands)
+        self._explained = explanations.ExplainChecker(scene, reading)
+        self._marks = marks.TaintChecker(scene, self._explained.could_go)
+        self._evicted = evictions.EvictionChecker(scene)
+        self._rescheduled = rescheduling.ReschedulingChecker(scene, self._commands, lambda: server.faults_met)
         self._alive: tuple[datetime | None, datetime | None] = (scene.now(), None)  # since when, and until when
         server.witness = self._asked
         server.registry.store.observers.append(self._observe)
@@ -108,7 +108,7 @@ class Checkers:
 
     # -- what happens --------------------------------------------------------------------------------------------------
 
-    def _asked(self, asked: Asked | None) -> None:
+    def _asked(self, asked: PendingRequest | None) -> None:
         self._scene.asked = asked
         if asked is not None and asked.request.client == names.COMPONENT:
             self._explained.asked(asked.request)

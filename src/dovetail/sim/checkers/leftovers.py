@@ -6,20 +6,20 @@ A leftover is a replacement whose command is over: its Node is registered, and w
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect, Reason
+from dovetail.api.names import ConditionType, Reason, TaintEffect
 from dovetail.ports import NODECLAIMS
 from dovetail.sim.actors.wire import Raw, annotations_of, condition_status, deleting
 from dovetail.sim.checkers.budgets import is_tainted
-from dovetail.sim.checkers.records import Commands, record_on
-from dovetail.sim.checkers.scene import Member, Scene
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode
+from dovetail.sim.checkers.records import CommandTracker, record_on
 
 RULE: Final = "leftovers"
 
 
-class Leftovers:
+class LeftoverChecker:
     """Looked at when the program creates a replacement."""
 
-    def __init__(self, scene: Scene, commands: Commands) -> None:
+    def __init__(self, scene: CheckedCluster, commands: CommandTracker) -> None:
         self._scene = scene
         self._commands = commands
 
@@ -29,8 +29,8 @@ class Leftovers:
         if id_ is None:
             return
         self._scene.applied[RULE] += 1
-        pool = Member(claim, None).pool
-        there = [each for each in self._scene.claims() if Member(each, None).pool == pool and not deleting(each)]
+        pool = ClaimAndNode(claim, None).pool
+        there = [each for each in self._scene.claims() if ClaimAndNode(each, None).pool == pool and not deleting(each)]
         records = [record for each in there if (record := record_on(each)) is not None]
         awaited = {name for record in records for name in record.replacements}
         left = [each for each in there if _name(each) not in awaited and self._is_leftover(each)]
@@ -51,8 +51,8 @@ class Leftovers:
         """What became one only now, nobody could have known."""
         return (
             names.REPLACEMENT_OF in annotations_of(claim)
-            and condition_status(claim, Condition.REGISTERED) == "True"
-            and condition_status(claim, Condition.INITIALIZED) != "True"
+            and condition_status(claim, ConditionType.REGISTERED) == "True"
+            and condition_status(claim, ConditionType.INITIALIZED) != "True"
             and not self._scene.is_news([(NODECLAIMS, _name(claim), "")])
         )
 
@@ -68,7 +68,7 @@ class Leftovers:
         if any(condition_status(claim, each) == "True" for each in Reason):  # a condition is named as its reason
             return True
         node = self._scene.member_of_claim(claim).node
-        return node is not None and is_tainted(node, names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE)
+        return node is not None and is_tainted(node, names.CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE)
 
 
 def _name(claim: Raw) -> str:

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Effect
+from dovetail.api.names import ConditionType, TaintEffect
 from dovetail.sim.actors.wire import Raw, condition_status, deleting
 from dovetail.sim.checkers.budgets import is_tainted
+from dovetail.sim.checkers.checked_cluster import CheckedCluster
 from dovetail.sim.checkers.records import record_on
-from dovetail.sim.checkers.scene import Scene
 from dovetail.sim.server.store import Change
 
 RULE: Final = "marks"
@@ -18,10 +18,10 @@ RULE: Final = "marks"
 _SETTLED: Final = timedelta(minutes=2)
 
 
-class Marks:
+class TaintChecker:
     """Only the program's own taints are looked at."""
 
-    def __init__(self, scene: Scene, could_go: Callable[[Raw, datetime], bool]) -> None:
+    def __init__(self, scene: CheckedCluster, could_go: Callable[[Raw, datetime], bool]) -> None:
         self._scene = scene
         self._could_go = could_go  # whether a graceful reason may stand for the node at the instant
         self._tainted: dict[str, datetime] = {}  # disrupted by us, since when
@@ -31,8 +31,8 @@ class Marks:
     def node_changed(self, change: Change) -> None:
         node, name = change.new.body, change.new.body["metadata"]["name"]
         for known, key, effect in (
-            (self._tainted, names.DISRUPTED_TAINT, Effect.NO_SCHEDULE),
-            (self._marked, names.CANDIDATE_TAINT, Effect.PREFER_NO_SCHEDULE),
+            (self._tainted, names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE),
+            (self._marked, names.CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE),
         ):
             had = change.old is not None and is_tainted(change.old.body, key, effect)
             if not is_tainted(node, key, effect):
@@ -52,7 +52,7 @@ class Marks:
         node = self._scene.member_of_claim(claim).node
         if node is not None and not deleting(node) and is_tainted(node) and node["metadata"]["name"] in self._tainted:
             self._scene.report(RULE, f"Node/{node['metadata']['name']}", "is still tainted, and its command is over")
-        if condition_status(claim, Condition.DISRUPTION_REASON) == "True":
+        if condition_status(claim, ConditionType.DISRUPTION_REASON) == "True":
             self._scene.report(RULE, f"NodeClaim/{name}", "still says why it is disrupted, and its command is over")
 
     def ended(self, alive_since: datetime | None, alive_until: datetime) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from dovetail.api import names
 from dovetail.ports import EventType
 from dovetail.sim.actors.wire import Raw, annotations_of, created_at, deleting, finished, node_of
-from dovetail.sim.checkers.scene import Scene, begins_to_go
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, begins_to_go
 from dovetail.sim.server.store import Change, Key
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND, DurationError, add, parse_duration, parse_simple
 from dovetail.values.schedule.cron import CronError, parse_cron
@@ -22,10 +22,10 @@ _MAX_TEXT: Final = 4096
 _SECOND: Final = timedelta(seconds=1)
 
 
-class ProtectedPods:
+class ProtectionChecker:
     """Evictions respect annotations until the node's deadline counts; deletions are for that deadline alone."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckedCluster) -> None:
         self._scene = scene
         self._annotated: dict[Key, tuple[datetime, Mapping[str, str]]] = {}  # when they changed, and from what
 

@@ -6,11 +6,11 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.sim.actors.wire import Raw, annotations_of, labels_of
-from dovetail.sim.checkers.scene import Scene, begins_to_go
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, begins_to_go
 from dovetail.sim.server.store import Change
 
 
-class Record(msgspec.Struct, frozen=True):
+class RecordedCommand(msgspec.Struct, frozen=True):
     """What the annotation says."""
 
     id: str
@@ -20,21 +20,21 @@ class Record(msgspec.Struct, frozen=True):
     replacements: tuple[str, ...] = ()
 
 
-def record_on(claim: Raw) -> Record | None:
+def record_on(claim: Raw) -> RecordedCommand | None:
     """None: there is none, or none that can be read."""
     text = annotations_of(claim).get(names.DISRUPTION_COMMAND)
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=Record)
+        return msgspec.json.decode(text, type=RecordedCommand)
     except (msgspec.MsgspecError, RecursionError):
         return None
 
 
-class Begun(msgspec.Struct):
+class TrackedCommand(msgspec.Struct):
     """A command since it was first written down."""
 
-    record: Record
+    record: RecordedCommand
     began_at: datetime
     labels: dict[str, dict[str, str]]  # of its claims, by name
     going: set[str]  # those that the program has sent off
@@ -45,14 +45,14 @@ class Begun(msgspec.Struct):
         return not self.given_up and self.going == self.labels.keys()
 
 
-class Commands:
+class CommandTracker:
     """All commands of a run, by id."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckedCluster) -> None:
         self._scene = scene
-        self.begun: dict[str, Begun] = {}
+        self.begun: dict[str, TrackedCommand] = {}
 
-    def claim_changed(self, change: Change) -> Record | None:
+    def claim_changed(self, change: Change) -> RecordedCommand | None:
         """The command that the program writes on the claim with this change, if it does."""
         old = None if change.old is None else record_on(change.old.body)
         new, name = record_on(change.new.body), str(change.new.body["metadata"]["name"])
@@ -63,6 +63,6 @@ class Commands:
             known.given_up = known.given_up or new is None
         if new is None or (old is not None and old.id == new.id) or not self._scene.by_us:
             return None
-        known = self.begun.setdefault(new.id, Begun(new, self._scene.now(), {}, set()))
+        known = self.begun.setdefault(new.id, TrackedCommand(new, self._scene.now(), {}, set()))
         known.labels[name] = dict(labels_of(change.new.body))
         return new

@@ -41,7 +41,7 @@ from dovetail.providers.choosing import accepts, by_key, choose
 from dovetail.providers.kwok.nodes import instance_of, name_in, node_body, registration_delay
 from dovetail.providers.kwok.provider import REPAIR_POLICIES, launchable_class
 from dovetail.providers.notices import Notices
-from dovetail.sim.actors.actor import Actor, World
+from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import NODES, deleting
 from dovetail.values.duration import SECOND
@@ -57,7 +57,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True  # what its kubelet says, until `cluster.set_node_ready` has it say otherwise
 
 
-class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+class CapacityShortage(msgspec.Struct, frozen=True, kw_only=True):
     """What cannot be had; what is empty counts for all."""
 
     type_: str = ""
@@ -128,8 +128,8 @@ class SimCloud(CloudProvider):
         self._by_claim: dict[str, Machine] = {}  # by the claim's UID
         self._launches: deque[Launch] = deque()
         self._deletions: deque[CloudError] = deque()
-        self._shortages: list[Shortage] = []
-        self._noticed: list[Shortage] = []  # those that a launch has met: only they show in the catalogue
+        self._shortages: list[CapacityShortage] = []
+        self._noticed: list[CapacityShortage] = []  # those that a launch has met: only they show in the catalogue
         self._notices = Notices()
         self._operations = _Operations(cluster.world.acting_as(self._api), self)
         self._group = asyncio.TaskGroup()
@@ -233,7 +233,7 @@ class SimCloud(CloudProvider):
 
     def exhaust(self, type_: str = "", *, zone: str = "", capacity_type: str = "") -> None:
         """From now on nothing of this can be had. The catalogue says so once a launch has met it."""
-        self._shortages.append(Shortage(type_=type_, zone=zone, capacity_type=capacity_type))
+        self._shortages.append(CapacityShortage(type_=type_, zone=zone, capacity_type=capacity_type))
 
     def restock(self) -> None:
         """Everything can be had again."""
@@ -344,7 +344,7 @@ class _Operations(Actor):
 
     patient = False
 
-    def __init__(self, world: World, cloud: SimCloud) -> None:
+    def __init__(self, world: ActorContext, cloud: SimCloud) -> None:
         super().__init__(world)
         self._cloud = cloud
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from dovetail.api import names
-from dovetail.api.names import Condition
-from dovetail.controllers.disruption.engine import Disruption
+from dovetail.api.names import ConditionType
+from dovetail.controllers.disruption.engine import DisruptionController
 from dovetail.controllers.disruption.reporter import one_line
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.planning.disruption.records import read_record
 from dovetail.ports import NODECLAIMS, PODS, Delete, EventType, Evict, Resource, Write
 from dovetail.rules.reasons import MARKED
@@ -27,13 +27,13 @@ from dovetail.views.simulation.report import (
     DISRUPTED,
     HOUR,
     Cost,
-    Entry,
     Hour,
-    Life,
+    MachineLife,
     NodeCounts,
     PodCounts,
-    Report,
-    Violation,
+    ReportedViolation,
+    SimulationReport,
+    TimelineEntry,
 )
 
 Body = Mapping[str, Any]
@@ -44,7 +44,7 @@ _PREEMPTED: Final = "PreemptionByScheduler"
 OTHER: Final = "Other"
 
 
-class _Life:
+class _ClaimLife:
     """A NodeClaim as it is followed."""
 
     def __init__(self, claim: Body, *, standing: bool) -> None:
@@ -74,15 +74,15 @@ class Ledger:
         self._cluster = cluster
         self._cloud = cloud
         self._prices = prices  # of machines from before, by provider ID
-        self._lives: dict[str, _Life] = {}  # by UID
+        self._lives: dict[str, _ClaimLife] = {}  # by UID
         self._notes: list[_Note] = []
         self._commands: dict[str, str] = {}  # what each command said, by its id
         self._counts: Counter[str] = Counter()
-        self.disruption: Disruption | None = None
+        self.disruption: DisruptionController | None = None
         for claim in cluster.objects(NODECLAIMS):
-            life = self._lives[claim["metadata"]["uid"]] = _Life(claim, standing=True)
-            life.ready_at = self.now if _is_true(claim, Condition.INITIALIZED) else None
-            life.launched_at = self.now if _is_true(claim, Condition.LAUNCHED) else None
+            life = self._lives[claim["metadata"]["uid"]] = _ClaimLife(claim, standing=True)
+            life.ready_at = self.now if _is_true(claim, ConditionType.INITIALIZED) else None
+            life.launched_at = self.now if _is_true(claim, ConditionType.LAUNCHED) else None
             life.price = self._price(claim)
         cluster.server.registry.store.observers.append(self._observe)
 
@@ -113,7 +113,7 @@ class Ledger:
         name = f"{names.NODECLAIM_KIND}/{meta['name']}"
         life = self._lives.get(meta["uid"])
         if life is None:
-            life = self._lives[meta["uid"]] = _Life(claim, standing=False)
+            life = self._lives[meta["uid"]] = _ClaimLife(claim, standing=False)
         if change.type is EventType.DELETED:
             self._gone(life, name)
             return
@@ -123,36 +123,40 @@ class Ledger:
             if _is_true(claim, condition) and not _is_true(old, condition):
                 told = condition_of(claim, condition) or {}
                 self.note(reason.lower(), name, str(told.get("message") or told.get("reason") or ""))
-        if _is_true(claim, Condition.DISRUPTION_REASON) and not _is_true(old, Condition.DISRUPTION_REASON):
+        if _is_true(claim, ConditionType.DISRUPTION_REASON) and not _is_true(old, ConditionType.DISRUPTION_REASON):
             self._chosen(life, name)
-        elif life.disrupted_at is not None and not _is_true(claim, Condition.DISRUPTION_REASON):
+        elif life.disrupted_at is not None and not _is_true(claim, ConditionType.DISRUPTION_REASON):
             self._back_again(life, name)
         self._follow_commands()
 
-    def _came_up(self, life: _Life, name: str, old: Body) -> None:
+    def _came_up(self, life: _ClaimLife, name: str, old: Body) -> None:
         claim = life.claim
-        if _is_true(claim, Condition.LAUNCHED) and life.launched_at is None:
+        if _is_true(claim, ConditionType.LAUNCHED) and life.launched_at is None:
             life.launched_at = self.now
             life.price = self._price(claim)
             self._counts["launched"] += 1
             self.note("launched", name, _machine(claim, life.price))
-        if _is_true(claim, Condition.INITIALIZED) and not _is_true(old, Condition.INITIALIZED) and not life.ready_at:
+        if (
+            _is_true(claim, ConditionType.INITIALIZED)
+            and not _is_true(old, ConditionType.INITIALIZED)
+            and not life.ready_at
+        ):
             life.ready_at = self.now
             node = (claim.get("status") or {}).get("nodeName", "")
             self.note("ready", name, f"node {node} takes pods")
 
-    def _chosen(self, life: _Life, name: str) -> None:
-        reason = str((condition_of(life.claim, Condition.DISRUPTION_REASON) or {}).get("reason", OTHER))
+    def _chosen(self, life: _ClaimLife, name: str) -> None:
+        reason = str((condition_of(life.claim, ConditionType.DISRUPTION_REASON) or {}).get("reason", OTHER))
         life.disrupted_at, life.reason = self.now, reason
         record = read_record((life.claim["metadata"].get("annotations") or {}).get(names.DISRUPTION_COMMAND, ""))
         self.note(DISRUPTED, name, reason, command="" if record is None else record.id)
 
-    def _back_again(self, life: _Life, name: str) -> None:
+    def _back_again(self, life: _ClaimLife, name: str) -> None:
         if "deletionTimestamp" not in life.claim["metadata"]:
             self.note("rolled-back", name, f"{life.reason}: given up for now")
             life.disrupted_at, life.reason = None, ""
 
-    def _gone(self, life: _Life, name: str) -> None:
+    def _gone(self, life: _ClaimLife, name: str) -> None:
         life.gone_at = self.now
         life.reason = life.reason or OTHER
         self._counts[f"terminated {life.reason}"] += 1
@@ -204,14 +208,14 @@ class Ledger:
     # -- the account --------------------------------------------------------------------------------------------------
 
     def report(
-        self, *, start: datetime, seed: int, problems: Sequence[Problem], violations: Sequence[Violation]
-    ) -> Report:
+        self, *, start: datetime, seed: int, problems: Sequence[Finding], violations: Sequence[ReportedViolation]
+    ) -> SimulationReport:
         """Of the time from the start to now."""
         self._follow_commands()
         end = self.now
         lives = sorted(self._lives.values(), key=lambda life: life.claim["metadata"]["name"])
         hours = self._hours(start, end, lives)
-        return Report(
+        return SimulationReport(
             start=start,
             end=end,
             seed=seed,
@@ -245,11 +249,11 @@ class Ledger:
     def cost_per_hour(self) -> float:
         return sum((life.price or 0.0 for life in self._lives.values() if life.gone_at is None), 0.0)
 
-    def timeline(self, last: int | None = None) -> tuple[Entry, ...]:
+    def timeline(self, last: int | None = None) -> tuple[TimelineEntry, ...]:
         """All that was noted, or only the last entries."""
         notes = self._notes if last is None else self._notes[-last:]
         return tuple(
-            Entry(
+            TimelineEntry(
                 at=note.at,
                 type=note.type,
                 object=note.object,
@@ -258,7 +262,7 @@ class Ledger:
             for note in notes
         )
 
-    def _hours(self, start: datetime, end: datetime, lives: Sequence[_Life]) -> tuple[Hour, ...]:
+    def _hours(self, start: datetime, end: datetime, lives: Sequence[_ClaimLife]) -> tuple[Hour, ...]:
         number = max(1, -((start - end) // HOUR))
         by_type: dict[str, Counter[int]] = {type_: Counter() for type_ in (DISRUPTED, "evicted", "forced")}
         for note in self._notes:
@@ -306,7 +310,7 @@ class ObservedClient(Client):
 # -- reading claims ----------------------------------------------------------------------------------------------------
 
 
-def _is_true(claim: Body, type_: Condition) -> bool:
+def _is_true(claim: Body, type_: ConditionType) -> bool:
     for entry in (claim.get("status") or {}).get("conditions") or ():
         if entry["type"] == type_:
             return bool(entry["status"] == "True")
@@ -326,17 +330,17 @@ def _machine(claim: Body, price: float | None) -> str:
     return told if price is None else f"{told}, {price:.4f} an hour"
 
 
-def _paid(life: _Life, start: datetime, end: datetime) -> float:
+def _paid(life: _ClaimLife, start: datetime, end: datetime) -> float:
     if life.launched_at is None or life.price is None:
         return 0.0
     until = end if life.gone_at is None else life.gone_at
     return life.price * ((until - max(start, life.launched_at)) / HOUR)
 
 
-def _told(life: _Life, start: datetime) -> Life:
+def _told(life: _ClaimLife, start: datetime) -> MachineLife:
     meta, status = life.claim["metadata"], life.claim.get("status") or {}
     labels = meta.get("labels") or {}
-    return Life(
+    return MachineLife(
         node_claim=meta["name"],
         node=status.get("nodeName", ""),
         nodepool=labels.get(names.NODEPOOL_LABEL, ""),

@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.objects import Requirement
+from dovetail.api.objects import NodeSelectorRequirement
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType, Offering
-from dovetail.model.problem import Problem, Severity
 from dovetail.ports import Instance
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.wire import annotations_of, deleting, labels_of, status_of, uid_of
-from dovetail.sim.scenarios.reading import Placed, assumption
+from dovetail.sim.scenarios.reading import ScenarioObject, assumption
 from dovetail.values.quantity import QuantityError, parse_quantity
 
 _SPOT_SHARE: Final = 0.7
@@ -45,7 +45,7 @@ _OF_ONE_NODE: Final = frozenset(
 )
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class RunningMachine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that runs at the start."""
 
     instance: Instance
@@ -57,11 +57,11 @@ class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """What the simulated cloud is to know."""
 
     types: tuple[InstanceType, ...]
-    standing: tuple[Standing, ...]
-    problems: tuple[Problem, ...]
+    standing: tuple[RunningMachine, ...]
+    problems: tuple[Finding, ...]
 
 
-def machines_of(objects: Sequence[Placed], catalogue: Sequence[InstanceType] | None) -> Machines:
+def machines_of(objects: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None) -> Machines:
     """`catalogue` None: the built-in one, and what the dump shows."""
     nodes = [each for each in objects if each.resource.kind == "Node"]
     claims = [each for each in objects if each.resource.kind == names.NODECLAIM_KIND]
@@ -88,8 +88,8 @@ _REMEDY: Final = "give the types and their prices: --instance-types FILE"
 
 
 def _standing(
-    claim: Placed, node: Placed | None, provider_id: str, prices: Mapping[tuple[str, str, str], float]
-) -> Standing:
+    claim: ScenarioObject, node: ScenarioObject | None, provider_id: str, prices: Mapping[tuple[str, str, str], float]
+) -> RunningMachine:
     labels = {**labels_of(claim.body), **({} if node is None else labels_of(node.body))}
     status = status_of(claim.body)
     bought = tuple(
@@ -105,7 +105,7 @@ def _standing(
         claim_uid=uid_of(claim.body),
     )
     name = "" if node is None else str(node.body["metadata"]["name"])
-    return Standing(instance=instance, node=name, price=prices.get((bought[0], bought[1], bought[2])))
+    return RunningMachine(instance=instance, node=name, price=prices.get((bought[0], bought[1], bought[2])))
 
 
 def _prices(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], float]:
@@ -122,12 +122,12 @@ def _prices(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], float]:
 
 
 def _types(
-    nodes: Sequence[Placed], claims: Sequence[Placed], catalogue: Sequence[InstanceType] | None
-) -> tuple[tuple[InstanceType, ...], list[Problem]]:
+    nodes: Sequence[ScenarioObject], claims: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None
+) -> tuple[tuple[InstanceType, ...], list[Finding]]:
     known = tuple(built_in() if catalogue is None else catalogue)
     names_known = {type_.name for type_ in known}
     managed = [node for node in nodes if names.NODEPOOL_LABEL in labels_of(node.body)]
-    shown: dict[str, list[Placed]] = {}
+    shown: dict[str, list[ScenarioObject]] = {}
     for node in managed:
         if type_ := labels_of(node.body).get(names.INSTANCE_TYPE_LABEL):
             shown.setdefault(type_, []).append(node)
@@ -156,7 +156,7 @@ def _types(
 
 def _offered_in(
     types: tuple[InstanceType, ...], zones: Sequence[str]
-) -> tuple[tuple[InstanceType, ...], list[Problem]]:
+) -> tuple[tuple[InstanceType, ...], list[Finding]]:
     """The types, in the zones of the input if those are others than the catalogue's."""
     known = {
         zone for type_ in types for each in type_.requirements if each.key == names.ZONE_LABEL for zone in each.values
@@ -193,11 +193,13 @@ def _moved(type_: InstanceType, zones: Sequence[str]) -> InstanceType:
     )
 
 
-def _values(nodes: Iterable[Placed], claims: Iterable[Placed], label: str) -> list[str]:
+def _values(nodes: Iterable[ScenarioObject], claims: Iterable[ScenarioObject], label: str) -> list[str]:
     return sorted({value for each in (*nodes, *claims) if (value := labels_of(each.body).get(label))})
 
 
-def _derived(name: str, nodes: Sequence[Placed], zones: Sequence[str], kinds: Sequence[str]) -> InstanceType | None:
+def _derived(
+    name: str, nodes: Sequence[ScenarioObject], zones: Sequence[str], kinds: Sequence[str]
+) -> InstanceType | None:
     status = status_of(nodes[0].body)
     capacity = {key: str(value) for key, value in (status.get("capacity") or {}).items()}
     allocatable = {key: str(value) for key, value in (status.get("allocatable") or capacity).items()}
@@ -226,8 +228,8 @@ def _derived(name: str, nodes: Sequence[Placed], zones: Sequence[str], kinds: Se
     )
 
 
-def _in(key: str, values: Iterable[str]) -> Requirement:
-    return Requirement(key=key, operator="In", values=list(values))
+def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(key=key, operator="In", values=list(values))
 
 
 def _guessed_price(amounts: Mapping[str, Any]) -> float | None:

@@ -13,34 +13,34 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.documents import InputError, decode
 from dovetail.api.schema import crd_schema, defaulted
+from dovetail.model.finding import Finding
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.problem import Problem
-from dovetail.planning.disruption.assessment import Assessment, DisruptionInputs, DisruptionPlanner
-from dovetail.planning.disruption.board import Board
-from dovetail.rules.budgets import Reading
-from dovetail.scheduling.problem import Options, Origin, Pod
-from dovetail.sim.scenarios.reading import Body, Placed, Scenario
-from dovetail.sim.scenarios.restoring import EVERYWHERE, Prepared, prepare
+from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
+from dovetail.planning.disruption.board import DisruptionBoard
+from dovetail.rules.budgets import BudgetSemantics
+from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
+from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject
+from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
 from dovetail.sim.server.admission import fill_in
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.instance_types import bought_as
-from dovetail.state.refusals import Unplaceable
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
+from dovetail.state.unplaceable import Unplaceable
 from dovetail.values.timestamp import format_time
-from dovetail.views.plan import Drained
+from dovetail.views.plan import DrainedNode
 
 _SPECS: Final = frozenset({names.NODEPOOL_KIND, names.NODECLAIM_KIND})
 
 
-class Still(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What is seen, and what was assumed to see it."""
 
-    assessment: Assessment
-    board: Board
+    assessment: DisruptionAssessment
+    board: DisruptionBoard
     pools: Mapping[str, str]  # of nodes
-    drained: tuple[Drained, ...]
-    problems: tuple[Problem, ...]
+    drained: tuple[DrainedNode, ...]
+    problems: tuple[Finding, ...]
     unsynced: str | None  # why the controller would wait before it decides anything
 
 
@@ -48,21 +48,21 @@ def look(
     scenario: Scenario,
     *,
     catalogue: Sequence[InstanceType] | None = None,
-    reading: Reading = Reading.SEED,
+    reading: BudgetSemantics = BudgetSemantics.SEED,
     drained: Sequence[str] = (),
-) -> Still:
+) -> OneShotResult:
     """At the scenario's start. `drained`: names of nodes that are asked about. Raises InputError."""
     prepared, now = prepare(scenario, catalogue), scenario.start
     kind = prepared.node_classes
     cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural))
-    state = PlacingState(cluster)
+    state = SchedulingState(cluster)
     _load(cluster, prepared, now)
     for pool in state.usable_pools():
         cluster.instance_types.answered(pool, prepared.machines.types, at=0.0)
-    planner = DisruptionPlanner(options=Options(), reading=reading)
+    planner = DisruptionPlanner(options=SchedulingOptions(), reading=reading)
     assessment = planner.assess(DisruptionInputs(snapshot=state.snapshot(now)))
     pools = {node.name: node.pool for node in assessment.places.nodes if node.pool}
-    return Still(
+    return OneShotResult(
         assessment=assessment,
         board=planner.board(assessment),
         pools=pools,
@@ -72,7 +72,7 @@ def look(
     )
 
 
-def _load(cluster: ClusterState, prepared: Prepared, now: datetime) -> None:
+def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> None:
     """Raises InputError."""
     priorities: dict[str, int] = dict(SYSTEM_PRIORITIES)
     default: int | None = None  # of several, the lowest
@@ -102,14 +102,14 @@ def _load(cluster: ClusterState, prepared: Prepared, now: datetime) -> None:
     cluster.loaded()
 
 
-def _first_namespaces(objects: Sequence[Placed]) -> Iterator[Placed]:
+def _first_namespaces(objects: Sequence[ScenarioObject]) -> Iterator[ScenarioObject]:
     """Those that every cluster has, as far as nobody wrote them down."""
     have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind}
     for name in sorted(EVERYWHERE - have) if objects else ():
-        yield Placed(NAMESPACES, {"metadata": {"name": name}}, objects[0].document)
+        yield ScenarioObject(NAMESPACES, {"metadata": {"name": name}}, objects[0].document)
 
 
-def _as_stored(placed: Placed, number: int, created: str) -> Body:
+def _as_stored(placed: ScenarioObject, number: int, created: str) -> Body:
     """What the API server adds to an object that has been written down without it."""
     body: dict[str, Any] = dict(placed.body)
     meta = {key: value for key, value in body["metadata"].items() if value is not None}
@@ -124,13 +124,13 @@ def _as_stored(placed: Placed, number: int, created: str) -> Body:
     return body if schema is None else defaulted(body, schema)
 
 
-def _drained(cluster: ClusterState, state: PlacingState, assessment: Assessment, name: str) -> Drained:
+def _drained(cluster: ClusterState, state: SchedulingState, assessment: DisruptionAssessment, name: str) -> DrainedNode:
     read = state.read(state.place(name), tuple(cluster.pods_on[name]), Origin.CANDIDATE).read
     (node,) = (each for each in assessment.places.nodes if each.name == name)
     prices = cluster.instance_types.of(node.pool).prices
-    return Drained(
+    return DrainedNode(
         node=name,
         price=prices.get(bought_as(node.labels)),
-        pods=tuple(each for each in read if isinstance(each, Pod)),
+        pods=tuple(each for each in read if isinstance(each, PodInfo)),
         unplaceable={each.pod.path: str(each) for each in read if isinstance(each, Unplaceable)},
     )

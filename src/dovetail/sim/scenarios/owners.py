@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.sim.actors.deployment import HASH_LABEL, REVISION, template_hash
 from dovetail.sim.actors.stateful_set import REVISION_LABEL
 from dovetail.sim.actors.wire import (
@@ -27,7 +27,7 @@ from dovetail.sim.actors.wire import (
     status_of,
     uid_of,
 )
-from dovetail.sim.scenarios.reading import Body, Placed, assumption
+from dovetail.sim.scenarios.reading import Body, ScenarioObject, assumption
 
 _STAND_INS: Final[Mapping[str, Kind]] = {kind.kind: kind for kind in (REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)}
 _PER_POD_LABELS: Final = frozenset(
@@ -40,10 +40,10 @@ _PER_POD_LABELS: Final = frozenset(
 _FOR_EVER: Final = "87600h"
 
 
-def with_owners(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
+def with_owners(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
     """The objects with stand-ins for owners that are missing; references that lead nowhere are dropped."""
     there = {each.body["metadata"]["uid"] for each in objects if each.body["metadata"].get("uid")}
-    orphans: dict[str, list[Placed]] = {}
+    orphans: dict[str, list[ScenarioObject]] = {}
     for each in objects:
         reference = controller_of(each.body)
         if each.resource.kind == "Pod" and reference is not None and reference["uid"] not in there:
@@ -73,7 +73,7 @@ def with_owners(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]
     return [*made, *kept], problems
 
 
-def _told_stand_ins(made: Iterable[Placed]) -> Problem:
+def _told_stand_ins(made: Iterable[ScenarioObject]) -> Finding:
     counts: dict[str, int] = {}
     for each in made:
         counts[each.resource.kind] = counts.get(each.resource.kind, 0) + 1
@@ -86,16 +86,18 @@ def _told_stand_ins(made: Iterable[Placed]) -> Problem:
     )
 
 
-def _without_strays(placed: Placed, known: set[str]) -> Placed:
+def _without_strays(placed: ScenarioObject, known: set[str]) -> ScenarioObject:
     meta = placed.body["metadata"]
     references = meta.get("ownerReferences")
     if not references or all(reference.get("uid") in known for reference in references):
         return placed
     left = [reference for reference in references if reference.get("uid") in known]
-    return Placed(placed.resource, {**placed.body, "metadata": {**meta, "ownerReferences": left}}, placed.document)
+    return ScenarioObject(
+        placed.resource, {**placed.body, "metadata": {**meta, "ownerReferences": left}}, placed.document
+    )
 
 
-def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[Placed]) -> Placed:
+def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[ScenarioObject]) -> ScenarioObject:
     first = pods[0].body
     labels = {key: value for key, value in labels_of(first).items() if key not in _PER_POD_LABELS}
     spec: Body = {"template": _template(kind, first, labels)}
@@ -119,7 +121,7 @@ def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[Placed]) 
     if made:
         meta["creationTimestamp"] = made
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
-    return Placed(kind, body, pods[0].document)
+    return ScenarioObject(kind, body, pods[0].document)
 
 
 def _template(kind: Kind, pod: Body, labels: Mapping[str, str]) -> Body:
@@ -153,7 +155,7 @@ def _drop_own_node(spec: Body) -> None:
 # -- revisions ---------------------------------------------------------------------------------------------------------
 
 
-def with_revisions(objects: Sequence[Placed]) -> list[Placed]:
+def with_revisions(objects: Sequence[ScenarioObject]) -> list[ScenarioObject]:
     """Pods and ReplicaSets with the hashes that the simulated controllers give: else they would roll all over."""
     by_uid = {uid_of(each.body): each for each in objects if each.body["metadata"].get("uid")}
     current = _current_sets([each for each in objects if each.resource.kind == "ReplicaSet"], by_uid)
@@ -172,7 +174,7 @@ def with_revisions(objects: Sequence[Placed]) -> list[Placed]:
     return found
 
 
-def _with_revision(pod: Placed, owner: Placed) -> Placed:
+def _with_revision(pod: ScenarioObject, owner: ScenarioObject) -> ScenarioObject:
     told, has = status_of(owner.body).get("updateRevision"), labels_of(pod.body).get(REVISION_LABEL)
     if told and has and told != has:
         return pod  # of an older revision in the dump as well
@@ -182,9 +184,9 @@ def _with_revision(pod: Placed, owner: Placed) -> Placed:
     return _labelled(pod, REVISION_LABEL, revision)
 
 
-def _current_sets(sets: Sequence[Placed], by_uid: Mapping[str, Placed]) -> set[int]:
+def _current_sets(sets: Sequence[ScenarioObject], by_uid: Mapping[str, ScenarioObject]) -> set[int]:
     """Of each Deployment the ReplicaSet of its template; if none looks like it, the one of the latest revision."""
-    of: dict[str, list[Placed]] = {}
+    of: dict[str, list[ScenarioObject]] = {}
     for each in sets:
         reference = controller_of(each.body)
         if reference is not None and str(reference["uid"]) in by_uid:
@@ -210,16 +212,16 @@ def _revision_number(body: Body) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _labelled(placed: Placed, key: str, value: str) -> Placed:
+def _labelled(placed: ScenarioObject, key: str, value: str) -> ScenarioObject:
     meta = placed.body["metadata"]
     labels = {**(meta.get("labels") or {}), key: value}
-    return Placed(placed.resource, {**placed.body, "metadata": {**meta, "labels": labels}}, placed.document)
+    return ScenarioObject(placed.resource, {**placed.body, "metadata": {**meta, "labels": labels}}, placed.document)
 
 
 # -- how long Jobs run -------------------------------------------------------------------------------------------------
 
 
-def with_run_times(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
+def with_run_times(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
     """Pods of Jobs that run in the dump go on: how long they take nobody has said."""
     jobs = {
         uid_of(each.body)
@@ -243,7 +245,7 @@ def with_run_times(objects: Sequence[Placed]) -> tuple[list[Placed], list[Proble
             meta = dict(template.get("metadata") or {})
             meta["annotations"] = {RUN_FOR: _FOR_EVER, **(meta.get("annotations") or {})}
             body = {**each.body, "spec": {**spec, "template": {**template, "metadata": meta}}}
-            found.append(Placed(each.resource, body, each.document))
+            found.append(ScenarioObject(each.resource, body, each.document))
         else:
             found.append(each)
     told = assumption(
@@ -255,11 +257,13 @@ def with_run_times(objects: Sequence[Placed]) -> tuple[list[Placed], list[Proble
     return found, [told]
 
 
-def _is(placed: Placed, uids: set[str]) -> bool:
+def _is(placed: ScenarioObject, uids: set[str]) -> bool:
     return placed.resource.kind == "Pod" and placed.body["metadata"].get("uid") in uids
 
 
-def _annotated(placed: Placed) -> Placed:
+def _annotated(placed: ScenarioObject) -> ScenarioObject:
     meta = placed.body["metadata"]
     annotations = {**(meta.get("annotations") or {}), RUN_FOR: _FOR_EVER}
-    return Placed(placed.resource, {**placed.body, "metadata": {**meta, "annotations": annotations}}, placed.document)
+    return ScenarioObject(
+        placed.resource, {**placed.body, "metadata": {**meta, "annotations": annotations}}, placed.document
+    )

@@ -10,11 +10,11 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode, plain_value
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
-from dovetail.sim.scenarios.sound import Unsound, sound
+from dovetail.sim.scenarios.sanitize import InvalidValue, sound
 from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
@@ -30,7 +30,7 @@ LONGEST: Final = timedelta(days=366)
 _SILENT: Final = frozenset({"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision"})
 
 
-class Placed(msgspec.Struct, frozen=True, eq=False):
+class ScenarioObject(msgspec.Struct, frozen=True, eq=False):
     """An object of the start, and where it stands."""
 
     resource: Resource[Any]
@@ -74,7 +74,7 @@ class FaultSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
         return fnmatchcase(node, self.node) and fnmatchcase(pool, self.nodepool)
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class ScenarioEvent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One thing that happens: objects that are applied, one that is deleted, or a fault."""
 
     after: timedelta
@@ -88,13 +88,13 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """All of it, read but not played."""
 
-    objects: tuple[Placed, ...]
+    objects: tuple[ScenarioObject, ...]
     start: datetime
     span: timedelta
     seed: int = 0
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[ScenarioEvent, ...] = ()
     document: Document | None = None  # of the Scenario, if there is one
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Finding, ...] = ()
 
     @property
     def end(self) -> datetime:
@@ -150,8 +150,8 @@ def read_scenario(
 
     Without a start it is the hour of `now`, or when the youngest object was made if that is later.
     """
-    objects: dict[tuple[str, str], Placed] = {}
-    problems: list[Problem] = []
+    objects: dict[tuple[str, str], ScenarioObject] = {}
+    problems: list[Finding] = []
     left_out: Counter[str] = Counter()
     own: list[Document] = []
     classes: list[Document] = []
@@ -193,10 +193,10 @@ def node_class_resource(group: str, version: str, kind: str) -> Resource[Any]:
     return Resource(group, version, plural, kind, dict[str, Any])
 
 
-def _placed(resource: Resource[Any], document: Document) -> Placed:
+def _placed(resource: Resource[Any], document: Document) -> ScenarioObject:
     try:
         body = sound(plain_value(document))
-    except Unsound as error:
+    except InvalidValue as error:
         raise error_in(document, error.message, error.field) from None
     meta = body.get("metadata")
     if not isinstance(meta, dict):
@@ -220,7 +220,7 @@ def _placed(resource: Resource[Any], document: Document) -> Placed:
     _check_parts(document, body)
     if resource.kind in _NEED_SPEC and not body.get("spec"):
         raise error_in(document, "is required", "spec")
-    return Placed(resource, body, document)
+    return ScenarioObject(resource, body, document)
 
 
 def _check_parts(document: Document, body: Body) -> None:
@@ -288,7 +288,7 @@ def _span_at(document: Document, field: str, text: str) -> timedelta:
         raise error_in(document, str(error), field) from None
 
 
-def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tuple[Happening, ...]:
+def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tuple[ScenarioEvent, ...]:
     """`known`: names of what is there at the start; what is applied is there from then on."""
     spans = [_span_at(document, f"events[{index}].at", event.at) for index, event in enumerate(wire.events)]
     in_time = sorted(range(len(spans)), key=spans.__getitem__)
@@ -296,7 +296,7 @@ def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tup
     return tuple(found[index] for index in range(len(spans)))
 
 
-def _happening(index: int, event: _EventWire, document: Document, known: set[str]) -> Happening:
+def _happening(index: int, event: _EventWire, document: Document, known: set[str]) -> ScenarioEvent:
     field = f"events[{index}]"
     given = [name for name in ("apply", "delete", "fault") if getattr(event, name) is not None]
     if len(given) != 1:
@@ -307,11 +307,11 @@ def _happening(index: int, event: _EventWire, document: Document, known: set[str
             raise error_in(document, "must be at least 1", f"{field}.fault.count")
         texts = {"for": event.fault.for_, "notice": event.fault.notice}
         spans = {name: _span_at(document, f"{field}.fault.{name}", text) for name, text in texts.items() if text}
-        return Happening(after=after, field=field, fault=event.fault, spans=spans)
+        return ScenarioEvent(after=after, field=field, fault=event.fault, spans=spans)
     if event.delete is not None:
-        return Happening(after=after, field=field, delete=_target(event.delete, document, f"{field}.delete"))
+        return ScenarioEvent(after=after, field=field, delete=_target(event.delete, document, f"{field}.delete"))
     bodies = event.apply if isinstance(event.apply, list) else [event.apply or {}]
-    return Happening(
+    return ScenarioEvent(
         after=after,
         field=field,
         apply=tuple(_applied(body, document, f"{field}.apply", known) for body in bodies),
@@ -336,7 +336,7 @@ def _applied(body: Body, document: Document, field: str, known: set[str]) -> Bod
     new = name not in known and kind.kind not in _MADE
     try:
         body = sound(body, patch=not new)
-    except Unsound as error:
+    except InvalidValue as error:
         raise error_in(document, error.message, f"{field}.{error.field}") from None
     if fault := fault_of(kind.kind, body, whole=new):
         raise error_in(document, fault[1], f"{field}.{fault[0]}")
@@ -357,17 +357,17 @@ def _target(text: str, document: Document, field: str) -> tuple[Resource[Any], s
 # -- when it starts ----------------------------------------------------------------------------------------------------
 
 
-def _first_hour(now: datetime, objects: Iterable[Placed]) -> datetime:
+def _first_hour(now: datetime, objects: Iterable[ScenarioObject]) -> datetime:
     hour = now.replace(minute=0, second=0, microsecond=0)
     return max([hour, *(made for each in objects if (made := _made_at(each)) is not None)])
 
 
-def _made_at(placed: Placed) -> datetime | None:
+def _made_at(placed: ScenarioObject) -> datetime | None:
     text = placed.body["metadata"].get("creationTimestamp")
     return None if text is None else parse_time(text)
 
 
-def _stale(objects: Iterable[Placed], start: datetime) -> Iterable[Problem]:
+def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Finding]:
     """A dump that is played long after it was taken finds everything expired; one played before it, from the future."""
     made = [at for each in objects if each.resource.kind in ("Pod", "Node") and (at := _made_at(each)) is not None]
     if not made:
@@ -398,13 +398,13 @@ def _stale(objects: Iterable[Placed], start: datetime) -> Iterable[Problem]:
 
 def assumption(
     rule: str, object_: str, message: str, remedy: str = "", *, field: str = "", severity: Severity = Severity.INFO
-) -> Problem:
+) -> Finding:
     """Something that the files do not say, and what is taken for it: of a kind, or of all objects that are named."""
-    return Problem(severity=severity, rule=rule, object=Ref(object_), field=field, message=message, remedy=remedy)
+    return Finding(severity=severity, rule=rule, object=Ref(object_), field=field, message=message, remedy=remedy)
 
 
-def _twice(placed: Placed) -> Problem:
-    return Problem(
+def _twice(placed: ScenarioObject) -> Finding:
+    return Finding(
         severity=Severity.WARNING,
         rule="DuplicateObject",
         object=Ref(placed.resource.kind, placed.namespace or "", placed.body["metadata"]["name"]),
@@ -415,6 +415,6 @@ def _twice(placed: Placed) -> Problem:
     )
 
 
-def _not_simulated(kind: str, count: int) -> Problem:
+def _not_simulated(kind: str, count: int) -> Finding:
     many = f"{count} objects" if count > 1 else "1 object"
     return assumption("NotSimulated", kind, f"{many} of a kind that is not simulated", "nothing to do", field="kind")

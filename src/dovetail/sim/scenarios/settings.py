@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from dovetail.api.yaml_events import YamlError, parse
-from dovetail.sim.scenarios.reading import Placed, Scenario
+from dovetail.sim.scenarios.reading import Scenario, ScenarioObject
 from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.values.duration import shown
 
@@ -50,11 +50,11 @@ def with_settings(scenario: Scenario, settings: Sequence[Setting]) -> Scenario:
         body = _with_value(placed.body, path, setting.value, setting.target)
         if fault := fault_of(placed.resource.kind, body):
             raise SettingError(f"{setting.target}: {': '.join(fault)}")
-        objects[index] = Placed(placed.resource, body, placed.document)
+        objects[index] = ScenarioObject(placed.resource, body, placed.document)
     return msgspec.structs.replace(scenario, objects=tuple(objects))
 
 
-def _found(objects: Sequence[Placed], target: str) -> tuple[int, list[str | int]]:
+def _found(objects: Sequence[ScenarioObject], target: str) -> tuple[int, list[str | int]]:
     """The object with the longest name that the target begins with, and the path in it."""
     kind, _, rest = target.partition("/")
     alike = [(index, each) for index, each in enumerate(objects) if each.resource.kind.lower() == kind.lower()]

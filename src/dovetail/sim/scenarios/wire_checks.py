@@ -25,7 +25,7 @@ from dovetail.values.selector import SelectorError, make_selector
 # -- what the fields must be -------------------------------------------------------------------------------------------
 
 
-class _Must(NamedTuple):
+class _RequiredField(NamedTuple):
     """A field that must be there."""
 
     type: Any
@@ -33,8 +33,8 @@ class _Must(NamedTuple):
 
 def _object(*texts: str, **fields: Any) -> Any:
     """An object with these texts, which must be there and not be empty, and with these fields, which may be missing."""
-    must = [(name, field.type) for name, field in fields.items() if isinstance(field, _Must)]
-    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _Must)]
+    must = [(name, field.type) for name, field in fields.items() if isinstance(field, _RequiredField)]
+    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _RequiredField)]
     return msgspec.defstruct("Checked", [*((name, _TEXT) for name in texts), *must, *may], bases=(Wire,), frozen=True)
 
 
@@ -78,22 +78,22 @@ _SELECTOR: Final = _object(match_labels=_STRINGS, match_expressions=_EXPRESSIONS
 _NODE_TERM: Final = _object(
     match_expressions=_EXPRESSIONS,
     match_fields=_many(
-        _object("key", "operator", values=_Must(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])),
+        _object("key", "operator", values=_RequiredField(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])),
     ),
 )
-_NODE_SELECTOR: Final = _object(node_selector_terms=_Must(_many(_NODE_TERM)))
+_NODE_SELECTOR: Final = _object(node_selector_terms=_RequiredField(_many(_NODE_TERM)))
 _POD_TERM: Final = _object("topology_key", label_selector=_SELECTOR, namespace_selector=_SELECTOR)
 _POD_AFFINITY: Final = _object(
     required_during_scheduling_ignored_during_execution=_many(_POD_TERM),
     preferred_during_scheduling_ignored_during_execution=_many(
-        _object(weight=_Must(int), pod_affinity_term=_Must(_POD_TERM)),
+        _object(weight=_RequiredField(int), pod_affinity_term=_RequiredField(_POD_TERM)),
     ),
 )
 _AFFINITY: Final = _object(
     node_affinity=_object(
         required_during_scheduling_ignored_during_execution=_NODE_SELECTOR,
         preferred_during_scheduling_ignored_during_execution=_many(
-            _object(weight=_Must(int), preference=_Must(_NODE_TERM)),
+            _object(weight=_RequiredField(int), preference=_RequiredField(_NODE_TERM)),
         ),
     ),
     pod_affinity=_POD_AFFINITY,
@@ -111,7 +111,9 @@ _POD: Final = _object(
         affinity=_AFFINITY,
         tolerations=_many(_object(toleration_seconds=_SECONDS)),
         topology_spread_constraints=_many(
-            _object("topology_key", max_skew=_Must(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR),
+            _object(
+                "topology_key", max_skew=_RequiredField(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR
+            ),
         ),
         volumes=_many(_object("name", persistent_volume_claim=_object("claim_name"))),
         containers=_CONTAINERS,
@@ -151,7 +153,10 @@ _WORKLOAD: Final = _object(  # of any kind
         pod_management_policy=str,
         service_name=str,
         volume_claim_templates=_many(
-            _object(metadata=_Must(_object("name", labels=_STRINGS, annotations=_STRINGS)), spec=_Must(dict[str, Any])),
+            _object(
+                metadata=_RequiredField(_object("name", labels=_STRINGS, annotations=_STRINGS)),
+                spec=_RequiredField(dict[str, Any]),
+            ),
         ),
         parallelism=_PODS,
         completions=_COUNT,
@@ -172,7 +177,7 @@ _WORKLOAD: Final = _object(  # of any kind
 _NODE: Final = _object(
     metadata=_META,
     spec=_object(unschedulable=bool),
-    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_Must(str)))),
+    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_RequiredField(str)))),
 )
 _PDB: Final = _object(
     metadata=_META,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.ports import Resource
-from dovetail.sim.server.kinds import Kind
+from dovetail.sim.server.kinds import KindBehavior
 from dovetail.sim.server.validation import pruned
 
 Body = dict[str, Any]
@@ -30,7 +30,7 @@ _DAEMON_STATUS = dict.fromkeys(
 _STATEFUL_STATUS = {"replicas": 0, "availableReplicas": 0}
 
 
-def before_create(resource: Resource[Any], kind: Kind, body: Body, now: str) -> Body:
+def before_create(resource: Resource[Any], kind: KindBehavior, body: Body, now: str) -> Body:
     """The object to create."""
     # Empty maps and lists are not written.
     meta = {
@@ -52,7 +52,7 @@ def fill_in(resource: Resource[Any], body: Body, now: str) -> None:
         fill(body, now)
 
 
-def before_update(resource: Resource[Any], kind: Kind, body: Body, old: Body, subresource: str) -> Body:
+def before_update(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body, subresource: str) -> Body:
     """The object to store over the old one, given what a patch of the (sub)resource made of it."""
     if subresource == "status":
         body = _only_status(resource, kind, body, old)
@@ -81,7 +81,7 @@ def before_update(resource: Resource[Any], kind: Kind, body: Body, old: Body, su
     return body
 
 
-def _only_status(resource: Resource[Any], kind: Kind, body: Body, old: Body) -> Body:
+def _only_status(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body) -> Body:
     if kind.custom:
         result = dict(old)
         # Only the version has been compared; whatever else the patch says of metadata, the UID too, has no effect.
@@ -109,7 +109,7 @@ def _without_status(body: Body, old: Body) -> Body:
     return result
 
 
-def _desired(kind: Kind, body: Body) -> Any:
+def _desired(kind: KindBehavior, body: Body) -> Any:
     """What the generation counts changes of: all but metadata and status of a custom resource, else the spec."""
     if kind.custom:
         return {key: value for key, value in body.items() if key not in ("metadata", "status")}

@@ -21,23 +21,23 @@ from dovetail.api import names
 from dovetail.ports import ApiError, Clock, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
 from dovetail.sim.server.eviction import evict
 from dovetail.sim.server.expiry import EventExpiry
-from dovetail.sim.server.faults import Fault, Faults, Request
+from dovetail.sim.server.faults import ApiRequest, Fault, Faults
 from dovetail.sim.server.garbage import GarbageCollector
 from dovetail.sim.server.namespaces import NamespaceController
 from dovetail.sim.server.node_leases import NodeLeases, may_be_node_lease
 from dovetail.sim.server.registry import Registry, scale_of
 from dovetail.sim.server.selectors import wanted
-from dovetail.sim.server.store import Stored, Unreadable
-from dovetail.sim.server.watching import BOOKMARK_SECONDS, Watch
+from dovetail.sim.server.store import StoredObject, UnreadableObject
+from dovetail.sim.server.watching import BOOKMARK_SECONDS, SimWatch
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Asked(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that is about to take effect, and when its client sent it."""
 
-    request: Request
+    request: ApiRequest
     at: datetime
 
 
@@ -70,11 +70,11 @@ class Client(KubeApi):
             for each in stored:
                 try:
                     items.append(each.read_as(resource.struct))
-                except Unreadable as error:
+                except UnreadableObject as error:
                     unread.append(each.unread(str(error)))
             return Page(items, str(version), token, len(unread), tuple(unread))
 
-        return await self._call(Request("list", resource, namespace, "", "", self.name), act)
+        return await self._call(ApiRequest("list", resource, namespace, "", "", self.name), act)
 
     def watch(
         self,
@@ -85,9 +85,9 @@ class Client(KubeApi):
         labels: str = "",
         fields: str = "",
         timeout_seconds: int = 300,
-    ) -> Watch[T]:
-        request = Request("watch", resource, namespace, "", "", self.name)
-        return Watch(
+    ) -> SimWatch[T]:
+        request = ApiRequest("watch", resource, namespace, "", "", self.name)
+        return SimWatch(
             self._registry.store,
             resource,
             namespace=namespace,
@@ -101,13 +101,13 @@ class Client(KubeApi):
         )
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        request = Request("get", resource, namespace, name, "", self.name)
+        request = ApiRequest("get", resource, namespace, name, "", self.name)
         return await self._call(request, lambda: _read(self._registry.get(resource, name, namespace), resource))
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
     async def write(self, write: Write[T]) -> T:
-        request = Request(write.verb, write.resource, write.namespace, write.name, write.subresource, self.name)
+        request = ApiRequest(write.verb, write.resource, write.namespace, write.name, write.subresource, self.name)
         answer: T = await self._call(request, lambda: self._written(write))
         return answer
 
@@ -126,7 +126,7 @@ class Client(KubeApi):
                 return evict(self._registry, write)
         raise NotImplementedError(write.verb)
 
-    async def _call(self, request: Request, act: Callable[[], R]) -> R:
+    async def _call(self, request: ApiRequest, act: Callable[[], R]) -> R:
         assert request.name or request.verb in ("create", "list"), "an object is asked for by its name"
         witness = self._server.witness
         sent_at = None if witness is None else self._registry.now()
@@ -138,7 +138,7 @@ class Client(KubeApi):
             raise fault.error
         refusal: ApiError | None = None
         if witness is not None and sent_at is not None:
-            witness(Asked(request, sent_at))
+            witness(PendingRequest(request, sent_at))
         try:
             result = act()
         except ApiError as error:
@@ -173,8 +173,10 @@ class ApiServer(Client):
         self.registry = Registry(clock.now, seed)
         self.faults = Faults()
         self.faults.drop_watches = self.drop_watches
-        self.open_watches: dict[Watch[Any], None] = {}
-        self.witness: Callable[[Asked | None], None] | None = None  # called before each takes effect, and after
+        self.open_watches: dict[SimWatch[Any], None] = {}
+        self.witness: Callable[[PendingRequest | None], None] | None = (
+            None  # called before each takes effect, and after
+        )
         self.faults_met = 0
         self.bookmark_seconds = bookmark_seconds
         self._latency_seconds = latency_seconds
@@ -205,7 +207,7 @@ class ApiServer(Client):
             if resource is None or watch.resource.plural == resource.plural:
                 watch.end(error)
 
-    def meet_fault(self, request: Request) -> Fault | None:
+    def meet_fault(self, request: ApiRequest) -> Fault | None:
         """What the request meets on its way; one that harms counts."""
         fault = self.faults.take(request)
         if fault is not None and (fault.error is not None or fault.delay_seconds):
@@ -224,10 +226,10 @@ class ApiServer(Client):
         await asyncio.sleep(self._latency_seconds)
 
 
-def _read(stored: Stored, resource: Resource[T]) -> T:
+def _read(stored: StoredObject, resource: Resource[T]) -> T:
     try:
         result: T = stored.read_as(resource.struct)
-    except Unreadable as error:
+    except UnreadableObject as error:
         raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
     return result
 

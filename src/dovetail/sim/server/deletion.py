@@ -11,14 +11,14 @@ from dovetail.values.timestamp import format_time, parse_time
 
 if TYPE_CHECKING:
     from dovetail.sim.server.registry import Registry
-    from dovetail.sim.server.store import Body, Key, Stored
+    from dovetail.sim.server.store import Body, Key, StoredObject
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 _KEPT_NAMESPACES = ("default", "kube-public", "kube-system")
 
 
-def delete_object(registry: "Registry", write: Delete, stored: "Stored") -> None:
+def delete_object(registry: "Registry", write: Delete, stored: "StoredObject") -> None:
     """Delete, or begin to. Raises Conflict if a precondition does not hold."""
     resource, meta = write.resource, stored.body["metadata"]
     key = (write.namespace or "", write.name)

@@ -9,7 +9,7 @@ from dovetail.values.selector import SelectorError, make_selector
 
 if TYPE_CHECKING:
     from dovetail.sim.server.registry import Registry
-    from dovetail.sim.server.store import Body, Stored
+    from dovetail.sim.server.store import Body, StoredObject
 
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -97,7 +97,7 @@ def _no_more(registry: "Registry", pdb: "Body", conditions: list["Body"]) -> lis
     ]
 
 
-def _add_condition_and_delete(registry: "Registry", pod: "Stored", write: Evict) -> None:
+def _add_condition_and_delete(registry: "Registry", pod: "StoredObject", write: Evict) -> None:
     meta, status, name, uid = pod.body["metadata"], pod.body["status"], write.name, write.uid
     if uid and uid != meta["uid"]:
         why = (
@@ -121,7 +121,7 @@ def _add_condition_and_delete(registry: "Registry", pod: "Stored", write: Evict)
     registry.delete(write.deletion)
 
 
-def _budgets(registry: "Registry", pod: "Body", namespace: str) -> list["Stored"]:
+def _budgets(registry: "Registry", pod: "Body", namespace: str) -> list["StoredObject"]:
     labels = pod["metadata"].get("labels") or {}
     found = []
     for key, stored in registry.store.collection(PDBS).sorted():

@@ -15,7 +15,7 @@ import msgspec
 from dovetail.ports import ApiError, Resource
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """A request as faults see it. The verbs are list, watch, get, create, patch, delete and evict."""
 
     verb: str
@@ -34,8 +34,8 @@ class Fault(msgspec.Struct, frozen=True):
     delay_seconds: float = 0.0
 
 
-class _Armed:
-    def __init__(self, fault: Fault, times: int, matches: Callable[[Request], bool]) -> None:
+class _ArmedFault:
+    def __init__(self, fault: Fault, times: int, matches: Callable[[ApiRequest], bool]) -> None:
         self.fault = fault
         self.times = times
         self.matches = matches
@@ -45,7 +45,7 @@ class Faults:
     """The faults that are armed, oldest first. A request meets at most one."""
 
     def __init__(self) -> None:
-        self._armed: list[_Armed] = []
+        self._armed: list[_ArmedFault] = []
         self.drop_watches: Callable[[Resource[Any] | None], None] = lambda _resource: None
 
     def add(
@@ -58,25 +58,25 @@ class Faults:
         subresource: str | None = None,
         client: str | None = None,
         times: int = 1,
-        when: Callable[[Request], bool] | None = None,
+        when: Callable[[ApiRequest], bool] | None = None,
     ) -> None:
         """Let the next `times` requests that match meet the fault; what is None matches all."""
         wanted = (verb, None if resource is None else (resource.group, resource.plural), name, subresource, client)
 
-        def matches(request: Request) -> bool:
+        def matches(request: ApiRequest) -> bool:
             resource = (request.resource.group, request.resource.plural)
             found = (request.verb, resource, request.name, request.subresource, request.client)
             return all(w is None or w == f for w, f in zip(wanted, found, strict=True)) and (
                 when is None or when(request)
             )
 
-        self._armed.append(_Armed(fault, times, matches))
+        self._armed.append(_ArmedFault(fault, times, matches))
 
     def clear(self) -> None:
         """Disarm all."""
         self._armed.clear()
 
-    def take(self, request: Request) -> Fault | None:
+    def take(self, request: ApiRequest) -> Fault | None:
         """The fault that the request meets."""
         for armed in self._armed:
             if armed.matches(request):

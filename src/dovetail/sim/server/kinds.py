@@ -46,7 +46,7 @@ _EVENT_FIELDS = frozenset(
 )
 
 
-class Kind(msgspec.Struct, frozen=True):
+class KindBehavior(msgspec.Struct, frozen=True):
     """The behaviour of one kind."""
 
     custom: bool = False
@@ -61,17 +61,17 @@ class Kind(msgspec.Struct, frozen=True):
     selectable: frozenset[str] = _COMMON_FIELDS
 
 
-_STATUS = Kind(has_status=True)
-_WORKLOAD = Kind(has_status=True, has_generation=True)
-_SCALED = Kind(has_status=True, has_generation=True, has_scale=True)
-_PLAIN = Kind()
+_STATUS = KindBehavior(has_status=True)
+_WORKLOAD = KindBehavior(has_status=True, has_generation=True)
+_SCALED = KindBehavior(has_status=True, has_generation=True, has_scale=True)
+_PLAIN = KindBehavior()
 
-_BUILT_IN: Mapping[tuple[str, str], Kind] = {
-    ("", "pods"): Kind(has_status=True, has_generation=True, selectable=_COMMON_FIELDS | _POD_FIELDS),
-    ("", "nodes"): Kind(
+_BUILT_IN: Mapping[tuple[str, str], KindBehavior] = {
+    ("", "pods"): KindBehavior(has_status=True, has_generation=True, selectable=_COMMON_FIELDS | _POD_FIELDS),
+    ("", "nodes"): KindBehavior(
         has_status=True, creates_status=True, selectable=frozenset({"metadata.name", "spec.unschedulable"})
     ),
-    ("", "namespaces"): Kind(has_status=True, selectable=frozenset({"metadata.name", "status.phase"})),
+    ("", "namespaces"): KindBehavior(has_status=True, selectable=frozenset({"metadata.name", "status.phase"})),
     ("", "persistentvolumeclaims"): _STATUS,
     ("", "persistentvolumes"): _STATUS,
     ("", "services"): _STATUS,
@@ -79,14 +79,14 @@ _BUILT_IN: Mapping[tuple[str, str], Kind] = {
     ("", "secrets"): _PLAIN,
     ("", "serviceaccounts"): _PLAIN,
     ("", "events"): _PLAIN,
-    ("events.k8s.io", "events"): Kind(micro_times=(("eventTime",),), selectable=_COMMON_FIELDS | _EVENT_FIELDS),
-    ("coordination.k8s.io", "leases"): Kind(micro_times=(("spec", "acquireTime"), ("spec", "renewTime"))),
+    ("events.k8s.io", "events"): KindBehavior(micro_times=(("eventTime",),), selectable=_COMMON_FIELDS | _EVENT_FIELDS),
+    ("coordination.k8s.io", "leases"): KindBehavior(micro_times=(("spec", "acquireTime"), ("spec", "renewTime"))),
     ("policy", "poddisruptionbudgets"): _WORKLOAD,
     ("apps", "deployments"): _SCALED,
     ("apps", "replicasets"): _SCALED,
     ("apps", "statefulsets"): _SCALED,
     ("apps", "daemonsets"): _WORKLOAD,
-    ("batch", "jobs"): Kind(has_status=True, has_generation=True, orphans=True),
+    ("batch", "jobs"): KindBehavior(has_status=True, has_generation=True, orphans=True),
     ("batch", "cronjobs"): _WORKLOAD,
     ("storage.k8s.io", "storageclasses"): _PLAIN,
     ("storage.k8s.io", "csinodes"): _PLAIN,
@@ -95,19 +95,19 @@ _BUILT_IN: Mapping[tuple[str, str], Kind] = {
 }
 
 
-def kind_of(resource: Resource[Any]) -> Kind:
+def kind_of(resource: Resource[Any]) -> KindBehavior:
     """What is known of the kind."""
     return _kind(resource.group, resource.plural, resource.kind)
 
 
 @lru_cache(maxsize=256)
-def _kind(group: str, plural: str, kind: str) -> Kind:
+def _kind(group: str, plural: str, kind: str) -> KindBehavior:
     known = _BUILT_IN.get((group, plural))
     if known is not None:
         return known
     ours = group in (names.GROUP, names.KWOK_GROUP)
     pool = ours and kind == names.NODEPOOL_KIND
-    return Kind(
+    return KindBehavior(
         custom=True,
         schema=crd_schema(kind) if ours else None,
         has_status=True,

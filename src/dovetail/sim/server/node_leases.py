@@ -11,7 +11,7 @@ from typing import Any
 from dovetail.ports import LEASES, NODES, EventType, Resource
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.registry import Registry
-from dovetail.sim.server.store import Body, Change, Stored
+from dovetail.sim.server.store import Body, Change, StoredObject
 
 NAMESPACE = "kube-node-lease"
 RENEWAL = timedelta(seconds=10)
@@ -70,7 +70,7 @@ class NodeLeases:
         due = [at + RENEWAL for node in self._nodes("") if (at := self.renewed_at(node.body)) is not None]
         return min((at - now for at in due if at > now), default=RENEWAL).total_seconds()
 
-    def _nodes(self, name: str) -> list[Stored]:
+    def _nodes(self, name: str) -> list[StoredObject]:
         """All nodes, or the one of the name."""
         nodes = self._registry.store.collection(NODES).objects
         return [nodes[key] for key in ([("", name)] if name else nodes) if key in nodes]

@@ -16,11 +16,11 @@ from dovetail.ports import PODS, Conflict, Create, Delete, InternalError, Patch,
 from dovetail.sim.server import errors
 from dovetail.sim.server.admission import before_create, before_update
 from dovetail.sim.server.deletion import delete_object
-from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, Kind, kind_of
+from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, KindBehavior, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
 from dovetail.sim.server.priorities import prioritised
 from dovetail.sim.server.selectors import wanted
-from dovetail.sim.server.store import Body, Key, Store, Stored
+from dovetail.sim.server.store import Body, Key, StoredObject, VersionedStore
 from dovetail.sim.server.validation import check, pruned
 from dovetail.values.timestamp import format_time
 
@@ -36,7 +36,7 @@ class Registry:
 
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
         self.now = now
-        self.store = Store(now)
+        self.store = VersionedStore(now)
         self._random = random.Random(seed)
         self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
         for name in _FIRST_NAMESPACES:
@@ -48,7 +48,7 @@ class Registry:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> Stored:
+    def get(self, resource: Resource[Any], name: str, namespace: str | None = None) -> StoredObject:
         """Raises NotFound."""
         key = self.key(resource, name, namespace)
         self.before_reading(resource, namespace, name)
@@ -72,7 +72,7 @@ class Registry:
         fields: str = "",
         limit: int = 0,
         continue_: str = "",
-    ) -> tuple[list[Stored], int, str]:
+    ) -> tuple[list[StoredObject], int, str]:
         """The objects of a page, the version of the list, and the token for the next page."""
         wants = wanted(resource, namespace, labels, fields)
         after, version = last, _ = _read_token(continue_)
@@ -81,7 +81,7 @@ class Registry:
         items = self.store.snapshot(resource, version) if continue_ else self.store.collection(resource).sorted()
         if not continue_:
             version = self.store.version
-        found: list[Stored] = []
+        found: list[StoredObject] = []
         for key, stored in items:
             if key <= after or (namespace is not None and key[0] != namespace):
                 continue
@@ -97,7 +97,7 @@ class Registry:
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
-    def create(self, write: Create[Any]) -> Stored:
+    def create(self, write: Create[Any]) -> StoredObject:
         """Raises AlreadyExists, Invalid, and what `check_namespace` raises."""
         resource, namespace = write.resource, write.namespace
         if resource.plural == BINDINGS.plural:
@@ -112,7 +112,7 @@ class Registry:
             raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in there.body["metadata"])
         return self.store.put(resource, key, body, "create")
 
-    def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> Stored:
+    def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> StoredObject:
         """Put in an object as it was in another cluster: what that server has set stays, as far as it is given.
 
         Raises AlreadyExists, Invalid, and what `check_namespace` raises.
@@ -135,7 +135,7 @@ class Registry:
             raise errors.already_exists(resource, key[1], deleting=False)
         return self.store.put(resource, key, defaults, "restore")
 
-    def _with_defaults(self, resource: Resource[Any], kind: Kind, body: Body) -> Body:
+    def _with_defaults(self, resource: Resource[Any], kind: KindBehavior, body: Body) -> Body:
         if resource.plural == PODS.plural and not resource.group:
             body = prioritised(self, body)
         return before_create(resource, kind, body, self.timestamp())
@@ -184,7 +184,7 @@ class Registry:
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
-    def patch(self, write: Patch[Any]) -> Stored:
+    def patch(self, write: Patch[Any]) -> StoredObject:
         """Raises NotFound, Conflict, Invalid. A patch that changes nothing writes nothing."""
         resource, name, namespace, subresource = write.resource, write.name, write.namespace, write.subresource
         kind = kind_of(resource)
@@ -210,7 +210,7 @@ class Registry:
 
     def update(
         self, resource: Resource[Any], key: Key, body: Body, *, subresource: str = "", verb: str = "update"
-    ) -> Stored:
+    ) -> StoredObject:
         """Store what has become of an object; the last finalizer's removal deletes it."""
         kind = kind_of(resource)
         old = self.store.collection(resource).objects[key]
@@ -235,10 +235,10 @@ class Registry:
             and not (resource.plural == NAMESPACES.plural and body["spec"].get("finalizers"))
         ):
             self.remove(resource, key)
-            return Stored(body, old.version)  # what the patch made of it, though it is gone
+            return StoredObject(body, old.version)  # what the patch made of it, though it is gone
         return self.store.put(resource, key, body, f"{verb}/{subresource}" if subresource else verb)
 
-    def remove(self, resource: Resource[Any], key: Key) -> Stored:
+    def remove(self, resource: Resource[Any], key: Key) -> StoredObject:
         """Take the object away for good."""
         return self.store.remove(resource, key, "delete")
 
@@ -248,7 +248,7 @@ class Registry:
         """Raises NotFound, Conflict, and Forbidden for namespaces that every cluster has."""
         delete_object(self, write, self.get(write.resource, write.name, write.namespace))
 
-    def _bind(self, body: Mapping[str, Any], namespace: str | None) -> Stored:
+    def _bind(self, body: Mapping[str, Any], namespace: str | None) -> StoredObject:
         meta = body.get("metadata") or {}
         name, node = str(meta.get("name", "")), str((body.get("target") or {}).get("name", ""))
         self.check_namespace(BINDINGS, name, namespace or "")
@@ -295,7 +295,7 @@ def _scale_patch(patch: Body) -> Body:
     return {"metadata": meta, "spec": {} if replicas is None else {"replicas": replicas}}
 
 
-def _check_subresource(kind: Kind, resource: Resource[Any], subresource: str) -> None:
+def _check_subresource(kind: KindBehavior, resource: Resource[Any], subresource: str) -> None:
     known = {"": True, "status": kind.has_status, "scale": kind.has_scale}
     if not known.get(subresource, False):
         raise errors.no_such_resource(resource, subresource)

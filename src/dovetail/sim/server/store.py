@@ -14,7 +14,7 @@ import msgspec
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.ports import EventType, Resource
 from dovetail.sim.server.errors import expired, group_resource
-from dovetail.state.store import Unread
+from dovetail.state.store import UndecodableObject
 
 Body = dict[str, Any]
 Key = tuple[str, str]  # namespace (empty if cluster-wide) and name
@@ -23,11 +23,11 @@ MAX_LOG = 20_000
 MAX_SNAPSHOTS = 100
 
 
-class Unreadable(Exception):
+class UnreadableObject(Exception):
     """The object is not what the type asks for; the message is one short line."""
 
 
-class Stored:
+class StoredObject:
     """An object at one version. The body is not to be changed; `read_as` gives what can be handed out."""
 
     __slots__ = ("_decoded", "body", "version")
@@ -53,12 +53,12 @@ class Stored:
         try:
             return decode(Document("", 1, None, None, "", "", value=body), type_)
         except InputError as error:
-            raise Unreadable(f"{error.field}: {error.message}" if error.field else error.message) from None
+            raise UnreadableObject(f"{error.field}: {error.message}" if error.field else error.message) from None
 
-    def unread(self, problem: str) -> Unread:
+    def unread(self, problem: str) -> UndecodableObject:
         """What a client is told of it that cannot read it."""
         metadata = self.body["metadata"]
-        return Unread(problem, metadata.get("namespace", ""), metadata["name"])
+        return UndecodableObject(problem, metadata.get("namespace", ""), metadata["name"])
 
 
 class Change(NamedTuple):
@@ -66,8 +66,8 @@ class Change(NamedTuple):
 
     version: int
     type: EventType
-    old: Stored | None
-    new: Stored
+    old: StoredObject | None
+    new: StoredObject
 
 
 class Collection:
@@ -75,7 +75,7 @@ class Collection:
 
     def __init__(self, resource: Resource[Any], version: int) -> None:
         self.resource = resource
-        self.objects: dict[Key, Stored] = {}
+        self.objects: dict[Key, StoredObject] = {}
         self.log: list[Change] = []
         self.dropped = 0  # changes no longer in the log: a position in it is counted from the beginning of time
         self.oldest = version  # changes after this version are all in the log
@@ -99,7 +99,7 @@ class Collection:
                 high = middle
         return self.dropped + low
 
-    def sorted(self) -> list[tuple[Key, Stored]]:
+    def sorted(self) -> list[tuple[Key, StoredObject]]:
         """All objects in the order of the API server's lists: by namespace and name."""
         return sorted(self.objects.items(), key=_by_key)
 
@@ -111,7 +111,7 @@ class Collection:
             self.dropped += count
 
 
-class Store:
+class VersionedStore:
     """All collections under one counter of versions."""
 
     def __init__(self, now: Callable[[], datetime], max_log: int = MAX_LOG) -> None:
@@ -122,7 +122,7 @@ class Store:
         self._max_log = max_log
         self._compacted = 0
         self._collections: dict[tuple[str, str], Collection] = {}
-        self._snapshots: dict[tuple[str, int], list[tuple[Key, Stored]]] = {}
+        self._snapshots: dict[tuple[str, int], list[tuple[Key, StoredObject]]] = {}
 
     def collection(self, resource: Resource[Any]) -> Collection:
         key = (resource.group, resource.plural)
@@ -135,7 +135,7 @@ class Store:
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
 
-    def put(self, resource: Resource[Any], key: Key, body: Body, verb: str) -> Stored:
+    def put(self, resource: Resource[Any], key: Key, body: Body, verb: str) -> StoredObject:
         """Store the body under the next version. Its outer levels are the caller's to give away."""
         collection = self.collection(resource)
         old = collection.objects.get(key)
@@ -145,7 +145,7 @@ class Store:
         self._record(collection, key, Change(new.version, type_, old, new), verb)
         return new
 
-    def remove(self, resource: Resource[Any], key: Key, verb: str) -> Stored:
+    def remove(self, resource: Resource[Any], key: Key, verb: str) -> StoredObject:
         """Take the object away; what is returned is its last state at the version of the deletion."""
         collection = self.collection(resource)
         old = collection.objects.pop(key)
@@ -153,10 +153,10 @@ class Store:
         self._record(collection, key, Change(new.version, EventType.DELETED, old, new), verb)
         return new
 
-    def _versioned(self, body: Body) -> Stored:
+    def _versioned(self, body: Body) -> StoredObject:
         self.version += 1
         body["metadata"] = {**body["metadata"], "resourceVersion": str(self.version)}
-        return Stored(body, self.version)
+        return StoredObject(body, self.version)
 
     def _record(self, collection: Collection, key: Key, change: Change, verb: str) -> None:
         name = f"{key[0]}/{key[1]}" if key[0] else key[1]
@@ -172,14 +172,14 @@ class Store:
 
     # -- the past -----------------------------------------------------------------------------------------------------
 
-    def keep_snapshot(self, resource: Resource[Any], items: list[tuple[Key, Stored]]) -> int:
+    def keep_snapshot(self, resource: Resource[Any], items: list[tuple[Key, StoredObject]]) -> int:
         """Remember the list as it is now, for its further pages; its version."""
         if len(self._snapshots) >= MAX_SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
         self._snapshots[(group_resource(resource), self.version)] = items
         return self.version
 
-    def snapshot(self, resource: Resource[Any], version: int) -> list[tuple[Key, Stored]]:
+    def snapshot(self, resource: Resource[Any], version: int) -> list[tuple[Key, StoredObject]]:
         """The list as it was at the version. Raises Gone if it is forgotten."""
         found = self._snapshots.get((group_resource(resource), version))
         if found is None:
@@ -199,7 +199,7 @@ class Store:
             collection.oldest = self.version
 
 
-def _by_key(item: tuple[Key, Stored]) -> Key:
+def _by_key(item: tuple[Key, StoredObject]) -> Key:
     return item[0]
 
 

@@ -9,7 +9,7 @@ from dovetail.ports import Resource
 from dovetail.sim.server import built_in_rules
 from dovetail.sim.server.cel import broken_rules
 from dovetail.sim.server.errors import bad_request, invalid
-from dovetail.sim.server.kinds import Kind
+from dovetail.sim.server.kinds import KindBehavior
 from dovetail.sim.server.metadata_rules import metadata_faults
 
 Body = dict[str, Any]
@@ -17,7 +17,7 @@ Body = dict[str, Any]
 _MICRO_TIME = re.compile(r".*[0-9]{2}\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
-def check(resource: Resource[Any], kind: Kind, body: Body, old: Body | None) -> None:
+def check(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body | None) -> None:
     """Raises Invalid with every fault found; `old` is the object before an update."""
     for path in kind.micro_times:
         _check_micro_time(body, path)

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from dovetail.ports import ApiError, EventType, InternalError, Resource, WatchEvent
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.selectors import Wanted
-from dovetail.sim.server.store import Change, Collection, Store, Stored, Unreadable
+from dovetail.sim.server.store import Change, Collection, StoredObject, UnreadableObject, VersionedStore
 
 T = TypeVar("T")
 
@@ -19,12 +19,12 @@ BOOKMARK_SECONDS = 60.0
 _LAST_BOOKMARK_SECONDS = 2.0  # before the timeout
 
 
-class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
+class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     """The watch that a client iterates over; it begins with the first step."""
 
     def __init__(
         self,
-        store: Store,
+        store: VersionedStore,
         resource: Resource[T],
         *,
         namespace: str | None,
@@ -34,7 +34,7 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         timeout_seconds: int,
         bookmark_seconds: float,
         meet_fault: Callable[[], Fault | None],
-        open_watches: dict["Watch[Any]", None],
+        open_watches: dict["SimWatch[Any]", None],
     ) -> None:
         self.resource = resource
         self.namespace = namespace
@@ -48,7 +48,7 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._open = open_watches
         self._collection: Collection | None = None  # while it is open
         self._wants: Wanted | None = None
-        self._initial: list[Stored] = []
+        self._initial: list[StoredObject] = []
         self._position = 0
         self._after = 0  # a version that is yet to come is waited for
         self._woken: asyncio.Future[None] | None = None
@@ -57,7 +57,7 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._ended = False
         self._error: ApiError | None = None
 
-    def __aiter__(self) -> "Watch[T]":
+    def __aiter__(self) -> "SimWatch[T]":
         return self
 
     async def __anext__(self) -> WatchEvent[T]:
@@ -204,14 +204,14 @@ class Watch(AsyncIterator[WatchEvent[T]], Generic[T]):
             return EventType.MODIFIED
         return EventType.ADDED if after else EventType.DELETED if before else None
 
-    def _matches(self, stored: Stored) -> bool:
+    def _matches(self, stored: StoredObject) -> bool:
         return self._wants is None or self._wants(stored.body)
 
-    def _told(self, type_: EventType, stored: Stored, version: int) -> WatchEvent[T]:
+    def _told(self, type_: EventType, stored: StoredObject, version: int) -> WatchEvent[T]:
         if stored.version != version:
             meta = {**stored.body["metadata"], "resourceVersion": str(version)}
-            stored = Stored({**stored.body, "metadata": meta}, version)
+            stored = StoredObject({**stored.body, "metadata": meta}, version)
         try:
             return WatchEvent(type_, str(version), stored.read_as(self.resource.struct))
-        except Unreadable as error:
+        except UnreadableObject as error:
             return WatchEvent(type_, str(version), None, str(error), stored.unread(str(error)))

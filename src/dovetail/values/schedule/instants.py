@@ -127,7 +127,7 @@ class _Since(Instants):
         return _microseconds(self.at) // _MINUTE_US == minute
 
 
-class _Searched(Instants):
+class _SearchedInstants(Instants):
     """A set whose changes are found in bitsets; remembers the last few runs."""
 
     __slots__ = ("_runs",)
@@ -169,7 +169,7 @@ class _Searched(Instants):
 
 
 @final
-class Recurring(_Searched):
+class RecurringWindow(_SearchedInstants):
     """Open for a fixed elapsed time from each hit of a cron expression on: [hit, hit + duration) (R10)."""
 
     __slots__ = ("_minutes", "cron", "duration_ns", "phase")
@@ -263,7 +263,7 @@ class _Not(Instants):
 
 
 @final
-class _Combined(_Searched):
+class _CombinedInstants(_SearchedInstants):
     """All of several sets (`quantifier` is all), or any of them."""
 
     __slots__ = ("_joint", "parts", "quantifier")
@@ -283,7 +283,7 @@ class _Combined(_Searched):
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
         # The parts are often shared and know their runs: that may tell already. Mere windows are searched together.
-        if all(isinstance(part, Recurring) for part in self.parts):
+        if all(isinstance(part, RecurringWindow) for part in self.parts):
             return self._search(at, at, holds=holds)
         known = at
         # Windows are quick to search. To search what has time left takes longer than to ask the parts a few times.
@@ -297,7 +297,10 @@ class _Combined(_Searched):
         return self._search(at, known, holds=holds)
 
     def _has_lasting(self) -> bool:
-        return any(type(part) is _Lasting or (type(part) is _Combined and part._has_lasting()) for part in self.parts)
+        return any(
+            type(part) is _LastingInstants or (type(part) is _CombinedInstants and part._has_lasting())
+            for part in self.parts
+        )
 
     def _leap(self, at: datetime, *, holds: bool) -> datetime | None:
         """An instant up to which the answer stands, by what the parts say; None: for five years from `at`."""
@@ -325,7 +328,7 @@ class _Combined(_Searched):
 
 
 @final
-class _Lasting(_Searched):
+class _LastingInstants(_SearchedInstants):
     """The minutes from which on a set holds throughout so many minutes, that one included."""
 
     __slots__ = ("inner", "minutes")
@@ -374,7 +377,7 @@ def since(at: datetime) -> Instants:
 @lru_cache(maxsize=4096)
 def recurring(cron: Cron, duration_ns: int) -> Instants:
     """[hit, hit + duration) for every hit: one object for equal arguments, so that all share what it remembers."""
-    windows = Recurring(cron, duration_ns)
+    windows = RecurringWindow(cron, duration_ns)
     if windows.never:
         return NEVER
     return ALWAYS if windows.reach >= _WEEK_MINUTES and windows.week() == _ALL_WEEK else windows
@@ -421,12 +424,12 @@ def any_of(parts: Iterable[Instants]) -> Instants:
             earliest = part if earliest is None or part.at < earliest.at else earliest
         elif part is not NEVER:
             kept[part] = None
-    if _fill_the_week([part for part in kept if type(part) is Recurring]):
+    if _fill_the_week([part for part in kept if type(part) is RecurringWindow]):
         return ALWAYS
     return _combined(any, earliest, kept) or NEVER
 
 
-def _fill_the_week(windows: list[Recurring]) -> bool:
+def _fill_the_week(windows: list[RecurringWindow]) -> bool:
     """R10: whether the windows leave no gap in any week."""
     if sum([part.reach for part in windows]) < _WEEK_MINUTES:
         return False
@@ -441,13 +444,13 @@ def _combined(
 ) -> Instants | None:
     """What is left after simplifying. The sets that many nodes have in common are one object, and remember for all."""
     sets = tuple(others)
-    shared = sets[0] if len(sets) == 1 else _shared(quantifier, _Unordered(sets)) if sets else None
+    shared = sets[0] if len(sets) == 1 else _shared(quantifier, _UnorderedParts(sets)) if sets else None
     if since_ is None or shared is None:
         return since_ or shared
-    return _Combined(quantifier, (since_, shared))
+    return _CombinedInstants(quantifier, (since_, shared))
 
 
-class _Unordered:
+class _UnorderedParts:
     """The same sets in another order mean the same."""
 
     __slots__ = ("key", "sets")
@@ -457,15 +460,15 @@ class _Unordered:
         self.key = frozenset(sets)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unordered) and self.key == other.key
+        return isinstance(other, _UnorderedParts) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)
 
 
 @lru_cache(maxsize=4096)
-def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _Unordered) -> Instants:
-    return _Combined(quantifier, parts.sets)
+def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _UnorderedParts) -> Instants:
+    return _CombinedInstants(quantifier, parts.sets)
 
 
 def with_time_left(instants: Instants, span: timedelta) -> Instants:
@@ -476,9 +479,9 @@ def with_time_left(instants: Instants, span: timedelta) -> Instants:
     """
     if type(instants) is _Constant or type(instants) is _Since:
         return instants
-    if type(instants) is _Combined and instants.quantifier is all:
+    if type(instants) is _CombinedInstants and instants.quantifier is all:
         return all_of([with_time_left(part, span) for part in instants.parts])
-    if type(instants) is _Combined and any(type(part) is _Since for part in instants.parts):
+    if type(instants) is _CombinedInstants and any(type(part) is _Since for part in instants.parts):
         lasting = [part for part in instants.parts if type(part) is _Since]
         windows = any_of([part for part in instants.parts if type(part) is not _Since])
         return any_of([*lasting, with_time_left(windows, span)])
@@ -487,7 +490,7 @@ def with_time_left(instants: Instants, span: timedelta) -> Instants:
 
 @lru_cache(maxsize=4096)
 def _lasting(instants: Instants, minutes: int) -> Instants:
-    return _Lasting(instants, minutes)
+    return _LastingInstants(instants, minutes)
 
 
 def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:
@@ -496,7 +499,7 @@ def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instan
     The pods of a node, say, are asked for every reason, and together remember the answer.
     """
     for part in parts:
-        if type(part) is _Combined and part.quantifier is quantifier and len(part.parts) <= _FEW:
+        if type(part) is _CombinedInstants and part.quantifier is quantifier and len(part.parts) <= _FEW:
             yield from _flat(quantifier, part.parts)
         else:
             yield part

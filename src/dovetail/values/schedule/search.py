@@ -54,10 +54,10 @@ class Searchable(ABC):
         """What tells the same in these cells from one phase to another, with all that stays as it is put together."""
         if any(early < leaf.phase <= late for leaf in self.leaves()):
             return self
-        return _Told(self.cells(stretch, sum(cells.values()), early, late))
+        return _FixedCells(self.cells(stretch, sum(cells.values()), early, late))
 
 
-class _Told(Searchable):
+class _FixedCells(Searchable):
     """Cells that do not change within minutes."""
 
     __slots__ = ("told",)
@@ -85,7 +85,7 @@ class Inverse(Searchable):
 
     def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
         inner = self.inner.narrowed(stretch, cells, early, late)
-        return _Told(inverted(inner.told)) if isinstance(inner, _Told) else Inverse(inner)
+        return _FixedCells(inverted(inner.told)) if isinstance(inner, _FixedCells) else Inverse(inner)
 
     def leaves(self) -> Iterable[Leaf]:
         return self.inner.leaves()
@@ -115,27 +115,27 @@ class Joint(Searchable):
 
     def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
         parts = [part.narrowed(stretch, cells, early, late) for part in self.parts]
-        told = [part for part in parts if isinstance(part, _Told)]
+        told = [part for part in parts if isinstance(part, _FixedCells)]
         if len(told) > 1:
             together = Joint(told, conjunction=self.conjunction).cells(stretch, sum(cells.values()), early, late)
             # In the cells in question only: more days are alike then.
             masked = dict(cells)
             join(masked, together, conjunction=True)
-            parts = [_Told(masked), *[part for part in parts if not isinstance(part, _Told)]]
+            parts = [_FixedCells(masked), *[part for part in parts if not isinstance(part, _FixedCells)]]
         return parts[0] if len(parts) == 1 else Joint(parts, conjunction=self.conjunction)
 
     def leaves(self) -> Iterable[Leaf]:
         return (leaf for part in self.parts for leaf in part.leaves())
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The next change, or where the search ended without one."""
 
     at: int  # microseconds since the epoch
     changes: bool
 
 
-def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Callable[[int], bool]) -> Found:
+def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Callable[[int], bool]) -> SearchResult:
     """When an answer that stands at some microsecond changes; `holds_at` gives the exact answer at any other."""
     leaves = tuple(dict.fromkeys(searched.leaves()))
     phases = sorted({0, *[leaf.phase for leaf in leaves]})
@@ -156,16 +156,16 @@ def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Call
                 break
             minute = zero + following
             if len(phases) == 1:
-                return Found(minute * MINUTE_US, changes=True)
+                return SearchResult(minute * MINUTE_US, changes=True)
             for phase in sorted({0, *[leaf.phase for leaf in leaves if leaf.turns_in(minute)]}):
                 at = minute * MINUTE_US + phase
                 if at > after and holds_at(at) != holds:
-                    return Found(at, changes=True)
+                    return SearchResult(at, changes=True)
         else:
             found = _first_by_phase(searched, stretch, cells, phases, minute + 1 - zero, holds=holds)
             if found is not None:
-                return Found((zero + found[0]) * MINUTE_US + found[1], changes=True)
-    return Found(day * DAY * MINUTE_US, changes=False)
+                return SearchResult((zero + found[0]) * MINUTE_US + found[1], changes=True)
+    return SearchResult(day * DAY * MINUTE_US, changes=False)
 
 
 def _first_by_phase(

@@ -8,23 +8,25 @@ from typing import Final, TypeAlias
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Ref
 from dovetail.views.assessment import NodeAssessment, limited_by_deadline
-from dovetail.views.forecast.data import Kind, Span
-from dovetail.views.forecast.nodes import Future
+from dovetail.views.forecast.data import NodeSpan, SpanKind
+from dovetail.views.forecast.nodes import ForecastContext
 
 _APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "name")
 
 # rule, object, what it belongs to, and of how many pods the names are withheld
-Cause: TypeAlias = tuple[str, Ref, str, int]
+BlockerEntry: TypeAlias = tuple[str, Ref, str, int]
 # a cause, from when, until when
-Held: TypeAlias = tuple[Cause, datetime, datetime]
+BlockedSpan: TypeAlias = tuple[BlockerEntry, datetime, datetime]
 
 
-def blockers_during(span: Span, node: NodeAssessment, future: Future, deadline: datetime | None) -> Iterator[Held]:
+def blockers_during(
+    span: NodeSpan, node: NodeAssessment, future: ForecastContext, deadline: datetime | None
+) -> Iterator[BlockedSpan]:
     """Every pod that blocks the node, from when to when: a forecast names only one of those that say the same.
 
     `deadline`: of its drain. A pod that a drain waits for is gone once it can be evicted.
     """
-    drained = span.kind is Kind.DRAINING
+    drained = span.kind is SpanKind.DRAINING
     for pod, verdict in node.limiting:
         cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
         if drained and deadline is not None and node.deadline is None:  # else the verdict knows of it

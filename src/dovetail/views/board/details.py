@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.refs import MaySee, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
 from dovetail.views.explain.verdicts import DeletionView, Explanation, NodeView, PodView, VerdictView, View
@@ -15,7 +15,7 @@ from dovetail.views.explain.verdicts import DeletionView, Explanation, NodeView,
 A_POD: Final = Ref("Pod")
 
 
-class Decided(View, frozen=True, kw_only=True):
+class DecisionView(View, frozen=True, kw_only=True):
     """A decision of the controller; `rejected`: why it was not carried out after all."""
 
     at: datetime
@@ -24,7 +24,7 @@ class Decided(View, frozen=True, kw_only=True):
     rejected: Sentence = Sentence()
 
 
-class Step(View, frozen=True):
+class HistoryEntry(View, frozen=True):
     """Something that has happened to a node."""
 
     at: datetime
@@ -32,7 +32,7 @@ class Step(View, frozen=True):
     message: str
 
 
-class ProblemShown(View, frozen=True):
+class FindingView(View, frozen=True):
     severity: str
     rule: str
     object: Ref
@@ -40,10 +40,10 @@ class ProblemShown(View, frozen=True):
     remedy: str
 
 
-P = TypeVar("P", Problem, ProblemShown)
+P = TypeVar("P", Finding, FindingView)
 
 
-class Details(View, frozen=True, kw_only=True):
+class NodeDetails(View, frozen=True, kw_only=True):
     """Everything about one node."""
 
     at: datetime
@@ -52,22 +52,22 @@ class Details(View, frozen=True, kw_only=True):
     pods: tuple[PodView, ...]
     hidden_pods: int
     """Pods in namespaces that the reader may not list."""
-    history: tuple[Step, ...]
+    history: tuple[HistoryEntry, ...]
     """The latest first."""
     left_alone: Sentence | None
     commands: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
 
 def make_details(
     member: ClusterNode,
     explanation: Explanation,
     *,
-    decisions: Sequence[Decided] = (),
+    decisions: Sequence[DecisionView] = (),
     left_alone: Sentence | None = None,
     commands: Sequence[str] = (),
     may_see: MaySee | None = None,
-) -> Details:
+) -> NodeDetails:
     """What the explanation says of this node and its pods. Raises LookupError if it says nothing."""
     claim = None if member.claim is None else member.claim.name
     view = next((node for node in explanation.nodes if (node.name, node.node_claim) == (member.name, claim)), None)
@@ -81,7 +81,7 @@ def make_details(
         *(() if claim is None else (Ref("NodeClaim", "", claim),)),
         Ref("NodePool", "", member.pool),
     }
-    details = Details(
+    details = NodeDetails(
         at=explanation.at,
         key=str(member.object),
         node=view,
@@ -95,26 +95,26 @@ def make_details(
     return details if may_see is None else _redacted_details(details, may_see)
 
 
-def _history(member: ClusterNode, decisions: Sequence[Decided]) -> tuple[Step, ...]:
+def _history(member: ClusterNode, decisions: Sequence[DecisionView]) -> tuple[HistoryEntry, ...]:
     """What the controller decided, and what the objects themselves remember."""
-    steps = [Step(each.at, _verdict_on(each), each.text) for each in decisions if member.name in each.nodes]
+    steps = [HistoryEntry(each.at, _verdict_on(each), each.text) for each in decisions if member.name in each.nodes]
     for part in (member.claim, member.node):
         if part is not None and part.created_at is not None:
-            steps.append(Step(part.created_at, "created", str(part.object)))
+            steps.append(HistoryEntry(part.created_at, "created", str(part.object)))
         if part is not None and part.deleted_at is not None:
-            steps.append(Step(part.deleted_at, "deleted", f"{part.object} is being deleted"))
+            steps.append(HistoryEntry(part.deleted_at, "deleted", f"{part.object} is being deleted"))
     for type_, condition in ({} if member.claim is None else member.claim.conditions).items():
         if condition.last_transition_time is not None:
             reason = condition.message or (condition.reason if condition.reason != type_ else "")
-            steps.append(Step(condition.last_transition_time, f"{type_} {condition.status}", reason))
+            steps.append(HistoryEntry(condition.last_transition_time, f"{type_} {condition.status}", reason))
     return tuple(sorted(steps, key=lambda step: (step.at, str(step.what)), reverse=True))
 
 
-def _verdict_on(decided: Decided) -> str | Sentence:
+def _verdict_on(decided: DecisionView) -> str | Sentence:
     return Sentence("rejected: ", decided.rejected) if decided.rejected else "decided"
 
 
-def _redacted_details(details: Details, may_see: MaySee) -> Details:
+def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
     node = details.node
     reasons = tuple(
         msgspec.structs.replace(reason, verdicts=_redacted_verdicts(reason.verdicts, may_see))
@@ -132,7 +132,7 @@ def _redacted_details(details: Details, may_see: MaySee) -> Details:
     )
 
 
-def redacted_decisions(decisions: Iterable[Decided], may_see: MaySee) -> tuple[Decided, ...]:
+def redacted_decisions(decisions: Iterable[DecisionView], may_see: MaySee) -> tuple[DecisionView, ...]:
     """Why a command was rejected may name any pod (R49)."""
     return tuple(
         msgspec.structs.replace(each, rejected=each.rejected.redacted(may_see)) if each.rejected else each

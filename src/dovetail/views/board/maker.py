@@ -7,16 +7,16 @@ from math import floor
 
 import msgspec
 
-from dovetail.model.problem import Problem
-from dovetail.rules.states import State
+from dovetail.model.finding import Finding
+from dovetail.rules.states import NodeState
 from dovetail.values.schedule.instants import Instants
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment, first_turn, identity
-from dovetail.views.board.details import Decided
+from dovetail.views.board.details import DecisionView
 from dovetail.views.board.rows import (
     PROBLEMS_SHOWN,
     Board,
-    Row,
-    Strip,
+    NodeRow,
+    PoolRow,
     make_herd,
     make_problem,
     make_row,
@@ -25,45 +25,45 @@ from dovetail.views.board.rows import (
 )
 from dovetail.views.explain.problems import found_problems
 from dovetail.views.forecast.assembly import first_of
-from dovetail.views.forecast.data import ASSUMPTION, Machine, NodeForecast
+from dovetail.views.forecast.data import ASSUMPTION, InstanceLabels, NodeForecast
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves
-from dovetail.views.forecast.nodes import Future, node_forecast
-from dovetail.views.forecast.pools import Point, crowd_points, herds, pool_forecast
+from dovetail.views.forecast.nodes import ForecastContext, node_forecast
+from dovetail.views.forecast.pools import BurstPoint, crowd_points, herds, pool_forecast
 
 
-class _Made(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+class _CachedRow(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """A row and what it was made of."""
 
     node: NodeAssessment
     budgets: tuple[Instants, ...]
     """When the budgets of its pool allow a disruption, for each reason."""
-    machine: Machine | None
+    machine: InstanceLabels | None
     moves: object
     end: datetime
     until: datetime
     """Time alone changes nothing of it before this instant."""
     first: datetime | None
     """When something may first happen to the node."""
-    row: Row
-    crowd: tuple[Point, ...]
+    row: NodeRow
+    crowd: tuple[BurstPoint, ...]
 
 
 class BoardMaker:
     """Makes one board after another. A row is the same object until something about it has changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], _Made] = {}
-        self._strips: dict[str, tuple[PoolAssessment, datetime, Strip]] = {}
+        self._rows: dict[tuple[str, str], _CachedRow] = {}
+        self._strips: dict[str, tuple[PoolAssessment, datetime, PoolRow]] = {}
 
     def make(
         self,
         assessment: Assessment,
         end: datetime,
         *,
-        machines: Mapping[str, Machine] | None = None,
-        problems: Iterable[Problem] = (),
-        decisions: Sequence[Decided] = (),
+        machines: Mapping[str, InstanceLabels] | None = None,
+        problems: Iterable[Finding] = (),
+        decisions: Sequence[DecisionView] = (),
     ) -> Board:
         """The board up to the end. Rows can be kept if the assessment was made with the last one as `before`."""
         at, snapshot = assessment.at, assessment.snapshot
@@ -82,13 +82,15 @@ class BoardMaker:
             decisions=tuple(decisions),
         )
 
-    def _make_rows(self, assessment: Assessment, end: datetime, machines: Mapping[str, Machine]) -> list[_Made]:
-        future = Future(assessment, end)
+    def _make_rows(
+        self, assessment: Assessment, end: datetime, machines: Mapping[str, InstanceLabels]
+    ) -> list[_CachedRow]:
+        future = ForecastContext(assessment, end)
         budgets = {
             name: tuple(allowance.when for allowance in pool.allowances.values())
             for name, pool in assessment.pools.items()
         }
-        looked: list[tuple[NodeAssessment, _Made | None, Drain | None, datetime | None]] = []
+        looked: list[tuple[NodeAssessment, _CachedRow | None, Drain | None, datetime | None]] = []
         for node in assessment.nodes:
             made = self._rows.get(identity(node.member))
             if (
@@ -108,7 +110,7 @@ class BoardMaker:
             made = kept
             if made is None or (made.moves, made.end, made.machine) != (moves.said, end, machine):
                 forecast = node_forecast(node, future, moves, drained, machine)
-                made = _Made(
+                made = _CachedRow(
                     node=node,
                     budgets=budgets.get(node.member.pool, ()),
                     machine=machine,
@@ -123,7 +125,7 @@ class BoardMaker:
         self._rows = {identity(made.node.member): made for made in rows}
         return rows
 
-    def _make_strips(self, assessment: Assessment, end: datetime) -> tuple[Strip, ...]:
+    def _make_strips(self, assessment: Assessment, end: datetime) -> tuple[PoolRow, ...]:
         before, self._strips = self._strips, {}
         for name, pool in assessment.pools.items():
             known = before.get(name)
@@ -135,7 +137,7 @@ class BoardMaker:
 
 def _until(assessment: Assessment, node: NodeAssessment, forecast: NodeForecast) -> datetime:
     at, pool = assessment.at, assessment.pool(node)
-    if node.state is State.DRAINING or (node.expires_at is not None and node.expires_at <= at):
+    if node.state is NodeState.DRAINING or (node.expires_at is not None and node.expires_at <= at):
         return at  # how long its drain takes is counted from now
     turns = [node.until, None if pool is None else pool.until]
     turns += [judged.until for judged in assessment.reasons(node).values()]

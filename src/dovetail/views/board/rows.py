@@ -13,32 +13,37 @@ from typing import Final, TypeAlias
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.refs import MaySee, Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.assessment import NodeAssessment
-from dovetail.views.board.blockers import Cause, Held, blockers_during
-from dovetail.views.board.details import A_POD, Decided, ProblemShown, redacted_decisions, redacted_problems
+from dovetail.views.board.blockers import BlockedSpan, BlockerEntry, blockers_during
+from dovetail.views.board.details import A_POD, DecisionView, FindingView, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
-from dovetail.views.forecast.nodes import Future
+from dovetail.views.forecast.nodes import ForecastContext
 
 # What the spans of a row already say is not said again as an event.
 _TOLD_BY_SPANS: Final = frozenset(
-    {ahead.Type.FREE, ahead.Type.BLOCKED, ahead.Type.WINDOW_OPENS, ahead.Type.WINDOW_CLOSES}
+    {
+        ahead.ForecastEventType.FREE,
+        ahead.ForecastEventType.BLOCKED,
+        ahead.ForecastEventType.WINDOW_OPENS,
+        ahead.ForecastEventType.WINDOW_CLOSES,
+    }
 )
-_KINDS: Final = {kind: number for number, kind in enumerate(ahead.Kind)}
+_KINDS: Final = {kind: number for number, kind in enumerate(ahead.SpanKind)}
 PROBLEMS_SHOWN: Final = 200
 
 # start, kind, and indexes into the row's causes
-Span: TypeAlias = tuple[int, ...]
+RowSpan: TypeAlias = tuple[int, ...]
 # instant (0: now), type, object, and whether it is certain
-Event: TypeAlias = tuple[int, str, Ref, bool]
+RowEvent: TypeAlias = tuple[int, str, Ref, bool]
 
 
-class Row(View, frozen=True, kw_only=True):
+class NodeRow(View, frozen=True, kw_only=True):
     """One node, or a NodeClaim that has none."""
 
     key: str
@@ -58,12 +63,12 @@ class Row(View, frozen=True, kw_only=True):
     """The reasons it has to go now."""
     stuck: tuple[str, int | None] | None
     """Why it should be gone, and since when; None: it is not held up."""
-    causes: tuple[Cause, ...]
-    spans: tuple[Span, ...]
-    events: tuple[Event, ...]
+    causes: tuple[BlockerEntry, ...]
+    spans: tuple[RowSpan, ...]
+    events: tuple[RowEvent, ...]
 
 
-class Lane(View, frozen=True):
+class BudgetTimeline(View, frozen=True):
     """What the budgets of a pool allow for one reason: start, limit, in use, allowed, budget (-1: none)."""
 
     reason: str
@@ -72,15 +77,15 @@ class Lane(View, frozen=True):
     spans: tuple[tuple[int, int, int, int, int], ...]
 
 
-class Strip(View, frozen=True):
+class PoolRow(View, frozen=True):
     """One pool."""
 
     name: str
     nodes: int
-    lanes: tuple[Lane, ...]
+    lanes: tuple[BudgetTimeline, ...]
 
 
-class Herd(View, frozen=True):
+class BoardBurst(View, frozen=True):
     """Many nodes to which the same happens at about the same time."""
 
     start: int
@@ -99,11 +104,11 @@ class Board(View, frozen=True, kw_only=True):
     assumption: str
     restricted: bool = False
     """Names of pods are withheld from this reader."""
-    rows: tuple[Row, ...]
-    pools: tuple[Strip, ...]
-    herds: tuple[Herd, ...]
-    problems: tuple[ProblemShown, ...]
-    decisions: tuple[Decided, ...] = ()
+    rows: tuple[NodeRow, ...]
+    pools: tuple[PoolRow, ...]
+    herds: tuple[BoardBurst, ...]
+    problems: tuple[FindingView, ...]
+    decisions: tuple[DecisionView, ...] = ()
 
 
 def next_change(board: Board) -> int | None:
@@ -117,13 +122,13 @@ def next_change(board: Board) -> int | None:
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> Row:
+def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: ForecastContext) -> NodeRow:
     """The row of the node that this is the forecast of."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
     wanted = _wanted(node, at)
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
-    return Row(
+    return NodeRow(
         key=str(member.object),
         name=node.name,
         pool=node.nodepool or "",
@@ -148,23 +153,25 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future)
     )
 
 
-def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> tuple[dict[Cause, int], list[Span]]:
+def _spans(
+    node: ahead.NodeForecast, assessed: NodeAssessment, future: ForecastContext
+) -> tuple[dict[BlockerEntry, int], list[RowSpan]]:
     """Which causes hold when: within one span they come and go."""
-    causes: dict[Cause, int] = {}
-    spans: list[Span] = []
+    causes: dict[BlockerEntry, int] = {}
+    spans: list[RowSpan] = []
     for span in node.spans:
-        held: list[Held] = [
+        held: list[BlockedSpan] = [
             ((cause.rule, cause.object, "", 0), cause.start, cause.until or span.end)
             for cause in span.causes
             if cause.object.kind != "Pod"
         ]
-        if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
+        if span.kind in {ahead.SpanKind.BLOCKED, ahead.SpanKind.DRAINING}:
             held += blockers_during(span, assessed, future, node.deadline)
         held.sort(key=lambda each: each[2], reverse=True)  # who blocks for the longest comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
             found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
-            entry: Span = (0 if edge <= future.at else seconds_of(edge), _KINDS[span.kind], *sorted(found))
+            entry: RowSpan = (0 if edge <= future.at else seconds_of(edge), _KINDS[span.kind], *sorted(found))
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
     return causes, spans
@@ -212,7 +219,7 @@ def seconds_of(instant: datetime) -> int:
 # -- pools, herds and problems -----------------------------------------------------------------------------------------
 
 
-def make_strip(pool: ahead.PoolForecast) -> Strip:
+def make_strip(pool: ahead.PoolForecast) -> PoolRow:
     lanes = []
     for lane in pool.reasons:
         spans: list[tuple[int, int, int, int, int]] = []
@@ -222,17 +229,17 @@ def make_strip(pool: ahead.PoolForecast) -> Strip:
             entry = (start, span.limit, span.in_use, span.allowed, budget)
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
-        lanes.append(Lane(lane.reason, lane.forceful, tuple(spans)))
-    return Strip(pool.name, pool.nodes, tuple(lanes))
+        lanes.append(BudgetTimeline(lane.reason, lane.forceful, tuple(spans)))
+    return PoolRow(pool.name, pool.nodes, tuple(lanes))
 
 
-def make_herd(herd: ahead.Herd) -> Herd:
+def make_herd(herd: ahead.Burst) -> BoardBurst:
     pool = herd.nodepool or ""
-    return Herd(seconds_of(herd.start), seconds_of(herd.end), herd.type, pool, herd.count, herd.message)
+    return BoardBurst(seconds_of(herd.start), seconds_of(herd.end), herd.type, pool, herd.count, herd.message)
 
 
-def make_problem(problem: Problem) -> ProblemShown:
-    return ProblemShown(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
+def make_problem(problem: Finding) -> FindingView:
+    return FindingView(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
 
 
 # -- for readers who may not list all pods -----------------------------------------------------------------------------
@@ -249,7 +256,7 @@ def redacted(board: Board, may_see: MaySee) -> Board:
     )
 
 
-def _redacted_row(row: Row, may_see: MaySee) -> Row:
+def _redacted_row(row: NodeRow, may_see: MaySee) -> NodeRow:
     hidden: dict[str, int] = {}
     for cause in row.causes:
         if not cause[1].is_seen_by(may_see):
@@ -257,12 +264,12 @@ def _redacted_row(row: Row, may_see: MaySee) -> Row:
     withheld = any(not event[2].is_seen_by(may_see) for event in row.events)
     if not hidden and not withheld:
         return row
-    causes: dict[Cause, int] = {}
+    causes: dict[BlockerEntry, int] = {}
     places = []
     for cause in row.causes:
         shown = cause if cause[1].is_seen_by(may_see) else (cause[0], A_POD, "", hidden[cause[0]])
         places.append(causes.setdefault(shown, len(causes)))
-    spans: list[Span] = []
+    spans: list[RowSpan] = []
     for start, kind, *indexes in row.spans:
         rest = (kind, *sorted({places[index] for index in indexes}))
         if not spans or spans[-1][1:] != rest:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from dovetail.api import names
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import NodeRecord, PodRecord
 from dovetail.model.refs import Ref, Sentence
 from dovetail.rules.budgets import GROWN, budget_problems
 from dovetail.rules.protection import may_be_protected, pod_problems, read_do_not_disrupt
-from dovetail.rules.states import State
+from dovetail.rules.states import NodeState
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.views.assessment import Assessment, NodeAssessment
@@ -16,7 +16,7 @@ from dovetail.views.assessment import Assessment, NodeAssessment
 
 def found_problems(
     assessment: Assessment, pods: Iterable[PodRecord], nodes: Iterable[NodeAssessment]
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """Of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""
     snapshot = assessment.snapshot
     for pod in pods:
@@ -39,13 +39,13 @@ def found_problems(
             yield bad_selector(pdb.object, pdb.selector_problem)
 
 
-def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
+def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
     """What keeps a node from the answer that its owner expects."""
     claim, node, blockers = assessed.member.claim, assessed.member.node, assessed.pods.blockers
     if node is not None and node.do_not_disrupt is not None:
         meaning = read_do_not_disrupt(node.do_not_disrupt)
         if meaning.fault is not None:
-            yield Problem(
+            yield Finding(
                 severity=Severity.WARNING,
                 rule=names.EventReason.INVALID_DO_NOT_DISRUPT,
                 object=node.object,
@@ -56,7 +56,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
     if node is not None and node.do_not_repair is not None:
         yield from _not_repaired(node, node.do_not_repair)
     if node is not None and node.pool and claim is None:
-        yield Problem(
+        yield Finding(
             severity=Severity.WARNING,
             rule="NodeClaimMissing",
             object=node.object,
@@ -67,7 +67,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
     if claim is None:
         return
     if claim.created_at is None and claim.expire_after_ns is not None:
-        yield Problem(
+        yield Finding(
             severity=Severity.INFO,
             rule="CreationTimestampMissing",
             object=claim.object,
@@ -79,7 +79,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
         try:
             parse_time(claim.termination_timestamp)
         except TimeError as error:
-            yield Problem(
+            yield Finding(
                 severity=Severity.WARNING,
                 rule="InvalidTerminationTimestamp",
                 object=claim.object,
@@ -87,11 +87,11 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
                 message=f"{error}; it does not count, only terminationGracePeriod does",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
-    if assessed.state is State.DRAINING and assessed.deadline is None and blockers:
+    if assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:
         waits_for: list[str | Ref] = []
         for ref in dict.fromkeys(verdict.object for verdict in blockers[:5]):
             waits_for += [", ", ref] if waits_for else [ref]
-        yield Problem(
+        yield Finding(
             severity=Severity.WARNING,
             rule="DrainHasNoDeadline",
             object=claim.object,
@@ -103,11 +103,11 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Problem]:
         )
 
 
-def _not_repaired(node: NodeRecord, value: str) -> Iterable[Problem]:
+def _not_repaired(node: NodeRecord, value: str) -> Iterable[Finding]:
     """R47: only "true" keeps an unhealthy node."""
     field = f"metadata.annotations[{names.DO_NOT_REPAIR}]"
     if value == "true" and not node.ready:
-        yield Problem(
+        yield Finding(
             severity=Severity.INFO,
             rule="NotRepaired",
             object=node.object,
@@ -116,7 +116,7 @@ def _not_repaired(node: NodeRecord, value: str) -> Iterable[Problem]:
             remedy="remove the annotation to have it replaced",
         )
     elif value not in ("true", "false"):
-        yield Problem(
+        yield Finding(
             severity=Severity.WARNING,
             rule="InvalidDoNotRepair",
             object=node.object,
@@ -126,7 +126,7 @@ def _not_repaired(node: NodeRecord, value: str) -> Iterable[Problem]:
         )
 
 
-NO_PODS = Problem(
+NO_PODS = Finding(
     severity=Severity.WARNING,
     rule="NoPods",
     object=Ref("Pod"),
@@ -136,9 +136,9 @@ NO_PODS = Problem(
 )
 
 
-def bad_selector(object_: Ref, problem: str) -> Problem:
+def bad_selector(object_: Ref, problem: str) -> Finding:
     """A PodDisruptionBudget whose selector cannot be read."""
-    return Problem(
+    return Finding(
         severity=Severity.ERROR,
         rule="InvalidSelector",
         object=object_,

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
 from dovetail.rules.deadlines import forced_deletion
@@ -123,7 +123,7 @@ class Explanation(View, frozen=True, kw_only=True):
     pods: tuple[PodView, ...]
     nodes: tuple[NodeView, ...]
     nodepools: tuple[PoolView, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
     @property
     def all_allowed(self) -> bool:
@@ -144,7 +144,7 @@ def explain(
     assessment: Assessment,
     *,
     end: datetime | None = None,
-    problems: Iterable[Problem] = (),
+    problems: Iterable[Finding] = (),
     only: Container[str] | None = None,
 ) -> Explanation:
     """Everything in the assessment; with an end, also what changes until then.

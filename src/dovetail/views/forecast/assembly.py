@@ -10,28 +10,28 @@ from itertools import chain
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, decode
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.views.assessment import Assessment, NodeAssessment
 from dovetail.views.explain.problems import found_problems
-from dovetail.views.forecast.data import Forecast, Machine
+from dovetail.views.forecast.data import Forecast, InstanceLabels
 from dovetail.views.forecast.drains import Drain
 from dovetail.views.forecast.moves import Moves, first_move
-from dovetail.views.forecast.nodes import Future, node_forecast
+from dovetail.views.forecast.nodes import ForecastContext, node_forecast
 from dovetail.views.forecast.pools import crowd_points, herds, pool_forecast
 
-__all__ = ["Forecast", "Machine", "forecast", "machines_of"]
+__all__ = ["Forecast", "InstanceLabels", "forecast", "machines_of"]
 
 
 def forecast(
     assessment: Assessment,
     end: datetime,
     *,
-    machines: Mapping[str, Machine] | None = None,
-    problems: Iterable[Problem] = (),
+    machines: Mapping[str, InstanceLabels] | None = None,
+    problems: Iterable[Finding] = (),
 ) -> Forecast:
     """Step from change to change up to the end. `machines`: by the names of nodes."""
     at, snapshot = assessment.at, assessment.snapshot
-    future = Future(assessment, end)
+    future = ForecastContext(assessment, end)
     begun = [(node, future.begun(node)) for node in assessment.nodes]
     moves = Moves(assessment, filter(None, (first_of(assessment, node, drained) for node, drained in begun)))
     known = machines or {}
@@ -49,16 +49,16 @@ def forecast(
     )
 
 
-def machines_of(documents: Iterable[Document]) -> dict[str, Machine]:
+def machines_of(documents: Iterable[Document]) -> dict[str, InstanceLabels]:
     """What the Nodes among the documents run on. Raises InputError."""
     nodes = (decode(each, objects.Node) for each in documents if (each.api_version, each.kind) == ("v1", "Node"))
     return {node.metadata.name: machine_of(node) for node in nodes}
 
 
-def machine_of(node: objects.Node) -> Machine:
+def machine_of(node: objects.Node) -> InstanceLabels:
     """What it runs on, by its labels."""
     labels = node.metadata.labels
-    return Machine(
+    return InstanceLabels(
         instance_type=labels.get(names.INSTANCE_TYPE_LABEL),
         capacity_type=labels.get(names.CAPACITY_TYPE_LABEL),
         zone=labels.get(names.ZONE_LABEL),

@@ -5,14 +5,14 @@ from enum import StrEnum
 
 import msgspec
 
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.refs import Ref
 from dovetail.views.explain.verdicts import View
 
 ASSUMPTION = "nothing but time changes"
 
 
-class Kind(StrEnum):
+class SpanKind(StrEnum):
     """What a node is during a span: budgets aside, for any graceful reason."""
 
     FREE = "free"
@@ -21,7 +21,7 @@ class Kind(StrEnum):
     GONE = "gone"
 
 
-class Type(StrEnum):
+class ForecastEventType(StrEnum):
     """What happens to a node or to a pod on it."""
 
     EXPIRES = "expires"
@@ -44,7 +44,7 @@ class Certainty(StrEnum):
     ASSUMED = "assumed"
 
 
-class Cause(View, frozen=True):
+class Blocker(View, frozen=True):
     """A rule that blocks, from when on within the span, and until when."""
 
     rule: str
@@ -54,11 +54,11 @@ class Cause(View, frozen=True):
     until: datetime | None
 
 
-class Span(View, frozen=True):
+class NodeSpan(View, frozen=True):
     start: datetime
     end: datetime
-    kind: Kind
-    causes: tuple[Cause, ...] = ()
+    kind: SpanKind
+    causes: tuple[Blocker, ...] = ()
 
 
 class ReasonSpan(View, frozen=True):
@@ -76,9 +76,9 @@ class ReasonForecast(View, frozen=True):
     spans: tuple[ReasonSpan, ...]
 
 
-class Event(View, frozen=True):
+class ForecastEvent(View, frozen=True):
     at: datetime
-    type: Type
+    type: ForecastEventType
     object: Ref
     message: str
     certainty: Certainty
@@ -99,9 +99,9 @@ class NodeForecast(View, frozen=True, kw_only=True):
     gracefully_expires_at: datetime | None
     deadline: datetime | None
     """Of the drain that has begun, or of the one that begins within the span."""
-    spans: tuple[Span, ...]
+    spans: tuple[NodeSpan, ...]
     reasons: tuple[ReasonForecast, ...]
-    events: tuple[Event, ...]
+    events: tuple[ForecastEvent, ...]
     cut_at: datetime | None = None
     """The answer changes so often that nothing is told from here on; what stood last fills the span."""
 
@@ -129,12 +129,12 @@ class PoolForecast(View, frozen=True):
     reasons: tuple[BudgetForecast, ...]
 
 
-class Herd(View, frozen=True):
+class Burst(View, frozen=True):
     """Many nodes of one pool to which the same happens within a short time."""
 
     start: datetime
     end: datetime
-    type: Type
+    type: ForecastEventType
     nodepool: str | None
     count: int
     nodes: tuple[str, ...]
@@ -149,11 +149,11 @@ class Forecast(View, frozen=True, kw_only=True):
     """Nothing is moved, launched or removed before: up to here everything in the forecast is exact."""
     nodes: tuple[NodeForecast, ...]
     nodepools: tuple[PoolForecast, ...]
-    herds: tuple[Herd, ...]
-    problems: tuple[Problem, ...]
+    herds: tuple[Burst, ...]
+    problems: tuple[Finding, ...]
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceLabels(msgspec.Struct, frozen=True, kw_only=True):
     """What a node runs on, by its labels."""
 
     instance_type: str | None = None

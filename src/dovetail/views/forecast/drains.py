@@ -11,13 +11,13 @@ import msgspec
 
 from dovetail.model.records import PodRecord
 from dovetail.model.refs import Ref
-from dovetail.planning.node.drain import Action, PodStep, drain_plan, is_waited_for
+from dovetail.planning.node.drain import DrainAction, PodStep, drain_plan, is_waited_for
 from dovetail.planning.timings import Timings
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import protection
 from dovetail.rules.verdict import together
 from dovetail.values.timestamp import format_time
-from dovetail.views.forecast.data import Certainty, Event, Type
+from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType
 
 _TIMINGS = Timings()
 # A pod with a window of a minute an hour, held back by a budget for months, changes that often.
@@ -28,7 +28,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """`gone_at`: when the last pod is gone at the latest, or the deadline. None: time alone does not end it."""
 
     deadline: datetime | None
-    events: tuple[Event, ...]
+    events: tuple[ForecastEvent, ...]
     gone_at: datetime | None
 
 
@@ -69,7 +69,7 @@ class _Walk:
         sure: bool,
     ) -> None:
         self.waiting = {pod.uid or pod.object: pod for pod in pods if is_waited_for(pod, begins_at, _TIMINGS)}
-        self.events: list[Event] = []
+        self.events: list[ForecastEvent] = []
         self.held = False
         """Whether some pod stays, by its own protection, until it is deleted for the deadline."""
         self.sure = sure
@@ -85,13 +85,13 @@ class _Walk:
         """Do what is due, and say when something is due next; None: nothing will be."""
         plan = drain_plan(self.waiting.values(), deadline=self._deadline, now=now, timings=_TIMINGS)
         for step in plan.steps:
-            if step.action is Action.LATER:
+            if step.action is DrainAction.LATER:
                 self._later.add(step.pod.object)
-            elif step.action is Action.DELETE:
+            elif step.action is DrainAction.DELETE:
                 self._delete(step, now)
-            elif step.action is Action.EVICT:
+            elif step.action is DrainAction.EVICT:
                 self._evict(step.pod, now)
-        followed = any(step.action is Action.LATER for step in plan.steps)
+        followed = any(step.action is DrainAction.LATER for step in plan.steps)
         going = [pod.deleted_at for pod in self.waiting.values() if pod.deleted_at is not None]
         self._last_end = max([self._last_end, *going])
         # Who is going is watched only where another group waits for that.
@@ -116,7 +116,7 @@ class _Walk:
         # Of what could have been done before the forecast began it is not known why it was not.
         overdue = self._begun and now == self._begins_at
         exact = self.sure and not overdue and not guarded and pod.object not in self._later
-        self._told(Type.POD_EVICTED, pod, now, f"evicted, with {pod.grace_seconds}s of grace", exact=exact)
+        self._told(ForecastEventType.POD_EVICTED, pod, now, f"evicted, with {pod.grace_seconds}s of grace", exact=exact)
         self._goes(pod, now, pod.grace_seconds)
 
     def _delete(self, step: PodStep, now: datetime) -> None:
@@ -128,20 +128,24 @@ class _Walk:
             self.held |= held
             overdue = self._begun and now == self._begins_at
             message = f"deleted for the deadline of its node, with {forced.grace_seconds}s of grace"
-            self._told(Type.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)
+            self._told(ForecastEventType.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)
         self._goes(pod, now, forced.grace_seconds)
 
     def _goes(self, pod: PodRecord, now: datetime, grace_seconds: int) -> None:
         ends_at = now + timedelta(seconds=max(1, min(grace_seconds, 10**8)))
         self.waiting[pod.uid or pod.object] = msgspec.structs.replace(pod, deleted_at=ends_at)
 
-    def _told(self, type_: Type, pod: PodRecord, at: datetime, message: str, *, exact: bool) -> None:
-        self.events.append(Event(at, type_, pod.object, message, Certainty.EXACT if exact else Certainty.ASSUMED))
+    def _told(self, type_: ForecastEventType, pod: PodRecord, at: datetime, message: str, *, exact: bool) -> None:
+        self.events.append(
+            ForecastEvent(at, type_, pod.object, message, Certainty.EXACT if exact else Certainty.ASSUMED)
+        )
 
 
-def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> Event:
+def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | None) -> ForecastEvent:
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
     if walk.held or gone_at == deadline:
-        return Event(deadline, Type.FORCED, node, "its drain ends by force, if it has not ended by then", certainty)
+        return ForecastEvent(
+            deadline, ForecastEventType.FORCED, node, "its drain ends by force, if it has not ended by then", certainty
+        )
     over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
-    return Event(deadline, Type.DEADLINE, node, f"deadline of its drain{over}", certainty)
+    return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of its drain{over}", certainty)

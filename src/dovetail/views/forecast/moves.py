@@ -11,7 +11,7 @@ from dovetail.api.names import Reason
 from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED, is_initialized, limit_below
 from dovetail.rules.nodes import CONSOLIDATION, costs_to_move, drain_limit, standing_rules, when_wanted
-from dovetail.rules.states import IN_DISRUPTION, State
+from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, together
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, complement
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
@@ -95,9 +95,9 @@ class Moves:
 def first_move(assessment: Assessment, node: NodeAssessment) -> datetime | None:
     """When something may first happen to the node itself. None: never, or its drain tells."""
     at = assessment.at
-    if node.state in IN_DISRUPTION - {State.DRAINING} or not _is_steady(node):
+    if node.state in IN_DISRUPTION - {NodeState.DRAINING} or not _is_steady(node):
         return at
-    if node.state is State.DRAINING:
+    if node.state is NodeState.DRAINING:
         return None
     taken = [goes.first(at) for reason in BUDGETED if (goes := may_go(assessment, node, reason)) is not NEVER]
     expires_at = None if node.expires_at is None else max(at, node.expires_at)

@@ -10,23 +10,23 @@ from dovetail.model.records import PodRecord
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.nodes import is_empty, is_wanted, standing_rules
 from dovetail.rules.protection import POD_RULES
-from dovetail.rules.states import IN_DISRUPTION, State
+from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule, Verdict
 from dovetail.values.duration import add
 from dovetail.values.schedule.instants import NEVER, Instants
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import Assessment, NodeAssessment, limited_by_deadline
 from dovetail.views.forecast.data import (
-    Cause,
+    Blocker,
     Certainty,
-    Event,
-    Kind,
-    Machine,
+    ForecastEvent,
+    ForecastEventType,
+    InstanceLabels,
     NodeForecast,
+    NodeSpan,
     ReasonForecast,
     ReasonSpan,
-    Span,
-    Type,
+    SpanKind,
 )
 from dovetail.views.forecast.drains import Drain, drain
 from dovetail.views.forecast.moves import Moves, may_go
@@ -38,7 +38,7 @@ _JUDGES = {each.rule: each.judge for each in POD_RULES}
 _BY_RULES = tuple(reason for reason in BUDGETED if reason is not Reason.UNDERUTILIZED)
 
 
-class Future:
+class ForecastContext:
     """The span, and what is worked out once for all nodes."""
 
     def __init__(self, assessment: Assessment, end: datetime) -> None:
@@ -65,7 +65,7 @@ class Future:
 
     def begun(self, node: NodeAssessment) -> Drain | None:
         """The drain of a node that is drained already."""
-        if node.state is not State.DRAINING:
+        if node.state is not NodeState.DRAINING:
             return None
         member = node.member
         deleted = member.claim is not None and member.claim.deleted_at is not None
@@ -82,24 +82,24 @@ class Future:
 
 
 def node_forecast(
-    node: NodeAssessment, future: Future, moves: Moves, begun: Drain | None, machine: Machine | None
+    node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None, machine: InstanceLabels | None
 ) -> NodeForecast:
     """Everything about the node."""
-    return _Node(node, future, moves, begun).forecast(machine or Machine())
+    return _NodeForecaster(node, future, moves, begun).forecast(machine or InstanceLabels())
 
 
-class _Node:
-    def __init__(self, node: NodeAssessment, future: Future, moves: Moves, begun: Drain | None) -> None:
+class _NodeForecaster:
+    def __init__(self, node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None) -> None:
         self.node = node
         self.future = future
         self.assessment = future.assessment
         self.reasons = self.assessment.reasons(node)
         self.at, self.end = future.at, future.end
         self.moves = moves
-        self.events: list[Event] = []
+        self.events: list[ForecastEvent] = []
         self.leaves_at, self.drain = self._departure(begun)
 
-    def forecast(self, machine: Machine) -> NodeForecast:
+    def forecast(self, machine: InstanceLabels) -> NodeForecast:
         node, member = self.node, self.node.member
         spans = tuple(self._spans())
         self._tell_rules(spans)
@@ -144,7 +144,12 @@ class _Node:
         sure = expires_at > self.at and self.moves.stays_until(node, at)
         if goes is None or at < goes:
             overdue = "" if expires_at > self.at else f", overdue since {format_time(expires_at)}"
-            self._tell(at, Type.EXPIRES, f"expireAfter is over: it is drained, whatever budgets say{overdue}", sure)
+            self._tell(
+                at,
+                ForecastEventType.EXPIRES,
+                f"expireAfter is over: it is drained, whatever budgets say{overdue}",
+                sure,
+            )
             return at, self._drained(at, sure=sure)
         return goes, self._drained(goes, sure=True)
 
@@ -166,7 +171,7 @@ class _Node:
         at, hard = self.node.gracefully_expires_at, self.node.expires_at
         if at is not None and self.at < at <= self.end and (hard is None or at < hard):
             message = "gracefulExpireAfter is over: it is to be replaced, under budgets"
-            self._tell(at, Type.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.node, at))
+            self._tell(at, ForecastEventType.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.node, at))
 
     def _tell_disruption(self) -> datetime | None:
         """When the engine may take it for a reason it has; given back only if that is sure to happen."""
@@ -184,12 +189,12 @@ class _Node:
         static = node.record is not None and node.record.replicas is not None
         sure = self.moves.is_alone(at) and not placed and not static
         needs = ", if its pods have a place elsewhere" if placed else ""
-        self._tell(at, Type.DISRUPTS, f"may be taken for {reason.value}{needs}", sure)
+        self._tell(at, ForecastEventType.DISRUPTS, f"may be taken for {reason.value}{needs}", sure)
         return at if sure else None
 
     # -- free or blocked -----------------------------------------------------------------------------------------------
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self) -> Iterator[NodeSpan]:
         """Without a gap from the beginning to the end."""
         leaves_at = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
         free = self.node.free
@@ -198,21 +203,21 @@ class _Node:
             if start == end:
                 continue
             if self.future.holds(free, start):
-                yield Span(start, end, Kind.FREE)
+                yield NodeSpan(start, end, SpanKind.FREE)
             else:
-                yield Span(start, end, Kind.BLOCKED, self._causes(start, end))
+                yield NodeSpan(start, end, SpanKind.BLOCKED, self._causes(start, end))
         if self.leaves_at is None or self.leaves_at >= self.end:
             return
         gone_at = None if self.drain is None else self.drain.gone_at
         over = self.end if gone_at is None else min(gone_at, self.end)
         if leaves_at < over:
-            yield Span(leaves_at, over, Kind.DRAINING, self._waited_for(leaves_at))
+            yield NodeSpan(leaves_at, over, SpanKind.DRAINING, self._waited_for(leaves_at))
         if over < self.end:
-            yield Span(over, self.end, Kind.GONE)
+            yield NodeSpan(over, self.end, SpanKind.GONE)
 
-    def _causes(self, start: datetime, end: datetime) -> tuple[Cause, ...]:
+    def _causes(self, start: datetime, end: datetime) -> tuple[Blocker, ...]:
         """Rules that block, one taking over from the other, until the end."""
-        found: list[Cause] = []
+        found: list[Blocker] = []
         at: datetime | None = start
         while at is not None and at < end:
             causes = _grouped([*self._node_blockers(at), *self._pod_blockers(at)], at)
@@ -223,7 +228,7 @@ class _Node:
             at = None if None in reaches else max(filter(None, reaches))
         return tuple(found[:MOST_CAUSES])
 
-    def _waited_for(self, at: datetime) -> tuple[Cause, ...]:
+    def _waited_for(self, at: datetime) -> tuple[Blocker, ...]:
         blockers = list(self._pod_blockers(at))
         deadline = None if self.drain is None else self.drain.deadline
         if deadline is not None and self.node.deadline is None:  # else the verdicts know of it
@@ -273,13 +278,15 @@ class _Node:
 
     # -- what is told --------------------------------------------------------------------------------------------------
 
-    def _tell_rules(self, spans: Sequence[Span]) -> None:
+    def _tell_rules(self, spans: Sequence[NodeSpan]) -> None:
         for before, span in pairwise(spans):
-            if span.kind is Kind.FREE:
-                self._tell(span.start, Type.FREE, "no rule blocks it any more", self.moves.is_exact(span.start))
-            elif span.kind is Kind.BLOCKED and before.kind is Kind.FREE:
+            if span.kind is SpanKind.FREE:
+                self._tell(
+                    span.start, ForecastEventType.FREE, "no rule blocks it any more", self.moves.is_exact(span.start)
+                )
+            elif span.kind is SpanKind.BLOCKED and before.kind is SpanKind.FREE:
                 by = ", ".join(dict.fromkeys(cause.rule for cause in span.causes))
-                self._tell(span.start, Type.BLOCKED, f"blocked by {by}", self.moves.is_exact(span.start))
+                self._tell(span.start, ForecastEventType.BLOCKED, f"blocked by {by}", self.moves.is_exact(span.start))
 
     def _tell_windows(self) -> None:
         """The windows of its pods, those that are alike together."""
@@ -296,14 +303,14 @@ class _Node:
                 if turn > end:
                     break
                 opens = self.future.holds(when, turn) != block
-                type_ = Type.WINDOW_OPENS if opens else Type.WINDOW_CLOSES
+                type_ = ForecastEventType.WINDOW_OPENS if opens else ForecastEventType.WINDOW_CLOSES
                 certainty = Certainty.EXACT if self.moves.is_exact(turn) else Certainty.ASSUMED
                 message = f"{name} {'opens' if opens else 'closes'}"
-                self.events.append(Event(turn, type_, pods[0].object, message, certainty))
+                self.events.append(ForecastEvent(turn, type_, pods[0].object, message, certainty))
 
-    def _tell(self, at: datetime, type_: Type, message: str, exact: bool) -> None:
+    def _tell(self, at: datetime, type_: ForecastEventType, message: str, exact: bool) -> None:
         certainty = Certainty.EXACT if exact else Certainty.ASSUMED
-        self.events.append(Event(at, type_, self.node.member.object, message, certainty))
+        self.events.append(ForecastEvent(at, type_, self.node.member.object, message, certainty))
 
 
 def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:
@@ -312,13 +319,13 @@ def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:
     return verdict if judge is None else judge(pod, at)
 
 
-def _grouped(verdicts: Sequence[Verdict], at: datetime) -> list[Cause]:
+def _grouped(verdicts: Sequence[Verdict], at: datetime) -> list[Blocker]:
     """Those that last longest first; of pods that say the same, one speaks for all."""
     alike: dict[tuple[Rule, str], list[Verdict]] = {}
     for verdict in verdicts:
         alike.setdefault((verdict.rule, verdict.message), []).append(verdict)
     causes = [
-        Cause(
+        Blocker(
             rule,
             group[0].object,
             message if len(group) == 1 else f"{message} (and {len(group) - 1} more like it)",

@@ -10,7 +10,14 @@ from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.reasons import is_budgeted
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import PoolAssessment
-from dovetail.views.forecast.data import BudgetForecast, BudgetSpan, Herd, NodeForecast, PoolForecast, Type
+from dovetail.views.forecast.data import (
+    BudgetForecast,
+    BudgetSpan,
+    Burst,
+    ForecastEventType,
+    NodeForecast,
+    PoolForecast,
+)
 
 # A budget with a window a minute would give ten thousand a week.
 MOST_SPANS = 1000
@@ -18,13 +25,13 @@ TOGETHER = timedelta(minutes=10)
 FEWEST = 3
 FEWEST_PERCENT = 2
 # pool, what happens, when, to which node
-Point: TypeAlias = tuple[str | None, Type, datetime, str]
+BurstPoint: TypeAlias = tuple[str | None, ForecastEventType, datetime, str]
 _HERDS = {
-    Type.EXPIRES: "expire",
-    Type.GRACEFULLY_EXPIRES: "expire gracefully",
-    Type.DISRUPTS: "may be taken",
-    Type.FREE: "become free",
-    Type.FORCED: "are forced out",
+    ForecastEventType.EXPIRES: "expire",
+    ForecastEventType.GRACEFULLY_EXPIRES: "expire gracefully",
+    ForecastEventType.DISRUPTS: "may be taken",
+    ForecastEventType.FREE: "become free",
+    ForecastEventType.FORCED: "are forced out",
 }
 
 
@@ -57,24 +64,26 @@ def _budget_spans(pool: PoolAssessment, reason: Reason, at: datetime, end: datet
         at = stop
 
 
-def crowd_points(node: NodeForecast) -> tuple[Point, ...]:
+def crowd_points(node: NodeForecast) -> tuple[BurstPoint, ...]:
     """What of the node's events may happen to many at once."""
     return tuple((node.nodepool, event.type, event.at, node.name) for event in node.events if event.type in _HERDS)
 
 
-def herds(points: Iterable[Point], sizes: Mapping[str, int]) -> list[Herd]:
+def herds(points: Iterable[BurstPoint], sizes: Mapping[str, int]) -> list[Burst]:
     """Of each pool, at least three nodes and one in fifty to which the same happens within ten minutes."""
-    instants: dict[tuple[str | None, Type], list[tuple[datetime, str]]] = defaultdict(list)
+    instants: dict[tuple[str | None, ForecastEventType], list[tuple[datetime, str]]] = defaultdict(list)
     for pool, type_, at, name in points:
         instants[pool, type_].append((at, name))
-    found: list[Herd] = []
+    found: list[Burst] = []
     for (pool, type_), points_of in instants.items():
         fewest = max(FEWEST, -(-sizes.get(pool or "", 0) * FEWEST_PERCENT // 100))
         found += _crowds(pool, type_, sorted(points_of), fewest)
     return sorted(found, key=lambda herd: (herd.start, herd.nodepool or "", herd.type))
 
 
-def _crowds(pool: str | None, type_: Type, points: Sequence[tuple[datetime, str]], fewest: int) -> Iterator[Herd]:
+def _crowds(
+    pool: str | None, type_: ForecastEventType, points: Sequence[tuple[datetime, str]], fewest: int
+) -> Iterator[Burst]:
     first = stop = 0
     while first < len(points):
         while stop < len(points) and points[stop][0] - points[first][0] <= TOGETHER:
@@ -87,5 +96,5 @@ def _crowds(pool: str | None, type_: Type, points: Sequence[tuple[datetime, str]
         whose = f" of {pool}" if pool else ""
         within = "" if start == end else " within 10 minutes"
         message = f"{len(names)} nodes{whose} {_HERDS[type_]}{within} at {format_time(start)}"
-        yield Herd(start, end, type_, pool, len(names), names, message)
+        yield Burst(start, end, type_, pool, len(names), names, message)
         first = stop

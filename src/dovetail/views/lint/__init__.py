@@ -8,11 +8,11 @@ from typing import NamedTuple, TypeVar
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode, plain_value
 from dovetail.api.yaml_events import shorten
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PdbRecord, claim_record, pdb_record, pool_record
 from dovetail.model.refs import Ref
 from dovetail.values.duration import SECOND, short_duration
-from dovetail.views.lint.pdbs import Workload, pdb_findings
+from dovetail.views.lint.pdbs import SelectablePods, pdb_findings
 from dovetail.views.lint.pods import (
     coerced_findings,
     misplaced_findings,
@@ -46,7 +46,7 @@ _VERSIONS = {
 }
 
 
-class _Asked(NamedTuple):
+class _PodGracePeriod(NamedTuple):
     """How long a pod asks for to end, to be compared with the time its node gets."""
 
     subject: Subject
@@ -55,7 +55,7 @@ class _Asked(NamedTuple):
     node_name: str
 
 
-class _Claim(NamedTuple):
+class _DrainTime(NamedTuple):
     """How long the node of a claim may take to drain."""
 
     subject: Subject
@@ -64,7 +64,7 @@ class _Claim(NamedTuple):
     grace_ns: int | None
 
 
-def lint(documents: Iterable[Document], at: datetime) -> list[Problem]:
+def lint(documents: Iterable[Document], at: datetime) -> list[Finding]:
     """All findings, by file, then object, then severity. Reading the documents may raise; judging them never does."""
     linter = _Linter(at)
     for place, document in enumerate(documents):
@@ -77,15 +77,15 @@ class _Linter:
 
     def __init__(self, at: datetime) -> None:
         self._at = at
-        self._found: dict[Subject, list[Problem]] = {}
+        self._found: dict[Subject, list[Finding]] = {}
         self._seen: dict[tuple[str, str, str, str], Document] = {}
         self._not_checked: Counter[str] = Counter()
-        self._workloads: list[Workload] = []
-        self._owned_pods: dict[tuple[str, tuple[tuple[str, str], ...]], Workload] = {}
-        self._asked: list[_Asked] = []
+        self._workloads: list[SelectablePods] = []
+        self._owned_pods: dict[tuple[str, tuple[tuple[str, str], ...]], SelectablePods] = {}
+        self._asked: list[_PodGracePeriod] = []
         self._pdbs: list[tuple[Subject, PdbRecord]] = []
         self._pools: list[tuple[Subject, int]] = []
-        self._claims: list[_Claim] = []
+        self._claims: list[_DrainTime] = []
         self._provider_ids: dict[str, str] = {}  # of Nodes, by name
 
     def read(self, subject: Subject, document: Document) -> None:
@@ -108,7 +108,7 @@ class _Linter:
             case _:
                 found += self._pods(subject, document)
 
-    def finish(self) -> list[Problem]:
+    def finish(self) -> list[Finding]:
         """Judge what is to be judged together, and put everything in order."""
         for subject, problem in pdb_findings(self._pdbs, self._workloads, list(self._owned_pods.values())):
             self._found[subject].append(problem)
@@ -122,7 +122,7 @@ class _Linter:
 
     # -- any object ---------------------------------------------------------------------------------------------------
 
-    def _identity(self, subject: Subject, document: Document, group: str) -> list[Problem]:
+    def _identity(self, subject: Subject, document: Document, group: str) -> list[Finding]:
         if subject.name == NO_NAME:
             message = "the object has no name: the API server refuses it"
             return [subject.error("InvalidObject", "metadata.name", message, "add metadata.name")]
@@ -140,14 +140,14 @@ class _Linter:
             )
         ]
 
-    def _unknown_kinds(self) -> list[Problem]:
+    def _unknown_kinds(self) -> list[Finding]:
         if not self._not_checked:
             return []
         kinds = self._not_checked.most_common()
         counted = [f"{count} {kind}" for kind, count in kinds[:_MAX_NAMED]]
         more = [f"and {len(kinds) - _MAX_NAMED} more kinds"] if len(kinds) > _MAX_NAMED else []
         return [
-            Problem(
+            Finding(
                 severity=Severity.INFO,
                 rule="NotChecked",
                 object=Ref(""),
@@ -159,7 +159,7 @@ class _Linter:
 
     # -- pods and workloads -------------------------------------------------------------------------------------------
 
-    def _pods(self, subject: Subject, document: Document) -> list[Problem]:
+    def _pods(self, subject: Subject, document: Document) -> list[Finding]:
         """A pod, or anything with a pod template."""
         try:
             source = pod_source(document)
@@ -181,8 +181,8 @@ class _Linter:
         return found
 
     def _keep(self, subject: Subject, source: PodSource) -> None:
-        self._asked.append(_Asked(subject, source.grace_field, source.grace_seconds, source.spec.node_name))
-        workload = Workload(subject, source.template.labels, source.replicas)
+        self._asked.append(_PodGracePeriod(subject, source.grace_field, source.grace_seconds, source.spec.node_name))
+        workload = SelectablePods(subject, source.template.labels, source.replicas)
         if source.owned and subject.kind == "Pod":
             key = (subject.namespace, tuple(sorted(source.template.labels.items())))
             before = self._owned_pods.get(key)
@@ -190,7 +190,7 @@ class _Linter:
         elif source.runs and not source.owned:
             self._workloads.append(workload)
 
-    def _pdb(self, subject: Subject, document: Document) -> list[Problem]:
+    def _pdb(self, subject: Subject, document: Document) -> list[Finding]:
         pdb, found = _decoded(subject, document, objects.PodDisruptionBudget)
         if pdb is not None:
             self._pdbs.append((subject, pdb_record(pdb)))
@@ -198,7 +198,7 @@ class _Linter:
 
     # -- nodes and what makes them ------------------------------------------------------------------------------------
 
-    def _node(self, subject: Subject, document: Document) -> list[Problem]:
+    def _node(self, subject: Subject, document: Document) -> list[Finding]:
         node, found = _decoded(subject, document, objects.Node)
         if node is None:
             return found
@@ -206,7 +206,7 @@ class _Linter:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
         return found + node_findings(subject, "metadata", node.metadata.annotations)
 
-    def _resource(self, subject: Subject, document: Document) -> list[Problem]:
+    def _resource(self, subject: Subject, document: Document) -> list[Finding]:
         """One of our own kinds: first what the API server would say, then what the rules do."""
         try:
             value = plain_value(document)
@@ -223,7 +223,7 @@ class _Linter:
         found += [problem for problem in own if problem.field.startswith("metadata")]  # the schema has told the others
         return _told_once(found)
 
-    def _meaning(self, subject: Subject, document: Document) -> list[Problem]:
+    def _meaning(self, subject: Subject, document: Document) -> list[Finding]:
         if subject.kind == names.NODEPOOL_KIND:
             pool = decode(document, objects.NodePool)
             grace_ns = pool_record(pool).grace_period_ns
@@ -233,7 +233,7 @@ class _Linter:
         if subject.kind == names.NODECLAIM_KIND:
             claim = decode(document, objects.NodeClaim)
             grace_ns = claim_record(claim).grace_period_ns
-            self._claims.append(_Claim(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
+            self._claims.append(_DrainTime(subject, claim.status.node_name, claim.status.provider_id, grace_ns))
             return claim_findings(subject, claim)
         decode(document, objects.KWOKNodeClass)
         return []
@@ -253,7 +253,7 @@ class _Linter:
                 self._found[asked.subject].append(_too_long(asked, short))
 
 
-def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Problem]]:
+def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Finding]]:
     """The object, or why there is none; and its labels and annotations that are no strings."""
     try:
         decoded = decode(document, type_)
@@ -262,7 +262,7 @@ def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | 
     return decoded, coerced_findings(subject, document)
 
 
-def _undecodable(subject: Subject, document: Document, error: InputError) -> Problem:
+def _undecodable(subject: Subject, document: Document, error: InputError) -> Finding:
     field = shorten((error.field or "").removeprefix(document.path).removeprefix("."), 300)
     return subject.error(
         "InvalidObject",
@@ -272,7 +272,7 @@ def _undecodable(subject: Subject, document: Document, error: InputError) -> Pro
     )
 
 
-def _wrong_version(subject: Subject, version: str, wanted: str) -> Problem:
+def _wrong_version(subject: Subject, version: str, wanted: str) -> Finding:
     remedy = f"write apiVersion: {wanted}"
     if version == f"{names.GROUP}/v1beta1":
         message = f"{version} is an old version that is not served; what follows reads the object as {wanted}"
@@ -281,7 +281,7 @@ def _wrong_version(subject: Subject, version: str, wanted: str) -> Problem:
     return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
 
 
-def _told_once(found: list[Problem]) -> list[Problem]:
+def _told_once(found: list[Finding]) -> list[Finding]:
     """Without what is told better: a field of a budget by the budget, and a flaw by the API server's refusal."""
     budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
     refused = [problem.field for problem in found if problem.rule == INVALID]
@@ -295,7 +295,7 @@ def _within(field: str, above: str) -> bool:
     return field == above or field.startswith((f"{above}[", f"{above}."))
 
 
-def _too_long(asked: _Asked, short: list[tuple[Subject, int]]) -> Problem:
+def _too_long(asked: _PodGracePeriod, short: list[tuple[Subject, int]]) -> Finding:
     named = ", ".join(f"{holder.object} ({short_duration(grace_ns)})" for holder, grace_ns in short[:_MAX_NAMED])
     least = min(grace_ns for _, grace_ns in short)
     return asked.subject.warning(

@@ -6,7 +6,7 @@ from datetime import datetime
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
 from dovetail.api.yaml_events import shorten
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.records import MAX_BUDGETS
 from dovetail.rules.budgets import (
     BUDGETED,
@@ -36,7 +36,7 @@ _WEEK = 7 * 24 * 60  # minutes
 _DAY = 24 * 60
 
 
-def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> list[Problem]:
+def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> list[Finding]:
     """Everything about the pool's budgets; `graceful`: its nodes expire gracefully, so budgets count for that too."""
     written = pool.spec.disruption.budgets
     if not written:
@@ -93,7 +93,7 @@ def _node_counts(budgets: Sequence[BudgetRule]) -> list[int]:
 # -- budgets that cannot be read --------------------------------------------------------------------------------------
 
 
-def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], problem: Problem) -> str:
+def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], problem: Finding) -> str:
     """What to write instead, where the rule can only say that it cannot be read (R29)."""
     rule = next(budget for budget in budgets if problem.field == f"{BUDGETS}[{budget.index}].{budget.field}")
     budget = written[rule.index]
@@ -151,7 +151,7 @@ def _reasons_remedy(reasons: Sequence[str]) -> str:
 # -- windows ----------------------------------------------------------------------------------------------------------
 
 
-def _schedule(subject: Subject, budget: BudgetRule, at: datetime) -> Iterator[Problem]:
+def _schedule(subject: Subject, budget: BudgetRule, at: datetime) -> Iterator[Finding]:
     """R9, R10: scheduled, but never or always active."""
     window = budget.window
     if window is None:
@@ -194,7 +194,7 @@ _FALSE_WINDOW = "BudgetIsNoAllowWindow"
 
 def _false_windows(
     subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], at: datetime
-) -> tuple[list[Problem], set[Reason], set[int]]:
+) -> tuple[list[Finding], set[Reason], set[int]]:
     """A budget only ever limits; its window does not say "only then" (seed 001, alternative 1).
 
     Also the reasons and the indexes of the budgets that the findings have dealt with.
@@ -203,7 +203,7 @@ def _false_windows(
     open_ended = [
         reason for reason in reasons if not _can_block(budgets, reason) and unlimited[reason].first(at) is not None
     ]
-    found: list[Problem] = []
+    found: list[Finding] = []
     told: set[Reason] = set()
     dealt: set[int] = set()
     for budget in budgets:
@@ -317,7 +317,7 @@ def _period(cron: Cron) -> int | None:
 
 def _blocked(
     subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], told: Container[Reason], at: datetime
-) -> list[Problem]:
+) -> list[Finding]:
     """Reasons for which nothing is allowed, ever, and for which that is not told yet."""
     stopped = [reason for reason in reasons if reason not in told and _always_blocked(budgets, reason, at)]
     if not stopped:
@@ -333,7 +333,7 @@ def _blocked(
     ]
 
 
-def _shadowed(subject: Subject, budgets: Sequence[BudgetRule]) -> list[Problem]:
+def _shadowed(subject: Subject, budgets: Sequence[BudgetRule]) -> list[Finding]:
     """Budgets that another one, always active with them and never greater, makes pointless."""
     found = []
     for budget in budgets:

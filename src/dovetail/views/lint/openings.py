@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.records import pool_record
 from dovetail.rules.budgets import read_budgets
-from dovetail.rules.protection import Kind, read_schedule
+from dovetail.rules.protection import ScheduleKind, read_schedule
 from dovetail.values.duration import MICROSECOND, short_duration
 from dovetail.values.schedule.instants import Instants
 from dovetail.values.schedule.window import Window
@@ -35,7 +35,7 @@ _WITH_PODS = frozenset(
 )
 
 
-def openings(document: Document, at: datetime, end: datetime) -> list[Problem]:
+def openings(document: Document, at: datetime, end: datetime) -> list[Finding]:
     """A finding for each schedule of the object. What cannot be read is for `lint` itself to say."""
     try:
         windows = list(_windows(document))
@@ -56,7 +56,7 @@ def _windows(document: Document) -> Iterator[tuple[str, str, Window]]:
                 yield f"spec.disruption.budgets[{budget.index}].schedule", "the budget's window", budget.window
     elif (document.api_version, document.kind) in _WITH_PODS:
         source = pod_source(document)
-        for kind, what in ((Kind.ALLOW, "the disruption window"), (Kind.BLOCK, "the block window")):
+        for kind, what in ((ScheduleKind.ALLOW, "the disruption window"), (ScheduleKind.BLOCK, "the block window")):
             window = None if source.finished else read_schedule(kind, source.template.annotations).window
             if window is not None:
                 yield source.template.field(kind.value[0]), what, window

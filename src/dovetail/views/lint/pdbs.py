@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.api.schema import describe
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.model.records import PdbRecord
 from dovetail.rules.pdb import never_allows, scaled
 from dovetail.values.duration import shown
@@ -13,27 +13,27 @@ from dovetail.values.selector import SelectorIndex
 from dovetail.views.lint.subject import Subject
 
 
-class Workload(NamedTuple):
+class SelectablePods(NamedTuple):
     """Pods that a PDB may select: their labels, and how many there will be (None: that is not known)."""
 
     subject: Subject
     labels: Mapping[str, str]
     replicas: int | None
 
-    def plus_one(self) -> "Workload":
+    def plus_one(self) -> "SelectablePods":
         return self._replace(replicas=(self.replicas or 0) + 1)
 
 
 def pdb_findings(
-    pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[Workload], owned_pods: Sequence[Workload]
-) -> list[tuple[Subject, Problem]]:
+    pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[SelectablePods], owned_pods: Sequence[SelectablePods]
+) -> list[tuple[Subject, Finding]]:
     """All findings about the PDBs of the input, with the object each is about.
 
     Pods that something owns count only where what owns them is not in the input.
     """
-    around, pods = _Selected(pdbs, workloads), _Selected(pdbs, owned_pods)
+    around, pods = _PdbSelection(pdbs, workloads), _PdbSelection(pdbs, owned_pods)
     guarded: dict[Subject, Subject] = {}
-    found: list[tuple[Subject, Problem]] = []
+    found: list[tuple[Subject, Finding]] = []
     for place, (subject, pdb) in enumerate(pdbs):
         selected = around.by_pdb[place] or pods.by_pdb[place]
         problems = _spec(subject, pdb) or _never(subject, pdb, selected)
@@ -48,11 +48,11 @@ def pdb_findings(
     return found
 
 
-class _Selected:
+class _PdbSelection:
     """Which workloads each PDB selects, and how many each namespace has."""
 
-    def __init__(self, pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[Workload]) -> None:
-        self.by_pdb: dict[int, list[Workload]] = defaultdict(list)
+    def __init__(self, pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[SelectablePods]) -> None:
+        self.by_pdb: dict[int, list[SelectablePods]] = defaultdict(list)
         self.count: Counter[str] = Counter(workload.subject.namespace for workload in workloads)
         indexes: dict[str, SelectorIndex[int]] = defaultdict(SelectorIndex)
         for place, (_, pdb) in enumerate(pdbs):
@@ -63,7 +63,7 @@ class _Selected:
                 self.by_pdb[place].append(workload)
 
 
-def _spec(subject: Subject, pdb: PdbRecord) -> list[Problem]:
+def _spec(subject: Subject, pdb: PdbRecord) -> list[Finding]:
     """What the API server refuses."""
     found = []
     values = (("minAvailable", pdb.min_available), ("maxUnavailable", pdb.max_unavailable))
@@ -97,7 +97,7 @@ def _spec(subject: Subject, pdb: PdbRecord) -> list[Problem]:
     return found
 
 
-def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[Workload]) -> list[Problem]:
+def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods]) -> list[Finding]:
     counts = [workload.replicas for workload in selected]
     known = [count for count in counts if count is not None]
     expected = sum(known) if counts and len(known) == len(counts) else None
@@ -116,7 +116,7 @@ def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[Workload]) -> li
     ]
 
 
-def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[Workload]) -> list[Problem]:
+def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[SelectablePods]) -> list[Finding]:
     if pdb.selector_problem is not None:
         return [
             subject.error(
@@ -139,7 +139,7 @@ def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[
     ]
 
 
-def _overlap(subject: Subject, other: Subject, workload: Workload) -> Problem:
+def _overlap(subject: Subject, other: Subject, workload: SelectablePods) -> Finding:
     return subject.warning(
         "OverlappingPdbs",
         "spec.selector",

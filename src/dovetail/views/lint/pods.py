@@ -9,14 +9,14 @@ from dovetail.api import names
 from dovetail.api.documents import Document
 from dovetail.api.schema import describe
 from dovetail.api.yaml_events import join, shorten
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.rules.nodes import USUAL_BOOT, VALIDATION_SECONDS, grace_taken
 from dovetail.rules.protection import (
     SEPARATOR,
+    AnnotationFault,
     DoNotDisrupt,
-    Fault,
-    Kind,
-    Schedule,
+    PodSchedule,
+    ScheduleKind,
     annotation_faults,
     read_do_not_disrupt,
     read_schedule,
@@ -55,7 +55,7 @@ def annotation_field(path: str, key: str) -> str:
     return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
 
 
-def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> list[Problem]:
+def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> list[Finding]:
     """Everything about the annotations of one pod or pod template."""
     annotations = template.annotations
     found = _misnamed(subject, template)
@@ -63,7 +63,7 @@ def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: d
         return found
     value = annotations.get(names.DO_NOT_DISRUPT)
     meaning = read_do_not_disrupt(value) if value is not None else None
-    schedules = {kind: read_schedule(kind, annotations) for kind in Kind}
+    schedules = {kind: read_schedule(kind, annotations) for kind in ScheduleKind}
     found += _faults(subject, template)
     found += _do_not_disrupt(subject, template, meaning, schedules.values())
     for kind, schedule in schedules.items():
@@ -76,9 +76,9 @@ def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: d
 # -- values that are not understood -----------------------------------------------------------------------------------
 
 
-def _faults(subject: Subject, template: Template) -> list[Problem]:
+def _faults(subject: Subject, template: Template) -> list[Finding]:
     """What the runtime would warn of, one finding for each annotation."""
-    grouped: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[AnnotationFault]] = defaultdict(list)
     for fault in annotation_faults(template.annotations):
         grouped[fault.rule, fault.annotation].append(fault)
     return [
@@ -87,24 +87,26 @@ def _faults(subject: Subject, template: Template) -> list[Problem]:
     ]
 
 
-def _joined(faults: list[Fault]) -> str:
+def _joined(faults: list[AnnotationFault]) -> str:
     # The last one may say what becomes of the pod.
     kept = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
     more = [f"and {len(faults) - len(kept)} more"] if len(faults) > len(kept) else []
     return "; ".join([fault.message for fault in kept] + more)
 
 
-def _fault_remedy(fault: Fault, annotations: Mapping[str, str]) -> str:
+def _fault_remedy(fault: AnnotationFault, annotations: Mapping[str, str]) -> str:
     text = annotations.get(fault.annotation, "")
     if fault.annotation == names.DO_NOT_DISRUPT:
         return do_not_disrupt_remedy(text)
     near: str | None = None
     if len(text) <= 4096:
         parts = [part.strip() for part in text.split(SEPARATOR)]
-        if fault.annotation in {kind.value[0] for kind in Kind}:
+        if fault.annotation in {kind.value[0] for kind in ScheduleKind}:
             near = next((nearest_cron(part) for part in parts if not _is_cron(part)), None)
         elif (
-            fault.annotation in {kind.value[1] for kind in Kind} and len(parts) == 1 and nearest_duration(text) != text
+            fault.annotation in {kind.value[1] for kind in ScheduleKind}
+            and len(parts) == 1
+            and nearest_duration(text) != text
         ):
             near = nearest_duration(text)
     return f'write "{near}"; in general, {fault.remedy}' if near else fault.remedy
@@ -130,7 +132,7 @@ def do_not_disrupt_remedy(text: str) -> str:
     return f'write "{near}"'
 
 
-def coerced_findings(subject: Subject, document: Document) -> list[Problem]:
+def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
     """Labels and annotations that are no strings: the API server refuses the object."""
     return [
         subject.error(
@@ -158,8 +160,8 @@ def _quoted(field: str, value: object) -> str:
 
 
 def _do_not_disrupt(
-    subject: Subject, template: Template, meaning: DoNotDisrupt | None, schedules: Iterable[Schedule]
-) -> list[Problem]:
+    subject: Subject, template: Template, meaning: DoNotDisrupt | None, schedules: Iterable[PodSchedule]
+) -> list[Finding]:
     if meaning is None:
         return []
     field = template.field(names.DO_NOT_DISRUPT)
@@ -195,7 +197,7 @@ def _do_not_disrupt(
     return found
 
 
-def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Problem:
+def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Finding:
     """R12; seed 001: use one or the other."""
     rule = "DoNotDisruptWithSchedule"
     if meaning.span_ns is None:
@@ -213,12 +215,12 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Pro
     )
 
 
-def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
     """R6, R47: what the annotations of a Node do, or of what becomes a Node."""
     return [*_on_node(subject, path, annotations), *_do_not_repair(subject, path, annotations)]
 
 
-def _do_not_repair(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+def _do_not_repair(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
     value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
     if value in (None, "false"):
         return []
@@ -229,7 +231,7 @@ def _do_not_repair(subject: Subject, path: str, annotations: Mapping[str, str]) 
     return [subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')]
 
 
-def _on_node(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Problem]:
+def _on_node(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
     """R6: on a Node only "true" and positive durations block."""
     value = annotations.get(names.DO_NOT_DISRUPT)
     if value is None:
@@ -255,12 +257,14 @@ RUN_TOGETHER = "the window is longer than the time to its next hit: windows run 
 # -- schedules --------------------------------------------------------------------------------------------------------
 
 
-def _windows(subject: Subject, template: Template, kind: Kind, schedule: Schedule, at: datetime) -> list[Problem]:
+def _windows(
+    subject: Subject, template: Template, kind: ScheduleKind, schedule: PodSchedule, at: datetime
+) -> list[Finding]:
     """R9 and R10: windows that never open, or never close."""
     window = schedule.window
     if window is None:
         return []
-    field, allows = template.field(kind.value[0]), kind is Kind.ALLOW
+    field, allows = template.field(kind.value[0]), kind is ScheduleKind.ALLOW
     silent = [cron.text for cron, _ in schedule.expressions if cron.never]
     if silent:
         if not window.never:
@@ -302,10 +306,10 @@ def _windows(subject: Subject, template: Template, kind: Kind, schedule: Schedul
 
 
 def _never_together(
-    subject: Subject, template: Template, schedules: Mapping[Kind, Schedule], at: datetime
-) -> list[Problem]:
+    subject: Subject, template: Template, schedules: Mapping[ScheduleKind, PodSchedule], at: datetime
+) -> list[Finding]:
     """R7: a pod with both schedules must satisfy both."""
-    allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
+    allow, block = schedules[ScheduleKind.ALLOW].window, schedules[ScheduleKind.BLOCK].window
     if allow is None or block is None:
         return []
     if allow.instants.first(at) is None or complement(block.instants).first(at) is None:
@@ -323,10 +327,14 @@ def _never_together(
 
 
 def _too_short(
-    subject: Subject, template: Template, schedules: Mapping[Kind, Schedule], grace_seconds: int, at: datetime
-) -> list[Problem]:
+    subject: Subject,
+    template: Template,
+    schedules: Mapping[ScheduleKind, PodSchedule],
+    grace_seconds: int,
+    at: datetime,
+) -> list[Finding]:
     """R50: a node is replaced only if that fits into the time for which its pods can be disrupted."""
-    allow, block = schedules[Kind.ALLOW].window, schedules[Kind.BLOCK].window
+    allow, block = schedules[ScheduleKind.ALLOW].window, schedules[ScheduleKind.BLOCK].window
     parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
     free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS) + USUAL_BOOT + grace_taken(grace_seconds)
     if free.first(at) is None or with_time_left(free, takes).first(at) is not None:
@@ -334,7 +342,7 @@ def _too_short(
     return [
         subject.warning(
             "WindowTooShort",
-            template.field((Kind.ALLOW if allow else Kind.BLOCK).value[1]),
+            template.field((ScheduleKind.ALLOW if allow else ScheduleKind.BLOCK).value[1]),
             "the pod is never free for long enough to replace its node, which takes 15s to validate, about 1m to boot, "
             f"and the {grace_seconds}s of the pod's own grace; so the node is never replaced",
             "make the windows longer, such as 1h",
@@ -345,7 +353,7 @@ def _too_short(
 # -- annotations that are not where they belong -----------------------------------------------------------------------
 
 
-def _misnamed(subject: Subject, template: Template) -> list[Problem]:
+def _misnamed(subject: Subject, template: Template) -> list[Finding]:
     """Keys that look like ours and are not; nothing reads them."""
     found = []
     for key in template.annotations:
@@ -381,7 +389,7 @@ def _misnamed(subject: Subject, template: Template) -> list[Problem]:
 
 def misplaced_findings(
     subject: Subject, path: str, annotations: Mapping[str, str], template: Template
-) -> list[Problem]:
+) -> list[Finding]:
     """Pod annotations on the workload itself: they never reach its pods."""
     return [
         subject.warning(

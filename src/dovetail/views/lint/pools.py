@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.api import names, objects
-from dovetail.api.schema import Schema, Violation, crd_schema, defaulted, violations
+from dovetail.api.schema import Schema, SchemaViolation, crd_schema, defaulted, violations
 from dovetail.api.yaml_events import join, shorten
-from dovetail.model.flaws import value_flaw
-from dovetail.model.problem import Problem
+from dovetail.model.field_errors import value_flaw
+from dovetail.model.finding import Finding
 from dovetail.planning.nodepool.validation import field_flaws, restricted_label, unsettable_label
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple, short_duration
 from dovetail.views.lint.budgets import BUDGETS, budget_duration_remedy, budget_findings, nearest_reason
@@ -48,7 +48,7 @@ _MOVED = {
 }
 
 
-def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Problem]:
+def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Finding]:
     """What the API server would refuse or drop of one of our kinds: the schema, and its CEL rules by hand."""
     schema = crd_schema(subject.kind)
     if schema is None:
@@ -71,7 +71,7 @@ def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Proble
 # -- the schema -------------------------------------------------------------------------------------------------------
 
 
-def _violation(subject: Subject, schema: Schema, value: object, violation: Violation) -> Problem:
+def _violation(subject: Subject, schema: Schema, value: object, violation: SchemaViolation) -> Finding:
     field = violation.field or "(the whole object)"
     if violation.unknown:
         return subject.warning(
@@ -97,7 +97,7 @@ def _unknown_remedy(kind: str, schema: Schema, field: str) -> str:
     return f"write {near}" if near else f"remove it; known here are {', '.join(siblings) or 'no fields'}"
 
 
-def _remedy(schema: Schema, value: object, violation: Violation) -> str:
+def _remedy(schema: Schema, value: object, violation: SchemaViolation) -> str:
     field = violation.field
     wanted, (found, name) = _schema_at(schema, field), _value_at(value, field)
     if violation.message == "is required":
@@ -156,7 +156,7 @@ def _value_at(value: object, field: str) -> tuple[object, str]:
 # -- CEL rules, by hand -----------------------------------------------------------------------------------------------
 
 
-def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Finding]:
     if spec.get("replicas") is None:
         return
     if spec.get("weight") is not None:
@@ -170,7 +170,7 @@ def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
         )
 
 
-def _labels(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
+def _labels(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Finding]:
     labels = _mapping(_mapping(_mapping(spec.get("template")).get("metadata")).get("labels"))
     for key in list(labels)[:100]:
         if wrong := unsettable_label(key):
@@ -178,7 +178,7 @@ def _labels(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Problem]:
             yield _refused(subject, field, f"{wrong} be set", "remove the label, or use a domain of your own")
 
 
-def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Finding]:
     requirements = claim.get("requirements")
     for index, entry in enumerate(requirements[:100] if isinstance(requirements, list) else ()):
         requirement = _mapping(entry)
@@ -196,7 +196,7 @@ def _requirements(subject: Subject, claim: Mapping[str, Any], path: str) -> Iter
             yield _refused(subject, f"{field}.{flaw.field}", flaw.message, flaw.remedy)
 
 
-def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Problem]:
+def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterator[Finding]:
     reference = _mapping(claim.get("nodeClassRef"))
     for name in ("group", "kind", "name"):
         if reference.get(name) == "":
@@ -205,7 +205,7 @@ def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterat
 
 def _long_durations(
     subject: Subject, spec: Mapping[str, Any], claim: Mapping[str, Any], path: str
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """The patterns let times pass that Go cannot hold."""
     for above, fields in ((path, claim), ("spec.disruption", _mapping(spec.get("disruption"))), ("spec", spec)):
         for name in _DURATIONS:
@@ -219,7 +219,7 @@ def _long_durations(
                     yield subject.error(INVALID, join(above, name), message, remedy)
 
 
-def _refused(subject: Subject, field: str, message: str, remedy: str) -> Problem:
+def _refused(subject: Subject, field: str, message: str, remedy: str) -> Finding:
     return subject.error(INVALID, field, f"{message}; the API server refuses the object", remedy)
 
 
@@ -234,7 +234,7 @@ def _template_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 # -- what is valid, but hardly meant ----------------------------------------------------------------------------------
 
 
-def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> list[Problem]:
+def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> list[Finding]:
     """The times and budgets of a NodePool."""
     disruption, template = pool.spec.disruption, pool.spec.template
     graceful = _nillable(disruption.graceful_expire_after)
@@ -255,20 +255,20 @@ def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> lis
     return found
 
 
-def _flaws(subject: Subject, pool: objects.NodePool) -> Iterator[Problem]:
+def _flaws(subject: Subject, pool: objects.NodePool) -> Iterator[Finding]:
     """What the controller finds wrong that the API server lets pass (01 §4.2)."""
     for flaw in field_flaws(pool):
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
 
 
-def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Problem]:
+def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Finding]:
     """The times of a NodeClaim; those of a pool's claims are the pool's matter."""
     found = node_findings(subject, "metadata", claim.metadata.annotations)
     return found if claim.metadata.labels.get(names.NODEPOOL_LABEL) else found + _times(subject, claim.spec, "spec")
 
 
-def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> list[Problem]:
+def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> list[Finding]:
     found = []
     if _nillable(spec.expire_after) == 0:
         found.append(
@@ -291,7 +291,7 @@ def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> 
     return found
 
 
-def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> list[Problem]:
+def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> list[Finding]:
     disruption, spec = pool.spec.disruption, pool.spec.template.spec
     expires, settles = _nillable(spec.expire_after), _nillable(disruption.consolidate_after)
     found = []

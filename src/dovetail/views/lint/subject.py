@@ -7,7 +7,7 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.yaml_events import shorten
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 
 CLUSTER_SCOPED = frozenset(
@@ -30,17 +30,17 @@ class Subject(NamedTuple):
     def object(self) -> Ref:
         return Ref(self.kind, self.namespace, self.name)
 
-    def error(self, rule: str, field: str, message: str, remedy: str) -> Problem:
+    def error(self, rule: str, field: str, message: str, remedy: str) -> Finding:
         return self._problem(Severity.ERROR, rule, field, message, remedy)
 
-    def warning(self, rule: str, field: str, message: str, remedy: str) -> Problem:
+    def warning(self, rule: str, field: str, message: str, remedy: str) -> Finding:
         return self._problem(Severity.WARNING, rule, field, message, remedy)
 
-    def info(self, rule: str, field: str, message: str, remedy: str) -> Problem:
+    def info(self, rule: str, field: str, message: str, remedy: str) -> Finding:
         return self._problem(Severity.INFO, rule, field, message, remedy)
 
-    def _problem(self, severity: Severity, rule: str, field: str, message: str, remedy: str) -> Problem:
-        return Problem(
+    def _problem(self, severity: Severity, rule: str, field: str, message: str, remedy: str) -> Finding:
+        return Finding(
             severity=severity,
             rule=rule,
             object=self.object,
@@ -57,14 +57,14 @@ class _Meta(objects.Wire, frozen=True):
     namespace: object = None
 
 
-class _Named(objects.Wire, frozen=True):
+class _NamedObject(objects.Wire, frozen=True):
     metadata: _Meta | None = None
 
 
 def subject_of(place: int, document: Document) -> Subject:
     """Who the document is, as far as can be read: a nameless one is called `?`."""
     try:
-        meta = decode(document, _Named).metadata or _Meta()
+        meta = decode(document, _NamedObject).metadata or _Meta()
     except InputError:
         meta = _Meta()
     kind = shorten(document.kind, 63)
@@ -78,6 +78,6 @@ def _text(value: object) -> str:
     return shorten(value, 253) if isinstance(value, str) else ""
 
 
-def replaced(problem: Problem, subject: Subject, *, remedy: str = "") -> Problem:
+def replaced(problem: Finding, subject: Subject, *, remedy: str = "") -> Finding:
     """A problem found by a rule, as a finding about this object."""
     return msgspec.structs.replace(problem, object=subject.object, file=subject.file, remedy=remedy or problem.remedy)

@@ -25,7 +25,7 @@ _WORDS: Final = frozenset(
         # Values of fields.
         ("true", "false", "True", "False", "Unknown", "yes", "fake", "none", names.NEVER, "metadata.name"),
         ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte", "Equal"),
-        names.Effect,
+        names.TaintEffect,
         names.CapacityType,
         names.ConsolidationPolicy,
         names.Reason,
@@ -38,7 +38,7 @@ _WORDS: Final = frozenset(
         ("Immediate", "WaitForFirstConsumer", "Proposed", "InProgress", "Deferred", "Infeasible"),
         ("amd64", "arm64", "arm", "386", "s390x", "ppc64le", "linux", "windows"),
         # Conditions and their reasons.
-        names.Condition,
+        names.ConditionType,
         names.ConditionReason,
         ("S1", "S2", "S3", "S4", "S5", "S6"),
         ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),

@@ -9,9 +9,16 @@ from datetime import datetime, timedelta, tzinfo
 from html import escape
 from typing import Final
 
-from dovetail.model.problem import Problem, Severity
+from dovetail.model.finding import Finding, Severity
 from dovetail.values.timestamp import format_time
-from dovetail.views.simulation.report import HOUR, Comparison, Life, Report, by_hour_of_day, most_important
+from dovetail.views.simulation.report import (
+    HOUR,
+    Comparison,
+    MachineLife,
+    SimulationReport,
+    by_hour_of_day,
+    most_important,
+)
 
 _WIDTH, _LEFT, _RIGHT, _ROW = 1100, 190, 10, 13
 _MAX_TICKS: Final = 12
@@ -54,7 +61,7 @@ summary{cursor:pointer;color:var(--soft)}
 """
 
 
-def report_page(report: Report, zone: tzinfo) -> str:
+def report_page(report: SimulationReport, zone: tzinfo) -> str:
     """The page of one run."""
     body = "".join(_body(report, zone))
     return _page("A simulated run", f"{_span(report, zone)}, seed {report.seed}", body)
@@ -92,11 +99,11 @@ def _page(title: str, subtitle: str, body: str) -> str:
     )
 
 
-def _span(report: Report, zone: tzinfo) -> str:
+def _span(report: SimulationReport, zone: tzinfo) -> str:
     return f"{format_time(report.start, zone)} to {format_time(report.end, zone)}"
 
 
-def _body(report: Report, zone: tzinfo) -> Iterable[str]:
+def _body(report: SimulationReport, zone: tzinfo) -> Iterable[str]:
     yield _tiles(report)
     if report.violations:
         rows = [[_at(v.at, zone), escape(v.rule), escape(v.object), escape(v.message)] for v in report.violations]
@@ -112,12 +119,12 @@ def _body(report: Report, zone: tzinfo) -> Iterable[str]:
         yield "<h2>Assumed</h2>" + _problems(p for p in report.problems if p.severity is Severity.INFO)
 
 
-def _problems(problems: Iterable[Problem]) -> str:
+def _problems(problems: Iterable[Finding]) -> str:
     rows = [[escape(p.severity.value), escape(p.rule), escape(str(p.object)), escape(str(p.message))] for p in problems]
     return _table(["", "rule", "object", ""], rows)
 
 
-def _tiles(report: Report) -> str:
+def _tiles(report: SimulationReport) -> str:
     nodes, pods = report.nodes, report.pods
     gone = sum(nodes.terminated.values())
     tiles = [
@@ -181,7 +188,7 @@ class _Axis:
         ]
 
 
-def _lives(report: Report, zone: tzinfo) -> str:
+def _lives(report: SimulationReport, zone: tzinfo) -> str:
     axis = _Axis(report.start, report.end)
     lives = sorted(report.lives, key=lambda life: (life.nodepool, life.launched_at or report.start, life.node_claim))
     shown = lives[:_MAX_ROWS]
@@ -211,7 +218,7 @@ def _lives(report: Report, zone: tzinfo) -> str:
     return f'<div class="scroll">{drawn}</div>{more}{_life_table(lives, zone)}'
 
 
-def _life(life: Life, axis: _Axis, y: int, zone: tzinfo) -> str:
+def _life(life: MachineLife, axis: _Axis, y: int, zone: tzinfo) -> str:
     begin, end = life.launched_at or axis.start, life.gone_at or axis.end
     ready = life.ready_at or (axis.start if life.launched_at is None else end)
     going = life.disrupted_at or end
@@ -230,7 +237,7 @@ def _life(life: Life, axis: _Axis, y: int, zone: tzinfo) -> str:
     return f'<g><title>{escape(told)}</title><text x="10" y="{y + 10}">{escape(life.node_claim[:28])}</text>{bars}</g>'
 
 
-def _life_table(lives: Sequence[Life], zone: tzinfo) -> str:
+def _life_table(lives: Sequence[MachineLife], zone: tzinfo) -> str:
     rows = [
         [
             escape(life.nodepool),
@@ -250,7 +257,7 @@ def _life_table(lives: Sequence[Life], zone: tzinfo) -> str:
 # -- charts ------------------------------------------------------------------------------------------------------------
 
 
-def _hours(report: Report, zone: tzinfo) -> str:
+def _hours(report: SimulationReport, zone: tzinfo) -> str:
     axis = _Axis(report.start, report.end)
     top_nodes = max(report.nodes.at_start, *(hour.nodes for hour in report.hours)) or 1
     top_cost = max((hour.cost for hour in report.hours), default=0.0) or 1.0
@@ -286,7 +293,7 @@ def _hours(report: Report, zone: tzinfo) -> str:
     return f'<div class="scroll">{drawn}</div>{twin}'
 
 
-def _histogram(report: Report, zone: tzinfo) -> str:
+def _histogram(report: SimulationReport, zone: tzinfo) -> str:
     counts = by_hour_of_day(report, zone)
     top = max(counts) or 1
     bars = "".join(
@@ -308,7 +315,7 @@ def _histogram(report: Report, zone: tzinfo) -> str:
     return f"<p>In {escape(str(zone))}</p>{drawn}{twin}"
 
 
-def _timeline(report: Report, zone: tzinfo) -> str:
+def _timeline(report: SimulationReport, zone: tzinfo) -> str:
     entries = most_important(report.timeline, _MAX_ENTRIES)
     rows = [[_at(e.at, zone), escape(e.type), escape(e.object), escape(e.message)] for e in entries]
     left = len(report.timeline) - len(entries)

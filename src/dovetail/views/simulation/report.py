@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 
 from dovetail.api.names import Reason
-from dovetail.model.problem import Problem
+from dovetail.model.finding import Finding
 from dovetail.rules.reasons import MARKED
 
 HOUR: Final = timedelta(hours=1)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened."""
 
     at: datetime
@@ -23,7 +23,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Violation(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedViolation(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that was broken; there should be none, ever."""
 
     at: datetime
@@ -32,7 +32,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Life(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class MachineLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One machine, as far as it was there during the run; None: not yet, or before it began."""
 
     node_claim: str
@@ -87,7 +87,7 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     forced: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The account of a run; as JSON, what `simulate -o json` prints."""
 
     start: datetime
@@ -96,11 +96,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: NodeCounts
     pods: PodCounts
     cost: Cost
-    violations: tuple[Violation, ...]
+    violations: tuple[ReportedViolation, ...]
     hours: tuple[Hour, ...]
-    lives: tuple[Life, ...]
-    timeline: tuple[Entry, ...]
-    problems: tuple[Problem, ...] = ()
+    lives: tuple[MachineLife, ...]
+    timeline: tuple[TimelineEntry, ...]
+    problems: tuple[Finding, ...] = ()
 
 
 DISRUPTED: Final = "disrupted"
@@ -125,13 +125,13 @@ WEIGHTS: Final = {
 }
 
 
-def most_important(timeline: Sequence[Entry], count: int) -> list[Entry]:
+def most_important(timeline: Sequence[TimelineEntry], count: int) -> list[TimelineEntry]:
     """The weightiest, of equal ones the last; in the order of time."""
     ranked = sorted(range(len(timeline)), key=lambda index: (-WEIGHTS.get(timeline[index].type, 0), -index))
     return [timeline[index] for index in sorted(ranked[:count])]
 
 
-def by_hour_of_day(report: Report, zone: tzinfo) -> list[int]:
+def by_hour_of_day(report: SimulationReport, zone: tzinfo) -> list[int]:
     """How many nodes began to be disrupted in each of the 24 hours of the day."""
     counts = Counter(entry.at.astimezone(zone).hour for entry in report.timeline if entry.type == DISRUPTED)
     return [counts[hour] for hour in range(24)]
@@ -150,10 +150,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     labels: tuple[str, str]
     differences: tuple[Difference, ...]
-    reports: tuple[Report, Report]
+    reports: tuple[SimulationReport, SimulationReport]
 
 
-def compared(first: Report, second: Report, labels: tuple[str, str]) -> Comparison:
+def compared(first: SimulationReport, second: SimulationReport, labels: tuple[str, str]) -> Comparison:
     """The figures that settings change."""
     rows: list[tuple[str, float, float]] = [
         ("nodes launched", first.nodes.launched, second.nodes.launched),
@@ -181,5 +181,5 @@ def compared(first: Report, second: Report, labels: tuple[str, str]) -> Comparis
     )
 
 
-def _most_in_an_hour(report: Report) -> int:
+def _most_in_an_hour(report: SimulationReport) -> int:
     return max((hour.disruptions for hour in report.hours), default=0)

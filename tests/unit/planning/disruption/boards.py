@@ -8,10 +8,19 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import Reason
-from dovetail.planning.disruption.board import Board, Candidate, PoolFacts
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard, PoolFacts
 from dovetail.rules.budgets import Allowance
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import BoundPod, Kind, MachineType, Node, Options, Origin, Pod, Pool
+from dovetail.scheduling.placement import (
+    BoundPod,
+    MachineType,
+    NodeInfo,
+    Origin,
+    PodInfo,
+    Pool,
+    SchedulingOptions,
+    TopologyRuleKind,
+)
 from dovetail.scheduling.resources import Resources, total
 from dovetail.values.schedule.instants import ALWAYS
 from tests.unit.scheduling import problems
@@ -23,23 +32,23 @@ EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = Reason.EMPTY, Reason.DRIFTED, Reason.UN
 class Used(NamedTuple):
     """A node, and what would go with it."""
 
-    node: Node
+    node: NodeInfo
     candidate: Candidate
 
 
-def pod(name: str, cpu: str = "1", labels: dict[str, str] | None = None, **wire: Any) -> Pod:
+def pod(name: str, cpu: str = "1", labels: dict[str, str] | None = None, **wire: Any) -> PodInfo:
     return problems.pod(name, labels, cpu=cpu, **{"origin": Origin.CANDIDATE, **wire})
 
 
-def still(each: Pod) -> BoundPod:
+def still(each: PodInfo) -> BoundPod:
     """The pod where it is."""
-    apart = tuple(rule.inverse() for rule in each.rules if rule.kind is Kind.APART)
+    apart = tuple(rule.inverse() for rule in each.rules if rule.kind is TopologyRuleKind.APART)
     return BoundPod(uid=each.uid, namespace=each.namespace, labels=each.labels, apart=apart)
 
 
 def used(
     name: str,
-    *pods: Pod,
+    *pods: PodInfo,
     cpu: int = 4,
     zone: str = "a",
     pool: str = "default",
@@ -58,7 +67,7 @@ def used(
         names.CAPACITY_TYPE_LABEL: how,
         names.INSTANCE_TYPE_LABEL: type_,
     }
-    node = Node(
+    node = NodeInfo(
         name=name,
         labels=labels,
         allocatable=room,
@@ -86,15 +95,15 @@ def allowance(reason: Reason, allowed: int, limit: int | None = None) -> Allowan
 
 
 def board(
-    *nodes: Used | Node,
+    *nodes: Used | NodeInfo,
     reasons: Mapping[Reason, Sequence[Used]] | None = None,
     allowed: Mapping[str, int] | int = 100,
     types: Sequence[MachineType] = (),
     pools: Sequence[Pool] = (),
     facts: Sequence[PoolFacts] = (),
-    owed: Sequence[Pod] = (),
+    owed: Sequence[PodInfo] = (),
     **options: Any,
-) -> Board:
+) -> DisruptionBoard:
     """All the nodes that could go are underutilized, unless it is said what they are. Pools have the same types."""
     there = [each.node if isinstance(each, Used) else each for each in nodes]
     found = {UNDERUTILIZED: [each for each in nodes if isinstance(each, Used)]} if reasons is None else reasons
@@ -102,8 +111,8 @@ def board(
     known = {each.name for each in made} | {node.pool for node in there if node.pool}
     given = {each.name: each for each in facts}
     budget = allowed if isinstance(allowed, Mapping) else dict.fromkeys(known, allowed)
-    settings = Options(**{"refuse_uninitialized": True, **options})
-    return Board(
+    settings = SchedulingOptions(**{"refuse_uninitialized": True, **options})
+    return DisruptionBoard(
         at=AT,
         world=World(there, made, {each.name: tuple(types) for each in made}, (), settings),
         owed=tuple(owed),
@@ -115,10 +124,10 @@ def board(
     )
 
 
-def later(before: Board, **changes: Any) -> Board:
+def later(before: DisruptionBoard, **changes: Any) -> DisruptionBoard:
     return msgspec.structs.replace(before, **changes)
 
 
-def room(name: str, cpu: int, **fields: Any) -> Node:
+def room(name: str, cpu: int, **fields: Any) -> NodeInfo:
     """A node without pods that is not to go."""
     return used(name, cpu=cpu, **fields).node

@@ -8,10 +8,10 @@ import msgspec
 from dovetail.api import names
 from dovetail.api.names import ConsolidationPolicy, Reason
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import Board, Candidate, PoolFacts
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard, PoolFacts
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.scheduling.fast import World
-from dovetail.scheduling.problem import Node, Origin, Pod, Problem
+from dovetail.scheduling.placement import NodeInfo, Origin, PlacementRequest, PodInfo
 from tests.scheduling.dice import POOLS
 from tests.scheduling.generator import random_problem
 from tests.unit.planning.disruption.boards import AT, allowance, still
@@ -22,11 +22,11 @@ _REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.EXPIRED)
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """A board, and the problem that it was made of: its pods are those that are owed."""
 
-    board: Board
-    problem: Problem
-    rules: Rules
+    board: DisruptionBoard
+    problem: PlacementRequest
+    rules: ConsolidationOptions
 
-    def without(self, candidates: Sequence[Candidate]) -> Problem:
+    def without(self, candidates: Sequence[Candidate]) -> PlacementRequest:
         """What is asked of an engine when these go."""
         going = {each.node for each in candidates}
         nodes = tuple(
@@ -56,7 +56,7 @@ def random_cluster(seed: int, *, nodes: int = 12, pods: int = 30) -> Cluster:
     problem = msgspec.structs.replace(problem, pods=owed, nodes=tuple(there), options=options)
     pools = sorted({each.pool for each in candidates} | {pool.name for pool in problem.pools})
     world = World(problem.nodes, problem.pools, problem.types, problem.daemons, options)
-    board = Board(
+    board = DisruptionBoard(
         at=AT,
         world=world,
         owed=owed,
@@ -66,10 +66,10 @@ def random_cluster(seed: int, *, nodes: int = 12, pods: int = 30) -> Cluster:
         },
         pools={pool: _facts(dice, pool, candidates) for pool in pools},
     )
-    return Cluster(board=board, problem=problem, rules=Rules(spot_to_spot=dice.random() < 0.5))
+    return Cluster(board=board, problem=problem, rules=ConsolidationOptions(spot_to_spot=dice.random() < 0.5))
 
 
-def _more(dice: random.Random, nodes: Sequence[Node]) -> list[Node]:
+def _more(dice: random.Random, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
     """Several like each; most are in a pool."""
     found = []
     for node in nodes:
@@ -92,13 +92,13 @@ def _crowd(dice: random.Random) -> int:
     return dice.choice((0, 1, 1, 2, 3, 5))
 
 
-def _moving(dice: random.Random, node: Node, asking: Sequence[Pod], number: int) -> Pod:
+def _moving(dice: random.Random, node: NodeInfo, asking: Sequence[PodInfo], number: int) -> PodInfo:
     """Like one of the problem's pods."""
     like = dice.choice(asking)
     return msgspec.structs.replace(like, uid=f"{node.name}-moves-{number}", origin=Origin.CANDIDATE)
 
 
-def _candidate(dice: random.Random, node: Node, pods: Sequence[Pod]) -> Candidate:
+def _candidate(dice: random.Random, node: NodeInfo, pods: Sequence[PodInfo]) -> Candidate:
     return Candidate(
         node=node.name,
         claim=node.name,

@@ -6,8 +6,8 @@ from dovetail.api.names import ConsolidationPolicy
 from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import PoolFacts
 from dovetail.planning.disruption.consolidation import single
-from dovetail.planning.disruption.replacing import Move, Refused, Rules
-from dovetail.scheduling.problem import Solution
+from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable
+from dovetail.scheduling.placement import Solution
 from tests.unit.planning.disruption.boards import Used, board, pod, room, used
 
 
@@ -60,7 +60,7 @@ def test_every_balanced_pool_of_a_move_must_want_it_for_its_own_share() -> None:
     both = {"x": balanced("x"), "y": balanced("y")}
     assert unbalanced(move(40, x, y), both) is None  # 30 and 10 of 100, each for 20 of 100
     said = unbalanced(move(36, x, y), both)  # 27, and 9
-    assert isinstance(said, Refused)
+    assert isinstance(said, NotConsolidatable)
     assert "NodePool y is Balanced" in str(said)
     assert "saves 0.45 parts of its cost, less than 0.5" in str(said)
     assert unbalanced(move(36, x, y), {**both, "y": PoolFacts(name="y")}) is None
@@ -69,9 +69,9 @@ def test_every_balanced_pool_of_a_move_must_want_it_for_its_own_share() -> None:
 def test_a_well_packed_node_stays_and_a_nearly_empty_one_goes() -> None:
     packed, spare = used("a", *(pod(f"p{n}") for n in range(8)), cpu=8), used("b", pod("q"), cpu=8)
     facts = balanced(cost=24, disruption=14.0)  # a third of the cost each; 9 and 2 of 14
-    found = single(board(packed, spare, room("z", 8), facts=[facts]), Rules(), lambda: True)
+    found = single(board(packed, spare, room("z", 8), facts=[facts]), ConsolidationOptions(), lambda: True)
     assert [each.candidates[0].node for each in found.moves] == ["b", "a"]  # 1/3 for 9/14 is more than a half
     dearer = balanced(cost=48, disruption=14.0)
-    found = single(board(packed, spare, room("z", 8), facts=[dearer]), Rules(), lambda: True)
+    found = single(board(packed, spare, room("z", 8), facts=[dearer]), ConsolidationOptions(), lambda: True)
     assert [each.candidates[0].node for each in found.moves] == ["b"]
     assert "is Balanced" in str(found.refused["a"])

@@ -5,9 +5,9 @@ import itertools
 import msgspec
 
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import Board
+from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.consolidation import fair_order, in_order, multi, single
-from dovetail.planning.disruption.replacing import Move, Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions, Move
 from tests.unit.planning.disruption.boards import Used, board, pod, room, used
 from tests.unit.scheduling.problems import HOST, machine, pool
 
@@ -18,8 +18,8 @@ def always() -> bool:
     return True
 
 
-def together(on: Board) -> Move:
-    found = multi(on, Rules(), always)
+def together(on: DisruptionBoard) -> Move:
+    found = multi(on, ConsolidationOptions(), always)
     assert found is not None
     return found
 
@@ -53,7 +53,7 @@ def test_the_best_is_taken_and_not_the_first() -> None:
     """What is dear for its pods may save little."""
     first = used("a", pod("p1", "3"), cpu=8, price=8)  # must be replaced by one for 4
     second = used("b", pod("p2"), pod("p3"), cpu=2, price=9)  # can just go
-    found = single(board(first, second, room("z", 2), types=TYPES), Rules(), always)
+    found = single(board(first, second, room("z", 2), types=TYPES), ConsolidationOptions(), always)
     assert [each.candidates[0].node for each in found.moves] == ["b", "a"]
 
 
@@ -63,7 +63,7 @@ def test_every_node_is_looked_at_and_has_an_answer() -> None:
         used("spare", pod("p")),
         used("odd", unmovable=(Sentence("odd"),)),
     ]
-    found = single(board(*some, room("z", 1)), Rules(), always)
+    found = single(board(*some, room("z", 1)), ConsolidationOptions(), always)
     answered = {each.candidates[0].node for each in found.moves} | set(found.refused)
     assert answered == {each.node.name for each in some}
     assert found.complete
@@ -73,7 +73,7 @@ def test_every_node_is_looked_at_and_has_an_answer() -> None:
 
 def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_last() -> None:
     full = [used(f"n{number}", pod(f"p{number}", "4")) for number in range(3)]
-    found = single(board(*full, types=[machine("same", 4)]), Rules(), always)
+    found = single(board(*full, types=[machine("same", 4)]), ConsolidationOptions(), always)
     assert [str(each).split(";")[1:] for each in found.refused.values()] == [
         [" none fits elsewhere", " the cheapest type that would take what is left over, same, costs 0, not less than 0"]
     ] * 3
@@ -81,7 +81,7 @@ def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_la
 
 
 def test_without_a_price_nothing_is_said_to_be_dearer() -> None:
-    found = single(board(used("a", pod("p", "4"), price=None), types=TYPES), Rules(), always)
+    found = single(board(used("a", pod("p", "4"), price=None), types=TYPES), ConsolidationOptions(), always)
     assert "the price of node a is not known" in str(found.refused["a"])
 
 
@@ -90,7 +90,7 @@ def test_when_time_runs_out_what_was_seen_is_kept_and_no_pool_was_left_out() -> 
     small = used("y0", pod("q"), pool="y", price=1)
     on = board(*large, small, room("z", 8), pools=[pool("x"), pool("y")])
     answers = itertools.chain([True] * 2, itertools.repeat(False))
-    found = single(on, Rules(), lambda: next(answers))
+    found = single(on, ConsolidationOptions(), lambda: next(answers))
     assert {each.candidates[0].node for each in found.moves} == {"x0", "y0"}
     assert not found.complete
 
@@ -101,7 +101,7 @@ def test_when_time_runs_out_what_was_seen_is_kept_and_no_pool_was_left_out() -> 
 def test_as_many_go_as_there_is_room_for() -> None:
     spare = [used(f"n{number}", pod(f"p{number}")) for number in range(6)]
     assert len(together(board(*spare)).candidates) == 4  # two are enough for all six pods
-    assert multi(board(*spare[:1], room("z", 8)), Rules(), always) is None  # one is no set
+    assert multi(board(*spare[:1], room("z", 8)), ConsolidationOptions(), always) is None  # one is no set
 
 
 def test_a_node_that_cannot_go_early_in_the_order_does_not_hide_the_others() -> None:
@@ -154,7 +154,7 @@ def test_without_prices_the_larger_set_is_taken() -> None:
 
 def test_time_that_runs_out_ends_the_search() -> None:
     spare = [used(f"n{number}", pod(f"p{number}")) for number in range(6)]
-    assert multi(board(*spare, room("z", 8)), Rules(), lambda: False) is None
+    assert multi(board(*spare, room("z", 8)), ConsolidationOptions(), lambda: False) is None
 
 
 def test_nothing_is_changed_by_searching() -> None:
@@ -162,5 +162,5 @@ def test_nothing_is_changed_by_searching() -> None:
     on = board(*spare, room("z", 3), types=TYPES)
     before = on.world.fingerprint()
     assert together(on) == together(msgspec.structs.replace(on))
-    single(on, Rules(), always)
+    single(on, ConsolidationOptions(), always)
     assert on.world.fingerprint() == before

@@ -7,11 +7,11 @@ import pytest
 from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import REASONS, Board, Budgets, Method, PoolFacts
+from dovetail.planning.disruption.board import REASONS, DisruptionBoard, Method, PoolFacts, RemainingBudgets
 from dovetail.planning.disruption.methods import Decision, decide_pass
-from dovetail.planning.disruption.replacing import Rules
+from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
-from dovetail.scheduling.problem import Origin
+from dovetail.scheduling.placement import Origin
 from tests.unit.planning.disruption.boards import (
     AT,
     DRIFTED,
@@ -27,8 +27,8 @@ from tests.unit.planning.disruption.boards import (
 from tests.unit.scheduling.problems import machine, pool
 
 
-def passed(on: Board, *skipped: Method) -> Decision:
-    return decide_pass(on, Rules(), skip=lambda method: method in skipped)
+def passed(on: DisruptionBoard, *skipped: Method) -> Decision:
+    return decide_pass(on, ConsolidationOptions(), skip=lambda method: method in skipped)
 
 
 def nodes(decision: Decision) -> list[list[str]]:
@@ -44,15 +44,15 @@ def methods(decision: Decision) -> set[Method]:
 
 def test_case_16_what_is_used_up_twice_over_leaves_nothing_and_not_less() -> None:
     on = board(allowed={"default": 0})
-    left = Budgets(on, EMPTY)
+    left = RemainingBudgets(on, EMPTY)
     one = used("a").candidate
     assert not left.take(one)
     assert left.left("default") == 0
 
 
 def test_a_pool_that_nobody_has_spoken_of_allows_nothing() -> None:
-    assert Budgets(board(), EMPTY).left("unheard of") == 0
-    assert not Budgets(board(), EMPTY).take(used("a", pool="unheard of").candidate)
+    assert RemainingBudgets(board(), EMPTY).left("unheard of") == 0
+    assert not RemainingBudgets(board(), EMPTY).take(used("a", pool="unheard of").candidate)
 
 
 @pytest.mark.parametrize(("budget", "gone"), [("0", 0), ("1", 1), ("50%", 2), ("34%", 2), ("100%", 3)])
@@ -201,7 +201,7 @@ def static(name: str = "fixed", **fields: int | None) -> PoolFacts:
     return PoolFacts(name=name, **{"replicas": 3, "claims": 3, **fields})  # type: ignore[arg-type]
 
 
-def fixed_board(facts: PoolFacts, allowed: int = 100, count: int = 3) -> Board:
+def fixed_board(facts: PoolFacts, allowed: int = 100, count: int = 3) -> DisruptionBoard:
     some = [used(f"n{number}", pod(f"p{number}", "2"), pool="fixed") for number in range(count)]
     return board(*some, reasons={DRIFTED: some}, facts=[facts], pools=[pool("fixed")], allowed={"fixed": allowed})
 
@@ -379,7 +379,7 @@ def test_a_node_with_pods_that_can_be_placed_nowhere_is_not_bare() -> None:
 def test_time_that_runs_out_is_told() -> None:
     some = [used(name, pod(name)) for name in "ab"]
     on = board(*some, room("z", 4), reasons={DRIFTED: some})
-    decision = decide_pass(on, Rules(), go_on=lambda: False)
+    decision = decide_pass(on, ConsolidationOptions(), go_on=lambda: False)
     assert decision.commands == ()
     assert not decision.complete
 
@@ -428,7 +428,7 @@ def test_case_22_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() 
 
 def test_a_search_for_sets_that_was_cut_short_is_told() -> None:
     pair = [used(name, pod(name, "2"), cpu=2) for name in "ab"]
-    assert not decide_pass(board(*pair), Rules(), go_on=lambda: False).complete
+    assert not decide_pass(board(*pair), ConsolidationOptions(), go_on=lambda: False).complete
     assert passed(board(*pair)).complete
 
 

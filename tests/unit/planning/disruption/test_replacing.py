@@ -5,29 +5,45 @@ import pytest
 
 from dovetail.api import names
 from dovetail.model.refs import Sentence
-from dovetail.planning.disruption.board import Board, Candidate
-from dovetail.planning.disruption.replacing import Move, Refused, Rules, decide, launch_price, simulate, worst_price
-from dovetail.scheduling.problem import MachineType, Origin
+from dovetail.planning.disruption.board import Candidate, DisruptionBoard
+from dovetail.planning.disruption.replacing import (
+    ConsolidationOptions,
+    Move,
+    NotConsolidatable,
+    decide,
+    launch_price,
+    simulate,
+    worst_price,
+)
+from dovetail.scheduling.placement import MachineType, Origin
 from dovetail.scheduling.requirements import Requirement, Requirements, one_of
 from tests.unit.planning.disruption.boards import UNDERUTILIZED, Used, board, pod, room, still, used
 from tests.unit.scheduling.problems import ZONE, affinity, app, machine, offer, pool, preferring, spread, term
 
-SPOT_TO_SPOT = Rules(spot_to_spot=True)
+SPOT_TO_SPOT = ConsolidationOptions(spot_to_spot=True)
 
 
-def decided(on: Board, *going: Used, rules: Rules = Rules()) -> Move | Refused:  # noqa: B008  frozen
+def decided(
+    on: DisruptionBoard,
+    *going: Used,
+    rules: ConsolidationOptions = ConsolidationOptions(),  # noqa: B008
+) -> Move | NotConsolidatable:
     return decide(on, [each.candidate for each in going], rules)
 
 
-def moved(on: Board, *going: Used, rules: Rules = Rules()) -> Move:  # noqa: B008  frozen
+def moved(on: DisruptionBoard, *going: Used, rules: ConsolidationOptions = ConsolidationOptions()) -> Move:  # noqa: B008  frozen
     found = decided(on, *going, rules=rules)
     assert isinstance(found, Move), found
     return found
 
 
-def refused(on: Board, *going: Used, rules: Rules = Rules()) -> Refused:  # noqa: B008  frozen
+def refused(
+    on: DisruptionBoard,
+    *going: Used,
+    rules: ConsolidationOptions = ConsolidationOptions(),  # noqa: B008
+) -> NotConsolidatable:
     found = decided(on, *going, rules=rules)
-    assert isinstance(found, Refused), found
+    assert isinstance(found, NotConsolidatable), found
     return found
 
 
@@ -86,7 +102,7 @@ def test_case_37_pods_of_nodes_that_go_anyway_take_their_places_first() -> None:
     leaving = pod("first", "1", origin=Origin.DELETING, created="2026-01-01T00:00:00Z")
     going = used("a", pod("p1", created="2026-02-01T00:00:00Z"))
     closed = msgspec.structs.replace(room("gone", 4), open=False, pods=(still(leaving),))
-    assert isinstance(decided(board(going, room("b", 1), closed, owed=[leaving]), going), Refused)
+    assert isinstance(decided(board(going, room("b", 1), closed, owed=[leaving]), going), NotConsolidatable)
     assert isinstance(decided(board(going, room("b", 2), closed, owed=[leaving]), going), Move)
 
 
@@ -115,14 +131,14 @@ def test_case_42_rules_between_pods_are_hard() -> None:
     there = pod("other", labels=app("web"))
     apart = used("a", pod("p1", labels=app("web"), affinity=affinity(apart=[term("kubernetes.io/hostname", "web")])))
     full = used("b", there, cpu=8)
-    assert isinstance(decided(board(apart, full), apart), Refused)
+    assert isinstance(decided(board(apart, full), apart), NotConsolidatable)
     assert isinstance(decided(board(apart, full, room("c", 2)), apart), Move)
     rule = spread(ZONE, "db")
     spreading = used("d", pod("p2", labels=app("db"), topologySpreadConstraints=[rule]), zone="b")
     other = used("e", pod("p3", labels=app("db"), topologySpreadConstraints=[rule]), cpu=8, zone="a")
     assert isinstance(decided(board(spreading, other, room("f", 1, zone="b")), spreading), Move)
     blocked = board(spreading, other, msgspec.structs.replace(room("f", 0, zone="b"), pods=()))
-    assert isinstance(decided(blocked, spreading), Refused)
+    assert isinstance(decided(blocked, spreading), NotConsolidatable)
 
 
 def test_case_42_what_is_only_preferred_is_given_up_before_the_node_is_kept() -> None:
@@ -131,7 +147,7 @@ def test_case_42_what_is_only_preferred_is_given_up_before_the_node_is_kept() ->
     crowded = used("b", pod("p2", labels=app("web")), cpu=8)
     assert isinstance(decided(board(going, crowded), going), Move)
     # Where a new node could honour it, that is what is asked for first: and it has to be cheaper.
-    assert isinstance(decided(board(going, crowded, types=[machine("same", 4)]), going), Refused)
+    assert isinstance(decided(board(going, crowded, types=[machine("same", 4)]), going), NotConsolidatable)
     ignoring = board(going, crowded, types=[machine("same", 4)], respect_preferences=False)
     assert isinstance(decided(ignoring, going), Move)
 
@@ -146,7 +162,7 @@ def test_case_43_as_ruled_a_node_that_has_just_got_pods_is_a_destination() -> No
 def test_pods_that_can_be_placed_nowhere_keep_their_node() -> None:
     going = used("a", pod("p1"), unmovable=(Sentence("shop/odd: it asks for resource claims"),))
     assert str(refused(board(going, room("b", 4)), going)) == "shop/odd: it asks for resource claims"
-    assert isinstance(simulate(board(going, room("b", 4)), [going.candidate]), Refused)
+    assert isinstance(simulate(board(going, room("b", 4)), [going.candidate]), NotConsolidatable)
 
 
 # -- prices ------------------------------------------------------------------------------------------------------------
@@ -248,7 +264,7 @@ def test_case_51_as_many_types_stay_as_minimum_numbers_of_values_need() -> None:
 def test_case_51_several_spot_nodes_need_no_fifteen_types_and_a_mixed_set_goes_the_ordinary_way() -> None:
     one, two = used("a", pod("p1"), price=5, how="spot"), used("b", pod("p2"), price=5, how="spot")
     assert isinstance(decided(board(one, two, types=spot_types(6)), one, two, rules=SPOT_TO_SPOT), Move)
-    assert isinstance(decided(board(one, two, types=spot_types(6)), one, two), Refused)
+    assert isinstance(decided(board(one, two, types=spot_types(6)), one, two), NotConsolidatable)
     three = used("c", pod("p3"), price=5)
     assert isinstance(decided(board(one, three, types=spot_types(6)), one, three), Move)
 
@@ -258,7 +274,7 @@ def test_case_51_several_spot_nodes_need_no_fifteen_types_and_a_mixed_set_goes_t
 
 def test_case_48_two_nodes_do_not_become_one_of_their_own_type() -> None:
     one, two = used("a", pod("p1"), type_="four"), used("b", pod("p2"), type_="four")
-    assert isinstance(decided(board(one, two, types=[machine("four", 4)]), one, two), Refused)
+    assert isinstance(decided(board(one, two, types=[machine("four", 4)]), one, two), NotConsolidatable)
     assert moved(board(one, two, types=[machine("four", 4), machine("two", 2)]), one, two).replacements[0].types == (
         "two",
     )
@@ -296,16 +312,16 @@ def test_case_52_the_minimum_holds_for_several_nodes_of_one_type_too() -> None:
     one, two = used("a", pod("p1"), type_="four"), used("b", pod("p2"), type_="four")
     pair = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=2),)))
     types = [machine("four", 4), machine("two", 2)]
-    assert isinstance(decided(board(one, two, types=types, pools=[pair]), one, two), Refused)
+    assert isinstance(decided(board(one, two, types=types, pools=[pair]), one, two), NotConsolidatable)
 
 
 def test_a_zone_that_pods_ask_for_decides_what_counts_as_cheap() -> None:
     going = used("a", pod("p1", nodeSelector={ZONE: "b"}), price=4, zone="b")
     uneven = machine("uneven", offers=(offer("a", 1), offer("b", 5)))
-    assert isinstance(decided(board(going, types=[uneven]), going), Refused)
+    assert isinstance(decided(board(going, types=[uneven]), going), NotConsolidatable)
     only_b = pool(requirements=Requirements((one_of(ZONE, ("b",)),)))
     free = used("a", pod("p1"), price=4, zone="b")
-    assert isinstance(decided(board(free, types=[uneven], pools=[only_b]), free), Refused)
+    assert isinstance(decided(board(free, types=[uneven], pools=[only_b]), free), NotConsolidatable)
 
 
 def test_limits_of_a_pool_leave_room_for_what_a_candidate_gives_up() -> None:
@@ -315,7 +331,7 @@ def test_limits_of_a_pool_leave_room_for_what_a_candidate_gives_up() -> None:
     assert isinstance(decided(board(going, room("b", 3), types=[machine("two", 2)], pools=[limited]), going), Move)
     blocking = used("b", pod("p9", "3"), cpu=3)
     on = board(going, blocking, types=[machine("two", 2)], pools=[limited])
-    assert isinstance(decided(on, going), Refused)
+    assert isinstance(decided(on, going), NotConsolidatable)
 
 
 def test_a_pod_that_is_owed_a_place_does_not_lose_the_room_that_there_is_for_it() -> None:
@@ -324,7 +340,7 @@ def test_a_pod_that_is_owed_a_place_does_not_lose_the_room_that_there_is_for_it(
     for there, possible in ((4, False), (5, True), (1, True)):  # in the last case there is no room for it anyway
         found = decided(board(going, room("b", there), owed=[owed], types=[machine("three", 3)]), going)
         assert isinstance(found, Move) is possible, there
-        if isinstance(found, Refused):
+        if isinstance(found, NotConsolidatable):
             assert "waits needs a place too, and would lose the one that there is for it" in str(found)
 
 

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from dovetail.api import names
-from dovetail.planning.disruption.board import Board, Method
+from dovetail.planning.disruption.board import DisruptionBoard, Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.records import read_record, record_of, written
-from dovetail.planning.disruption.replacing import Rules
-from dovetail.planning.disruption.validation import Cause, validated
-from dovetail.scheduling.problem import MachineType
+from dovetail.planning.disruption.replacing import ConsolidationOptions
+from dovetail.planning.disruption.validation import RejectionCause, validated
+from dovetail.scheduling.placement import MachineType
 from dovetail.scheduling.requirements import Requirement, Requirements
 from tests.unit.planning.disruption.boards import AT, DRIFTED, EMPTY, Used, board, later, pod, room, used
 from tests.unit.scheduling.problems import machine, pool
@@ -21,22 +21,22 @@ from tests.unit.scheduling.problems import machine, pool
 LATER = AT + timedelta(seconds=15)
 
 
-def command(on: Board, *skipped: Method) -> Command:
-    decision = decide_pass(on, Rules(), skip=lambda method: method in skipped)
+def command(on: DisruptionBoard, *skipped: Method) -> Command:
+    decision = decide_pass(on, ConsolidationOptions(), skip=lambda method: method in skipped)
     return decision.commands[0]
 
 
-def started(found: Command, on: Board) -> Command:
+def started(found: Command, on: DisruptionBoard) -> Command:
     """It is as right as it was."""
-    still, rejected, _ = validated(found, later(on, at=LATER), Rules())
+    still, rejected, _ = validated(found, later(on, at=LATER), ConsolidationOptions())
     assert rejected is None, rejected
     assert still is not None
     return still
 
 
-def rejected(found: Command, on: Board) -> tuple[Cause, tuple[str, ...], str]:
+def rejected(found: Command, on: DisruptionBoard) -> tuple[RejectionCause, tuple[str, ...], str]:
     """It is not to be started at all."""
-    still, why, _ = validated(found, later(on, at=LATER), Rules())
+    still, why, _ = validated(found, later(on, at=LATER), ConsolidationOptions())
     assert still is None
     assert why is not None
     return why.cause, why.nodes, str(why.message)
@@ -45,7 +45,7 @@ def rejected(found: Command, on: Board) -> tuple[Cause, tuple[str, ...], str]:
 # -- emptiness ---------------------------------------------------------------------------------------------------------
 
 
-def empty_board(*some: Used, allowed: int = 100) -> Board:
+def empty_board(*some: Used, allowed: int = 100) -> DisruptionBoard:
     return board(*some, reasons={EMPTY: some}, allowed=allowed)
 
 
@@ -60,32 +60,32 @@ def test_empty_nodes_that_are_still_empty_go() -> None:
 
 def test_case_46_of_empty_nodes_those_go_that_still_are() -> None:
     some = [used(name) for name in "abc"]
-    still, why, _ = validated(command(empty_board(*some)), empty_board(*some[1:]), Rules())
+    still, why, _ = validated(command(empty_board(*some)), empty_board(*some[1:]), ConsolidationOptions())
     assert still is not None
     assert still.nodes == ["b", "c"]
     assert still.savings == 8
     assert why is not None
-    assert (why.cause, why.nodes) == (Cause.CHURN, ("a",))
+    assert (why.cause, why.nodes) == (RejectionCause.CHURN, ("a",))
 
 
 def test_case_46_and_as_many_as_the_budget_allows_now() -> None:
     some = [used(name) for name in "abc"]
-    still, why, _ = validated(command(empty_board(*some)), empty_board(*some, allowed=1), Rules())
+    still, why, _ = validated(command(empty_board(*some)), empty_board(*some, allowed=1), ConsolidationOptions())
     assert still is not None
     assert still.nodes == ["a"]
     assert why is not None
-    assert (why.cause, why.nodes) == (Cause.BUDGET, ("b", "c"))
+    assert (why.cause, why.nodes) == (RejectionCause.BUDGET, ("b", "c"))
 
 
 def test_when_no_empty_node_is_left_nothing_is_started() -> None:
     some = [used(name) for name in "ab"]
-    assert rejected(command(empty_board(*some)), empty_board())[:2] == (Cause.CHURN, ("a", "b"))
+    assert rejected(command(empty_board(*some)), empty_board())[:2] == (RejectionCause.CHURN, ("a", "b"))
 
 
 def test_a_node_of_the_same_name_that_is_another_is_not_meant() -> None:
     old = used("a")
     new = Used(old.node, msgspec.structs.replace(old.candidate, claim_uid="another"))
-    assert rejected(command(empty_board(old)), empty_board(new))[:2] == (Cause.CHURN, ("a",))
+    assert rejected(command(empty_board(old)), empty_board(new))[:2] == (RejectionCause.CHURN, ("a",))
 
 
 # -- consolidation -----------------------------------------------------------------------------------------------------
@@ -108,20 +108,20 @@ def test_case_45_a_node_that_is_held_back_now_stops_all_of_it() -> None:
     some = spare()
     found = command(board(*some, room("z", 2)))
     cause, nodes, message = rejected(found, board(some[0], some[1].node, room("z", 2)))
-    assert (cause, nodes, message) == (Cause.CHURN, ("n0", "n1"), "n1 cannot go any more")
+    assert (cause, nodes, message) == (RejectionCause.CHURN, ("n0", "n1"), "n1 cannot go any more")
 
 
 def test_case_45_a_budget_that_is_smaller_now_stops_all_of_it() -> None:
     some = spare()
     found = command(board(*some, room("z", 2)))
-    assert rejected(found, board(*some, room("z", 2), allowed=1))[:2] == (Cause.BUDGET, ("n0", "n1"))
+    assert rejected(found, board(*some, room("z", 2), allowed=1))[:2] == (RejectionCause.BUDGET, ("n0", "n1"))
 
 
 def test_case_45_pods_that_have_no_place_any_more_stop_it() -> None:
     some = spare()
     found = command(board(*some, room("z", 2)))
     cause, _, message = rejected(found, board(*some, room("z", 1)))
-    assert cause is Cause.SCHEDULING
+    assert cause is RejectionCause.SCHEDULING
     assert "not all pods would have a place" in message
 
 
@@ -130,10 +130,10 @@ def test_case_45_pods_that_came_meanwhile_are_looked_at() -> None:
     found = command(board(one, room("z", 2)))
     grown = used("n0", pod("p0"), pod("new"))
     assert sorted(started(found, board(grown, room("z", 2))).landing) == ["new", "p0"]
-    assert rejected(found, board(grown, room("z", 1)))[0] is Cause.SCHEDULING
+    assert rejected(found, board(grown, room("z", 1)))[0] is RejectionCause.SCHEDULING
 
 
-def replacing(*names_: str, price: int = 4) -> Board:
+def replacing(*names_: str, price: int = 4) -> DisruptionBoard:
     types: Sequence[MachineType] = [machine(name, 2, price=1 + number) for number, name in enumerate(names_)]
     return board(used("a", pod("p1"), price=price), types=types)
 
@@ -155,15 +155,15 @@ def test_a_replacement_keeps_the_types_that_were_planned() -> None:
         (board(used("a", pod("p1")), room("z", 4)), "no new node is needed any more"),
     ],
 )
-def test_case_45_a_replacement_that_would_be_another_now_stops_it(now: Board, message: str) -> None:
-    assert rejected(command(replacing("one", "two")), now) == (Cause.SCHEDULING, ("a",), message)
+def test_case_45_a_replacement_that_would_be_another_now_stops_it(now: DisruptionBoard, message: str) -> None:
+    assert rejected(command(replacing("one", "two")), now) == (RejectionCause.SCHEDULING, ("a",), message)
 
 
 def test_a_node_that_is_needed_now_stops_a_deletion() -> None:
     going = used("a", pod("p1"))
     found = command(board(going, room("z", 4)))
     now = board(going, types=[machine("one", 1)])
-    assert rejected(found, now) == (Cause.SCHEDULING, ("a",), "a new node is needed now")
+    assert rejected(found, now) == (RejectionCause.SCHEDULING, ("a",), "a new node is needed now")
 
 
 def test_planned_types_that_are_too_few_for_a_new_minimum_stop_it() -> None:
@@ -171,13 +171,13 @@ def test_planned_types_that_are_too_few_for_a_new_minimum_stop_it() -> None:
     found = command(board(going, types=[machine("one", 1), machine("two", 2)]))
     three = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=3),)))
     now = board(going, types=[machine("one", 1), machine("two", 2), machine("three", 3)], pools=[three])
-    assert rejected(found, now)[0] is Cause.SCHEDULING
+    assert rejected(found, now)[0] is RejectionCause.SCHEDULING
 
 
 def test_drift_is_started_as_it_was_found() -> None:
     going = used("a", pod("p1"))
     found = command(board(going, room("z", 4), reasons={DRIFTED: [going]}))
-    assert validated(found, board(), Rules())[:2] == (found, None)
+    assert validated(found, board(), ConsolidationOptions())[:2] == (found, None)
 
 
 # -- what is written down ----------------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from dovetail.sim.actors.daemon_set import Eligible, daemon_spec, eligible, outdated, plan, target_of
-from dovetail.sim.actors.fit import NodeView
+from dovetail.sim.actors.daemon_set import DaemonEligibility, daemon_spec, eligible, outdated, plan, target_of
+from dovetail.sim.actors.fit import NodeUsage
 from dovetail.sim.actors.job import Tally, outcome, retry_at, wanted_pods
 from dovetail.sim.actors.node_lifecycle import called_for, evicted_at, taints_after
-from dovetail.sim.actors.pdb import NoController, Scale, expected_pods, health, pdb_status
+from dovetail.sim.actors.pdb import ControllerScale, NoController, expected_pods, health, pdb_status
 from dovetail.sim.actors.pod_life import ends_at, stopped_at
-from dovetail.sim.actors.stateful_set import Do, Step, next_steps, wanted
+from dovetail.sim.actors.stateful_set import OrdinalAction, OrdinalStep, next_steps, wanted
 from dovetail.values.timestamp import format_time
 from tests import manifests
 
@@ -50,23 +50,23 @@ def pod(
 # -- StatefulSet ------------------------------------------------------------------------------------------------------
 
 OLD, NEW = {"controller-revision-hash": "old"}, {"controller-revision-hash": "new"}
-CREATE, DELETE = Do.CREATE, Do.DELETE
+CREATE, DELETE = OrdinalAction.CREATE, OrdinalAction.DELETE
 
 
 @pytest.mark.parametrize(
     ("spec", "pods", "steps"),
     [
-        ({"replicas": 2}, {}, [Step(CREATE, 0)]),
-        ({"replicas": 2, "podManagementPolicy": "Parallel"}, {}, [Step(CREATE, 0), Step(CREATE, 1)]),
-        ({"replicas": 2, "ordinals": {"start": 5}}, {}, [Step(CREATE, 5)]),
+        ({"replicas": 2}, {}, [OrdinalStep(CREATE, 0)]),
+        ({"replicas": 2, "podManagementPolicy": "Parallel"}, {}, [OrdinalStep(CREATE, 0), OrdinalStep(CREATE, 1)]),
+        ({"replicas": 2, "ordinals": {"start": 5}}, {}, [OrdinalStep(CREATE, 5)]),
         ({"replicas": 2}, {0: pod("s-0", ready=False, labels=NEW)}, []),
         ({"replicas": 2}, {0: pod("s-0", leaving=True, labels=NEW)}, []),
-        ({"replicas": 2}, {0: pod("s-0", labels=NEW)}, [Step(CREATE, 1)]),
-        ({"replicas": 2}, {0: pod("s-0", phase="Failed", labels=NEW)}, [Step(DELETE, 0)]),
-        ({"replicas": 0}, {0: pod("s-0", labels=NEW), 1: pod("s-1", labels=NEW)}, [Step(DELETE, 1)]),
+        ({"replicas": 2}, {0: pod("s-0", labels=NEW)}, [OrdinalStep(CREATE, 1)]),
+        ({"replicas": 2}, {0: pod("s-0", phase="Failed", labels=NEW)}, [OrdinalStep(DELETE, 0)]),
+        ({"replicas": 0}, {0: pod("s-0", labels=NEW), 1: pod("s-1", labels=NEW)}, [OrdinalStep(DELETE, 1)]),
         ({"replicas": 0}, {0: pod("s-0", labels=NEW), 1: pod("s-1", leaving=True, labels=NEW)}, []),
-        ({"replicas": 2}, {0: pod("s-0", labels=OLD), 1: pod("s-1", labels=OLD)}, [Step(DELETE, 1)]),
-        ({"replicas": 2}, {0: pod("s-0", labels=OLD), 1: pod("s-1", labels=NEW)}, [Step(DELETE, 0)]),
+        ({"replicas": 2}, {0: pod("s-0", labels=OLD), 1: pod("s-1", labels=OLD)}, [OrdinalStep(DELETE, 1)]),
+        ({"replicas": 2}, {0: pod("s-0", labels=OLD), 1: pod("s-1", labels=NEW)}, [OrdinalStep(DELETE, 0)]),
         ({"replicas": 2}, {0: pod("s-0", labels=OLD), 1: pod("s-1", ready=False, labels=NEW)}, []),
         (
             {"replicas": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}},
@@ -80,7 +80,7 @@ CREATE, DELETE = Do.CREATE, Do.DELETE
         ),
     ],
 )
-def test_stateful_set_steps(spec: dict[str, Any], pods: dict[int, Any], steps: list[Step]) -> None:
+def test_stateful_set_steps(spec: dict[str, Any], pods: dict[int, Any], steps: list[OrdinalStep]) -> None:
     assert next_steps(wanted(spec), pods, "new", NOW) == steps
 
 
@@ -90,19 +90,19 @@ def test_stateful_set_steps(spec: dict[str, Any], pods: dict[int, Any], steps: l
 @pytest.mark.parametrize(
     ("taint", "answer"),
     [
-        (None, Eligible(run=True, stay=True)),
-        (("karpenter.sh/disrupted", "NoSchedule"), Eligible(run=False, stay=True)),
-        (("custom", "NoExecute"), Eligible(run=False, stay=False)),
-        (("custom", "PreferNoSchedule"), Eligible(run=True, stay=True)),
-        (("node.kubernetes.io/unschedulable", "NoSchedule"), Eligible(run=True, stay=True)),
-        (("node.kubernetes.io/not-ready", "NoExecute"), Eligible(run=True, stay=True)),
-        (("node.kubernetes.io/not-ready", "NoSchedule"), Eligible(run=False, stay=True)),
+        (None, DaemonEligibility(run=True, stay=True)),
+        (("karpenter.sh/disrupted", "NoSchedule"), DaemonEligibility(run=False, stay=True)),
+        (("custom", "NoExecute"), DaemonEligibility(run=False, stay=False)),
+        (("custom", "PreferNoSchedule"), DaemonEligibility(run=True, stay=True)),
+        (("node.kubernetes.io/unschedulable", "NoSchedule"), DaemonEligibility(run=True, stay=True)),
+        (("node.kubernetes.io/not-ready", "NoExecute"), DaemonEligibility(run=True, stay=True)),
+        (("node.kubernetes.io/not-ready", "NoSchedule"), DaemonEligibility(run=False, stay=True)),
     ],
 )
-def test_daemon_eligibility(taint: tuple[str, str] | None, answer: Eligible) -> None:
+def test_daemon_eligibility(taint: tuple[str, str] | None, answer: DaemonEligibility) -> None:
     taints = [{"key": taint[0], "effect": taint[1]}] if taint else []
     template = {"spec": manifests.pod_spec()}
-    assert eligible(template, NodeView(manifests.node("n", taints=taints))) == answer
+    assert eligible(template, NodeUsage(manifests.node("n", taints=taints))) == answer
 
 
 def test_a_daemon_is_tied_to_its_node_by_name() -> None:
@@ -112,7 +112,11 @@ def test_a_daemon_is_tied_to_its_node_by_name() -> None:
 
 
 def test_daemon_plan() -> None:
-    run, stay, no = Eligible(run=True, stay=True), Eligible(run=False, stay=True), Eligible(run=False, stay=False)
+    run, stay, no = (
+        DaemonEligibility(run=True, stay=True),
+        DaemonEligibility(run=False, stay=True),
+        DaemonEligibility(run=False, stay=False),
+    )
     pods = [pod("a", node="n1"), pod("b", node="n3"), pod("c", node="n4"), pod("d", node="n5", leaving=True)]
     pods += [pod("e", node="n6", phase="Failed"), pod("f", node="gone")]
     where = {"n1": run, "n2": run, "n3": stay, "n4": no, "n5": run, "n6": run}
@@ -122,7 +126,7 @@ def test_daemon_plan() -> None:
 
 
 def test_a_daemon_rollout_replaces_one_at_a_time() -> None:
-    where = {f"n{number}": Eligible(run=True, stay=True) for number in range(3)}
+    where = {f"n{number}": DaemonEligibility(run=True, stay=True) for number in range(3)}
     pods = [pod(f"p{number}", node=f"n{number}", labels=OLD) for number in range(3)]
     assert [one["metadata"]["name"] for one in outdated(where, pods, "new", {}, NOW)] == ["p0"]
     pods[2] = pod("p2", node="n2", labels=NEW, ready=False)
@@ -255,7 +259,7 @@ def test_taint_eviction(tolerations: list[dict[str, Any]], seconds: int | None) 
 
 def test_expected_pods_are_what_the_controllers_want() -> None:
     pods = [pod("a", owner="rs1"), pod("b", owner="rs1"), pod("c", owner="rs2"), pod("bare")]
-    scales = {"rs1": Scale("deploy", 7), "rs2": Scale("deploy", 7)}
+    scales = {"rs1": ControllerScale("deploy", 7), "rs2": ControllerScale("deploy", 7)}
     assert expected_pods(pods, scales) == 7
     with pytest.raises(NoController, match='found no controllers for pod "d"'):
         expected_pods([pod("d", owner="job")], scales)

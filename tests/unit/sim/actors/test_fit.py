@@ -15,7 +15,7 @@ from dovetail.sim.actors.fit import (
     TOO_MANY_PODS,
     UNSCHEDULABLE,
     Fit,
-    NodeView,
+    NodeUsage,
     fit,
     summary,
     term_matches,
@@ -144,11 +144,11 @@ def test_an_empty_term_matches_nothing() -> None:
     ],
 )
 def test_one_node(spec: dict[str, Any], node: dict[str, Any], reasons: tuple[str, ...], final: bool) -> None:
-    assert fit(demand(**spec), NodeView(manifests.node("n", **node))) == Fit(reasons, final)
+    assert fit(demand(**spec), NodeUsage(manifests.node("n", **node))) == Fit(reasons, final)
 
 
 def test_what_other_pods_take_is_not_final() -> None:
-    node = NodeView(manifests.node("n", cpu="4"))
+    node = NodeUsage(manifests.node("n", cpu="4"))
     node.add("default/a", demand(cpu="3"))
     assert fit(demand(cpu="2"), node) == Fit(("Insufficient cpu",), final=False)
     node.remove("default/a")
@@ -158,7 +158,7 @@ def test_what_other_pods_take_is_not_final() -> None:
 def test_a_cordoned_node_takes_only_who_tolerates_it() -> None:
     manifest = manifests.node("n")
     manifest["spec"]["unschedulable"] = True
-    node = NodeView(manifest)
+    node = NodeUsage(manifest)
     assert fit(demand(), node).reasons == (UNSCHEDULABLE,)
     tolerant = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     assert fit(demand(tolerations=tolerant), node) is FITS
@@ -175,7 +175,7 @@ def test_a_cordoned_node_takes_only_who_tolerates_it() -> None:
     ],
 )
 def test_host_ports(one: dict[str, Any], other: dict[str, Any], clash: bool) -> None:
-    node = NodeView(manifests.node("n"))
+    node = NodeUsage(manifests.node("n"))
     node.add("default/a", demand(containers=[{"name": "c", "ports": [{"containerPort": 1, **one}]}]))
     found = fit(demand(containers=[{"name": "c", "ports": [{"containerPort": 1, **other}]}]), node)
     assert found.reasons == ((NO_PORTS,) if clash else ())
@@ -187,7 +187,7 @@ def test_the_host_network_takes_the_container_ports() -> None:
 
 
 def test_volumes_keep_a_pod_in_their_zone() -> None:
-    node = NodeView(manifests.node("n", zone="a"))
+    node = NodeUsage(manifests.node("n", zone="a"))
     assert zone_fit(node, [{"topology.kubernetes.io/zone": "a__b"}]) is FITS
     assert zone_fit(node, [{"topology.kubernetes.io/zone": "b"}]).reasons
 

@@ -8,7 +8,7 @@ import pytest
 from dovetail.ports import OutcomeUnknown
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.fit import FITS
-from dovetail.sim.actors.placement import Answers, Cluster, Supposition, answer, place
+from dovetail.sim.actors.placement import Answers, SchedulerCache, Supposition, answer, place
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
 from dovetail.sim.server.faults import Fault
 from tests import manifests
@@ -27,7 +27,7 @@ def placed(name: str, node: str = "", **spec: Any) -> dict[str, Any]:
 def test_what_is_supposed_is_undone() -> None:
     apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "new"}}}
     rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
-    where = Cluster()
+    where = SchedulerCache()
     where.node_changed(None, manifests.node("n1", cpu="4"))
     where.pod_changed(None, placed("a", "n1", cpu="3", affinity=rule))
     where.nominate("default/b", "n1", where.demand(placed("b", cpu="2", priority=HIGH)))
@@ -49,7 +49,7 @@ def test_what_is_supposed_is_undone() -> None:
 
 
 def test_a_nomination_that_ends_gives_its_room_back() -> None:
-    where = Cluster()
+    where = SchedulerCache()
     where.node_changed(None, manifests.node("n1", cpu="4"))
     demand, other = where.demand(placed("new", cpu="3")), where.demand(placed("b", cpu="2", priority=HIGH))
     assert where.nominate("default/b", "n1", other)

@@ -7,8 +7,8 @@ import pytest
 
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from dovetail.sim.actors.demand import Demand
-from dovetail.sim.actors.fit import NodeView
-from dovetail.sim.actors.placement import Answers, Cluster, place
+from dovetail.sim.actors.fit import NodeUsage
+from dovetail.sim.actors.placement import Answers, SchedulerCache, place
 from dovetail.sim.actors.topology import AFFINITY, ANTI_AFFINITY, EXISTING_ANTI, SPREAD, SPREAD_LABEL, Surroundings
 from tests import manifests
 
@@ -26,8 +26,8 @@ def pod(name: str, node: str = "", *, app: str = "web", leaving: bool = False, *
     return made
 
 
-def cluster(zones: Mapping[str, str], *pods: dict[str, Any]) -> Cluster:
-    found = Cluster()
+def cluster(zones: Mapping[str, str], *pods: dict[str, Any]) -> SchedulerCache:
+    found = SchedulerCache()
     for name, zone in zones.items():
         found.node_changed(None, manifests.node(name, zone=zone))
     for each in pods:
@@ -35,7 +35,7 @@ def cluster(zones: Mapping[str, str], *pods: dict[str, Any]) -> Cluster:
     return found
 
 
-def reasons(where: Cluster, incoming: dict[str, Any]) -> dict[str, str]:
+def reasons(where: SchedulerCache, incoming: dict[str, Any]) -> dict[str, str]:
     around = Surroundings(where.demand(incoming), where.nodes, where.crowd)
     found = {name: around.fit(node).reasons for name, node in where.nodes.items()}
     return {name: why[0] for name, why in found.items() if why}
@@ -171,5 +171,5 @@ def test_answers_are_renewed_when_a_node_changes() -> None:
 def test_pods_of_a_node_seen_before_the_node_count_once_it_comes() -> None:
     where = cluster({}, pod("1", "late", cpu="3"))
     where.node_changed(None, manifests.node("late"))
-    assert isinstance(where.nodes["late"], NodeView)
+    assert isinstance(where.nodes["late"], NodeUsage)
     assert where.nodes["late"].used["cpu"] == 3000

@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.ports import ApiError, OutcomeUnknown, Unavailable
 from dovetail.sim.actors.cluster import SimCluster, run
-from dovetail.sim.actors.watch import Store
+from dovetail.sim.actors.watch import WatchCache
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.faults import Fault
 from tests import manifests
@@ -22,8 +22,8 @@ def changes() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def store(changes: list[tuple[str, str]]) -> Store:
-    made = Store()
+def store(changes: list[tuple[str, str]]) -> WatchCache:
+    made = WatchCache()
     made.index("color", lambda one: str(one["color"]))
     made.on_change(lambda old, new: changes.append((_version(old), _version(new))))
     return made
@@ -33,7 +33,9 @@ def _version(one: Raw | None) -> str:
     return "" if one is None else str(one["metadata"]["resourceVersion"])
 
 
-def test_own_writes_come_first_and_the_watch_repeats_them_in_vain(store: Store, changes: list[tuple[str, str]]) -> None:
+def test_own_writes_come_first_and_the_watch_repeats_them_in_vain(
+    store: WatchCache, changes: list[tuple[str, str]]
+) -> None:
     store.observe_watched(obj(1))
     store.observe(obj(3))
     store.observe_watched(obj(2))
@@ -41,7 +43,7 @@ def test_own_writes_come_first_and_the_watch_repeats_them_in_vain(store: Store, 
     assert changes == [("", "1"), ("1", "3")]
 
 
-def test_an_answer_that_comes_after_the_deletion_does_not_bring_the_object_back(store: Store) -> None:
+def test_an_answer_that_comes_after_the_deletion_does_not_bring_the_object_back(store: WatchCache) -> None:
     store.observe_watched(obj(1))
     store.forget(obj(5), 5)
     store.observe(obj(4))
@@ -50,7 +52,7 @@ def test_an_answer_that_comes_after_the_deletion_does_not_bring_the_object_back(
     assert list(store.items) == ["a"]
 
 
-def test_what_is_known_to_be_gone_stays_gone(store: Store, changes: list[tuple[str, str]]) -> None:
+def test_what_is_known_to_be_gone_stays_gone(store: WatchCache, changes: list[tuple[str, str]]) -> None:
     store.observe_watched(obj(1))
     store.bury(obj(1))
     store.observe_watched(obj(2))  # on its way when the object was deleted
@@ -59,7 +61,7 @@ def test_what_is_known_to_be_gone_stays_gone(store: Store, changes: list[tuple[s
     assert changes == [("", "1"), ("1", ""), ("", "4")]
 
 
-def test_a_fresh_list_takes_away_what_it_lacks(store: Store, changes: list[tuple[str, str]]) -> None:
+def test_a_fresh_list_takes_away_what_it_lacks(store: WatchCache, changes: list[tuple[str, str]]) -> None:
     store.observe_watched(obj(1))
     store.observe_watched(obj(2, name="b", uid="b"))
     store.replace([obj(7, name="b", uid="b"), obj(8, name="c", uid="c")], 9)
@@ -67,7 +69,7 @@ def test_a_fresh_list_takes_away_what_it_lacks(store: Store, changes: list[tuple
     assert changes[2:] == [("1", ""), ("2", "7"), ("", "8")]
 
 
-def test_an_index_follows_the_objects(store: Store) -> None:
+def test_an_index_follows_the_objects(store: WatchCache) -> None:
     store.observe_watched(obj(1, color="red"))
     store.observe_watched(obj(2, name="b", uid="b", color="red"))
     assert list(store.under("color", "red")) == ["a", "b"]

@@ -64,5 +64,5 @@ def test_checkers_use_nothing_of_what_they_check() -> None:
     for file in files:
         nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         imported = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-        assert (file.name == "explained.py") == any(name.startswith(THE_CHECKED) for name in imported), file.name
+        assert (file.name == "explanations.py") == any(name.startswith(THE_CHECKED) for name in imported), file.name
     assert len(files) > 5

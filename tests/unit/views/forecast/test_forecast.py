@@ -14,7 +14,14 @@ from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.forecast.assembly import forecast, machines_of
-from dovetail.views.forecast.data import Event, Forecast, Kind, Machine, NodeForecast, Type
+from dovetail.views.forecast.data import (
+    Forecast,
+    ForecastEvent,
+    ForecastEventType,
+    InstanceLabels,
+    NodeForecast,
+    SpanKind,
+)
 from dovetail.views.turns import MAX_TURNS
 from tests.builders import at, budget, claim, node, pdb, pod, pool
 
@@ -41,11 +48,11 @@ def one(
     return forecast(assess(snapshot, NOW), NOW + span).nodes[0]
 
 
-def told(node_: NodeForecast, *types: Type) -> list[tuple[str, str, str]]:
+def told(node_: NodeForecast, *types: ForecastEventType) -> list[tuple[str, str, str]]:
     return [(event.type, str(event.object), f"{event.at:%m-%dT%H:%M}") for event in node_.events if event.type in types]
 
 
-def only(events: tuple[Event, ...], type_: Type) -> Event:
+def only(events: tuple[ForecastEvent, ...], type_: ForecastEventType) -> ForecastEvent:
     (found,) = (event for event in events if event.type is type_)
     return found
 
@@ -69,8 +76,8 @@ def test_what_is_foretold_is_what_is_said_then(cluster: Snapshot, span: timedelt
 def _check(ahead: Forecast, then: Explanation) -> None:
     for node_, said in zip(ahead.nodes, then.nodes, strict=True):
         kind = next(span.kind for span in node_.spans if span.start <= then.at < span.end)
-        if kind in (Kind.FREE, Kind.BLOCKED):
-            assert (kind is Kind.FREE) == (said.free_at == then.at), (node_.name, then.at)
+        if kind in (SpanKind.FREE, SpanKind.BLOCKED):
+            assert (kind is SpanKind.FREE) == (said.free_at == then.at), (node_.name, then.at)
         else:
             expired = node_.expires_at is not None and node_.expires_at <= then.at
             assert said.state in IN_DISRUPTION or expired, (node_.name, then.at)
@@ -107,7 +114,7 @@ def test_a_blocked_span_names_who_blocks_it_one_after_the_other() -> None:
         pod("c", block_schedule="0 18 * * *", block_duration="6h"),
     )
     blocked, free = found.spans
-    assert (blocked.kind, free.kind, f"{free.start:%dT%H}") == (Kind.BLOCKED, Kind.FREE, "07T00")
+    assert (blocked.kind, free.kind, f"{free.start:%dT%H}") == (SpanKind.BLOCKED, SpanKind.FREE, "07T00")
     assert [(cause.rule, str(cause.object), f"{cause.start:%dT%H}", cause.until) for cause in blocked.causes] == [
         ("do-not-disrupt", "Pod/default/b", "06T16", at("2026-03-06T20:00:00Z")),
         ("disruption-block-schedule", "Pod/default/c", "06T20", at("2026-03-07T00:00:00Z")),
@@ -135,11 +142,17 @@ def test_a_node_expires_is_drained_and_forced() -> None:
         grace_period="6h",
     )
     assert [(span.kind, f"{span.start:%dT%H:%M}") for span in found.spans] == [
-        (Kind.BLOCKED, "06T16:20"),
-        (Kind.DRAINING, "06T20:00"),
-        (Kind.GONE, "07T02:00"),
+        (SpanKind.BLOCKED, "06T16:20"),
+        (SpanKind.DRAINING, "06T20:00"),
+        (SpanKind.GONE, "07T02:00"),
     ]
-    assert told(found, Type.EXPIRES, Type.POD_EVICTED, Type.POD_DELETED, Type.FORCED) == [
+    assert told(
+        found,
+        ForecastEventType.EXPIRES,
+        ForecastEventType.POD_EVICTED,
+        ForecastEventType.POD_DELETED,
+        ForecastEventType.FORCED,
+    ) == [
         ("expires", "Node/node-1", "03-06T20:00"),
         ("pod-evicted", "Pod/default/free", "03-06T20:00"),
         ("pod-evicted", "Pod/default/later", "03-06T23:00"),
@@ -147,7 +160,7 @@ def test_a_node_expires_is_drained_and_forced() -> None:
         ("pod-deleted", "Pod/default/agent", "03-07T01:59"),
         ("forced", "Node/node-1", "03-07T02:00"),
     ]
-    assert {event.certainty for event in found.events if event.type is not Type.WINDOW_OPENS} == {"exact"}
+    assert {event.certainty for event in found.events if event.type is not ForecastEventType.WINDOW_OPENS} == {"exact"}
     assert found.deadline == at("2026-03-07T02:00:00Z")
     assert all(span.end <= at("2026-03-06T20:00:00Z") for reason in found.reasons for span in reason.spans)
 
@@ -165,7 +178,7 @@ def test_a_drain_waits_for_a_pod_until_it_is_deleted_for_the_deadline(begun: boo
     deadline = at("2026-03-06T22:00:00Z") if begun else at("2026-03-07T02:00:00Z")
     assessment = assess(snapshot, NOW)
     (found,) = forecast(assessment, NOW + 24 * HOUR).nodes
-    (drained,) = (span for span in found.spans if span.kind is Kind.DRAINING)
+    (drained,) = (span for span in found.spans if span.kind is SpanKind.DRAINING)
     until = {cause.object.name: cause.until for cause in drained.causes}
     assert until == {"kept": deadline - timedelta(minutes=10), "guarded": deadline - timedelta(minutes=1)}
     if begun:
@@ -180,14 +193,23 @@ def test_a_drain_waits_for_a_pod_until_it_is_deleted_for_the_deadline(begun: boo
 
 def test_without_a_limit_a_drain_waits_for_ever() -> None:
     found = one(pod("kept", do_not_disrupt="true"), expire_after="140h")
-    assert [span.kind for span in found.spans] == [Kind.BLOCKED, Kind.DRAINING]
+    assert [span.kind for span in found.spans] == [SpanKind.BLOCKED, SpanKind.DRAINING]
     assert [cause.rule for cause in found.spans[1].causes] == ["do-not-disrupt"]
-    assert told(found, Type.POD_EVICTED, Type.POD_DELETED, Type.FORCED, Type.DEADLINE) == []
+    assert (
+        told(
+            found,
+            ForecastEventType.POD_EVICTED,
+            ForecastEventType.POD_DELETED,
+            ForecastEventType.FORCED,
+            ForecastEventType.DEADLINE,
+        )
+        == []
+    )
 
 
 def test_what_expired_before_is_overdue() -> None:
     found = one(pod(), expire_after="1h")
-    event = only(found.events, Type.EXPIRES)
+    event = only(found.events, ForecastEventType.EXPIRES)
     assert (event.at, event.certainty) == (NOW, "assumed")
     assert "overdue since 2026-03-01T01:00:00Z" in event.message
 
@@ -201,7 +223,7 @@ def test_a_drain_that_has_begun_goes_on() -> None:
         pdbs=[pdb(match={"app": "db"}, max_unavailable=0, allowed=0, expected=1)],
     )
     ahead = forecast(assess(snapshot, NOW), NOW + 24 * HOUR)
-    assert told(ahead.nodes[0], *Type) == [
+    assert told(ahead.nodes[0], *ForecastEventType) == [
         ("pod-deleted", "Pod/default/kept", "03-06T19:45"),
         ("pod-deleted", "Pod/default/held", "03-06T20:00"),
         ("forced", "Node/node-1", "03-06T20:00"),
@@ -236,7 +258,7 @@ def two(policy: str, *, priority: int = 0, nodes: str = "100%") -> Forecast:
 
 
 def certainties(ahead: Forecast) -> list[str]:
-    return [only(node_.events, Type.EXPIRES).certainty for node_ in ahead.nodes]
+    return [only(node_.events, ForecastEventType.EXPIRES).certainty for node_ in ahead.nodes]
 
 
 def test_an_expiration_is_exact_if_nothing_else_can_take_the_node_before() -> None:
@@ -288,20 +310,20 @@ def drifted(*pods: PodRecord, also: str = "23h") -> Forecast:
 def test_a_node_that_goes_alone_and_needs_no_place_goes_exactly_then() -> None:
     agent = pod("agent", owner="DaemonSet", do_not_disrupt="20h", created="2026-03-06T00:00:00Z")
     first, second = drifted(agent).nodes
-    event = only(first.events, Type.DISRUPTS)
+    event = only(first.events, ForecastEventType.DISRUPTS)
     assert (event.at, event.certainty) == (at("2026-03-06T20:00:00Z"), "exact")
-    assert [span.kind for span in first.spans] == [Kind.BLOCKED, Kind.DRAINING, Kind.GONE]
+    assert [span.kind for span in first.spans] == [SpanKind.BLOCKED, SpanKind.DRAINING, SpanKind.GONE]
     # By then the first has changed things.
-    assert only(second.events, Type.DISRUPTS).certainty == "assumed"
+    assert only(second.events, ForecastEventType.DISRUPTS).certainty == "assumed"
 
 
 def test_a_node_whose_pods_need_a_place_or_that_is_not_alone_may_go_then() -> None:
     web = pod(do_not_disrupt="20h", created="2026-03-06T00:00:00Z")
     agent = pod("agent", owner="DaemonSet", do_not_disrupt="20h", created="2026-03-06T00:00:00Z")
     for found in (drifted(web), drifted(agent, also="20h")):
-        event = only(found.nodes[0].events, Type.DISRUPTS)
+        event = only(found.nodes[0].events, ForecastEventType.DISRUPTS)
         assert (event.at, event.certainty) == (at("2026-03-06T20:00:00Z"), "assumed")
-        assert [span.kind for span in found.nodes[0].spans] == [Kind.BLOCKED, Kind.FREE]
+        assert [span.kind for span in found.nodes[0].spans] == [SpanKind.BLOCKED, SpanKind.FREE]
 
 
 def test_a_node_may_be_kept_for_the_pods_of_a_drain() -> None:
@@ -315,7 +337,7 @@ def test_a_node_may_be_kept_for_the_pods_of_a_drain() -> None:
         pools=[pool(consolidate_after="1h", budgets=[budget("100%")])],
     )
     empty = forecast(assess(snapshot, NOW), NOW + 24 * HOUR).nodes[1]
-    event = only(empty.events, Type.DISRUPTS)
+    event = only(empty.events, ForecastEventType.DISRUPTS)
     assert (event.at, event.certainty) == (at("2026-03-06T17:00:00Z"), "assumed")
 
 
@@ -330,7 +352,7 @@ def test_windows_are_told_once_for_pods_that_share_them_in_summer_time_too() -> 
     start = at("2026-03-28T00:00:00Z")
     (found,) = forecast(assess(snapshot, start), start + 72 * HOUR).nodes
     # On the 29th there is no half past two in Berlin: it opens when the clock goes on, at three.
-    assert told(found, Type.WINDOW_OPENS, Type.WINDOW_CLOSES) == [
+    assert told(found, ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES) == [
         ("window-opens", "Pod/default/p0", "03-28T01:30"),
         ("window-closes", "Pod/default/p0", "03-28T02:30"),
         ("window-opens", "Pod/default/p0", "03-29T01:00"),
@@ -338,7 +360,7 @@ def test_windows_are_told_once_for_pods_that_share_them_in_summer_time_too() -> 
         ("window-opens", "Pod/default/p0", "03-30T00:30"),
         ("window-closes", "Pod/default/p0", "03-30T01:30"),
     ]
-    messages = [event.message for event in found.events if event.type is Type.WINDOW_OPENS]
+    messages = [event.message for event in found.events if event.type is ForecastEventType.WINDOW_OPENS]
     assert messages[0] == "disruption window of 3 pods opens"
 
 
@@ -356,4 +378,4 @@ def test_nothing_gives_an_empty_forecast() -> None:
 
 def test_machines_are_read_off_labels() -> None:
     machines = machines_of(read_documents(CLUSTER.read_bytes(), "cluster.yaml"))
-    assert machines["general-4xk9d"] != Machine()
+    assert machines["general-4xk9d"] != InstanceLabels()

@@ -13,8 +13,8 @@ from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.ports import NODECLAIMS, NODES, PODS, EventType
 from dovetail.sim.actors.wire import Raw, active, condition_status, controller_of, created_at, deleting, node_of
-from dovetail.sim.checkers.records import Commands, record_on
-from dovetail.sim.checkers.scene import Scene, begins_to_go
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, begins_to_go
+from dovetail.sim.checkers.records import CommandTracker, record_on
 from dovetail.sim.server.store import Change
 
 RULE: Final = "rescheduled"
@@ -26,7 +26,7 @@ _SETTLED: Final = timedelta(minutes=5)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
-class _Evicted(msgspec.Struct, frozen=True):
+class _EvictedPod(msgspec.Struct, frozen=True):
     """A pod whose owner is to make another one."""
 
     pod: str
@@ -36,20 +36,20 @@ class _Evicted(msgspec.Struct, frozen=True):
     look_at: datetime
 
 
-class Rescheduled:
+class ReschedulingChecker:
     """Looked at some minutes after each eviction, and at the end of the run.
 
     Pods of one owner are alike, so nobody can tell which of them takes the place of which. What counts is how long each
     of them has waited by itself.
     """
 
-    def __init__(self, scene: Scene, commands: Commands, faults_met: Callable[[], int]) -> None:
+    def __init__(self, scene: CheckedCluster, commands: CommandTracker, faults_met: Callable[[], int]) -> None:
         self._scene = scene
         self._commands = commands
         self._faults_met = faults_met
         self._faults_known = 0
         self._disturbed_at: datetime | None = None
-        self._evicted: list[_Evicted] = []
+        self._evicted: list[_EvictedPod] = []
         self._next_look_at = _NEVER
         self._reported: set[str] = set()  # UIDs of pods
         self._owners: set[str] = set()  # of all pods that the program has taken off
@@ -99,7 +99,7 @@ class Rescheduled:
         began_at = self._commands.begun[record.id].began_at
         name = f"Pod/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         now = self._scene.now()
-        self._evicted.append(_Evicted(name, str(owner["uid"]), now, began_at, now + _SETTLED))
+        self._evicted.append(_EvictedPod(name, str(owner["uid"]), now, began_at, now + _SETTLED))
         self._next_look_at = min(self._next_look_at, now + _SETTLED)
 
     def ended(self) -> None:
@@ -108,7 +108,7 @@ class Rescheduled:
         self._scene.not_applied[RULE] += len(self._evicted)  # it has ended too early to tell
         self._evicted = []
 
-    def _look(self, due: list[_Evicted]) -> None:
+    def _look(self, due: list[_EvictedPod]) -> None:
         told = [each for each in due if self._disturbed_at is None or self._disturbed_at < each.decided_at]
         self._scene.not_applied[RULE] += len(due) - len(told)
         waiting = self._waiting({each.owner for each in told})
@@ -135,7 +135,7 @@ class Rescheduled:
                 found.setdefault(str(owner["uid"]), []).append(pod)
         return found
 
-    def _report(self, pod: Raw, evicted: _Evicted) -> None:
+    def _report(self, pod: Raw, evicted: _EvictedPod) -> None:
         meta = pod["metadata"]
         if meta["uid"] not in self._reported:
             self._reported.add(meta["uid"])

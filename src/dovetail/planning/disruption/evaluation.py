@@ -17,27 +17,27 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.budgets import BUDGETED
 from dovetail.rules.deadlines import expires_at, gracefully_expires_at
 from dovetail.rules.nodes import is_wanted, pods_rule, standing_rules, when_forced
-from dovetail.rules.states import IN_DISRUPTION, State
+from dovetail.rules.states import IN_DISRUPTION, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.state.nodes import ManagedNode, NodeKey
-from dovetail.state.protections import Alike, AlikePods, blockers, standing_of
+from dovetail.state.protections import PodGroup, PodProtections, blockers, standing_of
 
 
-class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):
+class NodeEvaluation(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A member as the rules read it."""
 
     of: ManagedNode
     pool: PoolRecord | None
     wanted: tuple[Reason, ...]
     wanted_until: datetime | None  # when time alone may add a reason
-    groups: tuple[Alike, ...]  # of the pods, where something is wanted and has led to nothing yet
+    groups: tuple[PodGroup, ...]  # of the pods, where something is wanted and has led to nothing yet
 
     @property
     def member(self) -> ClusterNode:
         return self.of.record
 
     @property
-    def state(self) -> State:
+    def state(self) -> NodeState:
         return self.of.state
 
     @property
@@ -49,7 +49,7 @@ class Standing(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.of.node
 
 
-class HeldBack(NamedTuple):
+class BlockedDisruption(NamedTuple):
     """A disruption that is wanted and does not happen: the rules that block it now, and when the first of them ends."""
 
     reason: Reason
@@ -57,18 +57,18 @@ class HeldBack(NamedTuple):
     until: datetime | None  # by the passing of time alone; None: only an edit changes it
 
 
-class StandingNodes:
+class NodeEvaluator:
     """Of what was noted; asked by one thread at a time."""
 
-    def __init__(self, pods: AlikePods) -> None:
+    def __init__(self, pods: PodProtections) -> None:
         self._pods = pods
-        self._known: dict[NodeKey, Standing] = {}
+        self._known: dict[NodeKey, NodeEvaluation] = {}
 
     def at(
         self, now: datetime, members: Mapping[NodeKey, ManagedNode], pools: Mapping[str, PoolRecord]
-    ) -> list[Standing]:
+    ) -> list[NodeEvaluation]:
         """Everything as it was noted, at that instant."""
-        found: dict[NodeKey, Standing] = {}
+        found: dict[NodeKey, NodeEvaluation] = {}
         for key, member in members.items():
             known = self._known.get(key)
             if known is None or known.of is not member or not _holds(known, pools, now):
@@ -77,7 +77,7 @@ class StandingNodes:
         self._known = found
         return list(found.values())
 
-    def held_back(self, standing: Standing, now: datetime) -> Iterator[HeldBack]:
+    def held_back(self, standing: NodeEvaluation, now: datetime) -> Iterator[BlockedDisruption]:
         """For each reason that is held back, what blocks it now; budgets are the pool's matter."""
         if standing.state in IN_DISRUPTION:
             return
@@ -91,14 +91,14 @@ class StandingNodes:
             if not (judged := pods_rule(member, reason, pods, now)).allowed:
                 blocking += verdicts or [judged]
             until = min((verdict.until for verdict in blocking if verdict.until is not None), default=None)
-            yield HeldBack(reason, {verdict.rule for verdict in blocking}, until)
+            yield BlockedDisruption(reason, {verdict.rule for verdict in blocking}, until)
 
-    def _look(self, of: ManagedNode, pools: Mapping[str, PoolRecord], now: datetime) -> Standing:
+    def _look(self, of: ManagedNode, pools: Mapping[str, PoolRecord], now: datetime) -> NodeEvaluation:
         member, claim = of.record, of.record.claim
         pool = pools.get(member.pool)
         ends = () if claim is None else (expires_at(claim), gracefully_expires_at(claim, pool))
         wanted = tuple(reason for reason in BUDGETED if is_wanted(member, pool, reason, now))
-        return Standing(
+        return NodeEvaluation(
             of=of,
             pool=pool,
             wanted=wanted,
@@ -107,6 +107,6 @@ class StandingNodes:
         )
 
 
-def _holds(known: Standing, pools: Mapping[str, PoolRecord], now: datetime) -> bool:
+def _holds(known: NodeEvaluation, pools: Mapping[str, PoolRecord], now: datetime) -> bool:
     same_pool = known.pool is pools.get(known.member.pool)
     return same_pool and (known.wanted_until is None or now < known.wanted_until)

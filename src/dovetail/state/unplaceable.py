@@ -7,14 +7,13 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.names import CapacityType
-from dovetail.api.objects import Requirement
+from dovetail.api.objects import NodeSelectorRequirement
 from dovetail.api.pod_specs import SchedulingPodSpec
-from dovetail.model.flaws import OPERATORS, Flaw, value_flaw
-from dovetail.model.refs import About, Ref, Sentence
+from dovetail.model.field_errors import OPERATORS, FieldError, value_flaw
+from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.scheduling.labels import is_restricted, normalised
-from dovetail.scheduling.node_affinity import NodeAffinity
-from dovetail.scheduling.volumes import Flaw as VolumeFlaw
-from dovetail.scheduling.volumes import VolumeError
+from dovetail.scheduling.node_affinity import ParsedNodeAffinity
+from dovetail.scheduling.volumes import VolumeError, VolumeFlaw
 from dovetail.values.duration import shown
 from dovetail.values.label_syntax import is_label_value, is_qualified
 
@@ -35,7 +34,7 @@ _REMEDIES: Final = {
 }
 
 
-NO_MANAGED_NODE: Final = Flaw(
+NO_MANAGED_NODE: Final = FieldError(
     "spec.affinity", f"it wants a node without the label {names.NODEPOOL_LABEL}", "nothing has to be done"
 )
 
@@ -55,65 +54,67 @@ class Unplaceable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> Sentence:
         """For readers of its node. The cause quotes the pod's spec, so it is as secret as the name."""
-        return Sentence(About(self.pod, f"pod {self.pod.path} cannot be placed: {self.reason}"))
+        return Sentence(Redactable(self.pod, f"pod {self.pod.path} cannot be placed: {self.reason}"))
 
 
-def wants_no_managed_node(affinity: NodeAffinity) -> bool:
+def wants_no_managed_node(affinity: ParsedNodeAffinity) -> bool:
     """Whether everything that would do says that there is no NodePool."""
     asked = [each.get(names.NODEPOOL_LABEL) for each in affinity.alternatives()]
     return all(each.optional and not each.complement for each in asked)
 
 
-def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str], too_much: str = "") -> Flaw | None:
+def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str], too_much: str = "") -> FieldError | None:
     """The first thing about the nodes it asks for that no node can be promised to have, or that nobody can read.
 
     `too_much`: what the spec had too many of to be read.
     """
-    return Flaw("spec", too_much, "write fewer") if too_much else next(_flaws(spec, well_known), None)
+    return FieldError("spec", too_much, "write fewer") if too_much else next(_flaws(spec, well_known), None)
 
 
-def volume_flaw(error: VolumeError) -> Flaw:
-    return Flaw("spec.volumes", str(error), _REMEDIES[error.flaw])
+def volume_flaw(error: VolumeError) -> FieldError:
+    return FieldError("spec.volumes", str(error), _REMEDIES[error.flaw])
 
 
-def sentence(flaw: Flaw) -> str:
+def sentence(flaw: FieldError) -> str:
     """For people, who know which pod is meant."""
     return f"{flaw.field}: {flaw.message}; {flaw.remedy}"
 
 
-def _flaws(spec: SchedulingPodSpec, well_known: frozenset[str]) -> Iterator[Flaw]:
+def _flaws(spec: SchedulingPodSpec, well_known: frozenset[str]) -> Iterator[FieldError]:
     for key, value in spec.node_selector.items():
-        asked = Requirement(key, "In", [value])
+        asked = NodeSelectorRequirement(key, "In", [value])
         yield from _requirement_flaws(f"spec.nodeSelector[{key}]", asked, well_known)
     required = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     for index, term in enumerate(() if required is None else required.node_selector_terms):
         field = f"{_TERMS}[{index}]"
         if term.match_fields:
             message = "matchFields choose a node by its name, which a new one does not have yet"
-            yield Flaw(f"{field}.matchFields", message, "use matchExpressions")
+            yield FieldError(f"{field}.matchFields", message, "use matchExpressions")
         for number, asked in enumerate(term.match_expressions):
             yield from _requirement_flaws(f"{field}.matchExpressions[{number}]", asked, well_known)
 
 
-def _requirement_flaws(field: str, asked: Requirement, well_known: frozenset[str]) -> Iterator[Flaw]:
+def _requirement_flaws(field: str, asked: NodeSelectorRequirement, well_known: frozenset[str]) -> Iterator[FieldError]:
     about = f"label {shown(asked.key)}"
     if not is_qualified(asked.key):
-        yield Flaw(field, f"{about} is no name of a label", "correct the name")
+        yield FieldError(field, f"{about} is no name of a label", "correct the name")
     if is_restricted(normalised(asked.key), well_known):
-        yield Flaw(field, f"{about} may not be asked for", _OWN_LABEL)
+        yield FieldError(field, f"{about} may not be asked for", _OWN_LABEL)
     if asked.operator not in OPERATORS:
-        yield Flaw(field, f"{about}: {shown(asked.operator)} is no operator", f"write one of {', '.join(OPERATORS)}")
+        yield FieldError(
+            field, f"{about}: {shown(asked.operator)} is no operator", f"write one of {', '.join(OPERATORS)}"
+        )
     if flaw := value_flaw(asked.operator, asked.values, None):
-        yield Flaw(field, f"{about}: {flaw.message}", flaw.remedy)
+        yield FieldError(field, f"{about}: {flaw.message}", flaw.remedy)
     elif _asks_for_unknown_capacity_type(asked):
         types = ", ".join(CapacityType)
-        yield Flaw(field, f"{about}: none of the values is a capacity type", f"write one of {types}")
+        yield FieldError(field, f"{about}: none of the values is a capacity type", f"write one of {types}")
     for value in asked.values:
         if not is_label_value(value):
-            yield Flaw(field, f"{about}: {shown(value)} is no value of a label", "correct the value")
+            yield FieldError(field, f"{about}: {shown(value)} is no value of a label", "correct the value")
 
 
-def _asks_for_unknown_capacity_type(asked: Requirement) -> bool:
+def _asks_for_unknown_capacity_type(asked: NodeSelectorRequirement) -> bool:
     return (
         asked.key == names.CAPACITY_TYPE_LABEL
         and asked.operator == "In"

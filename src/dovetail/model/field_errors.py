@@ -14,7 +14,7 @@ OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-class Flaw(msgspec.Struct, frozen=True):
+class FieldError(msgspec.Struct, frozen=True):
     """Something wrong with a field, and what to do about it."""
 
     field: str
@@ -22,17 +22,17 @@ class Flaw(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def value_flaw(operator: object, values: Sequence[object], min_values: int | None) -> Flaw | None:
+def value_flaw(operator: object, values: Sequence[object], min_values: int | None) -> FieldError | None:
     """What is wrong with a requirement's values under its operator (01 §4)."""
     count = len(values)
     if operator == "In" and not values:
-        return Flaw("values", "operator In needs at least one value", "add a value")
+        return FieldError("values", "operator In needs at least one value", "add a value")
     if operator == "In" and min_values is not None and count < min_values:
         message = f"operator In with minValues {describe(min_values)} needs at least as many values, not {count}"
-        return Flaw("minValues", message, f"add values, or lower minValues to {count}")
+        return FieldError("minValues", message, f"add values, or lower minValues to {count}")
     if operator in _BOUNDS and not (count == 1 and _is_whole(values[0])):
         message = f"operator {operator} needs exactly one value, a whole number of 0 or more"
-        return Flaw("values", message, 'write one number in quotes, such as ["4"]')
+        return FieldError("values", message, 'write one number in quotes, such as ["4"]')
     return None
 
 

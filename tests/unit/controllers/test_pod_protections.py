@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from weakref import ref
 
-from dovetail.model.records import PdbRecord, Recorder
-from dovetail.state.protections import AlikePods
-from dovetail.state.store import Contents, Kept
+from dovetail.model.records import PdbRecord, PodInterner
+from dovetail.state.protections import PodProtections
+from dovetail.state.store import Contents, StoredValue
 from tests.builders import at, pdb, pod
 
 NOW = at("2026-03-01T00:00:00Z")
@@ -13,8 +13,10 @@ NOW = at("2026-03-01T00:00:00Z")
 
 def test_nothing_is_kept_of_pods_that_nobody_asks_about_any_more() -> None:
     """While the budgets stay the same."""
-    budgets: dict[tuple[str, str], Kept[PdbRecord]] = {("default", "guard"): Kept("uid", "1", pdb(allowed=0))}
-    alike, recorder = AlikePods(), Recorder()
+    budgets: dict[tuple[str, str], StoredValue[PdbRecord]] = {
+        ("default", "guard"): StoredValue("uid", "1", pdb(allowed=0))
+    }
+    alike, recorder = PodProtections(), PodInterner()
     alike.know(Contents("1", MappingProxyType(budgets)))
     labels = []
     for number in range(100):

@@ -20,10 +20,10 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
-from dovetail.controllers.assembly import Disrupting, Gates, all_controllers
-from dovetail.controllers.base.cluster import Cluster
-from dovetail.controllers.disruption.engine import Disruption
-from dovetail.controllers.provisioning.provisioner import Provisioning
+from dovetail.controllers.assembly import DisruptionOptions, FeatureGates, all_controllers
+from dovetail.controllers.base.cluster import WatchedCluster
+from dovetail.controllers.disruption.engine import DisruptionController
+from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.model.instance_types import InstanceType
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.timings import Timings
@@ -38,10 +38,10 @@ from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.cloud.machines import Launch, SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, new_loop
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
-from dovetail.sim.scenarios.reading import FaultSpec, Happening, Scenario, error_in
-from dovetail.sim.scenarios.restoring import Prepared, prepare, put_in
-from dovetail.sim.scenarios.sound import sound
-from dovetail.views.simulation.report import Report, Violation
+from dovetail.sim.scenarios.reading import FaultSpec, Scenario, ScenarioEvent, error_in
+from dovetail.sim.scenarios.restore import PreparedCluster, prepare, put_in
+from dovetail.sim.scenarios.sanitize import sound
+from dovetail.views.simulation.report import ReportedViolation, SimulationReport
 
 # A healthy controller's heartbeat, and bookmarks of watches that never break, tell nobody anything here, and would cost
 # most of the time.
@@ -71,14 +71,14 @@ class Play:
         scenario: Scenario,
         *,
         catalogue: Sequence[InstanceType] | None = None,
-        gates: Gates | None = None,
-        disrupting: Disrupting | None = None,
+        gates: FeatureGates | None = None,
+        disrupting: DisruptionOptions | None = None,
         checked: bool = True,
     ) -> None:
         self.scenario = scenario
-        self.prepared: Prepared = prepare(scenario, catalogue)
-        self._gates = gates or Gates()
-        self._disrupting = disrupting or Disrupting()
+        self.prepared: PreparedCluster = prepare(scenario, catalogue)
+        self._gates = gates or FeatureGates()
+        self._disrupting = disrupting or DisruptionOptions()
         self._checked = checked
         self._loop = new_loop(start=scenario.start)
         self._clock = VirtualClock(self._loop)
@@ -90,8 +90,8 @@ class Play:
         self.sim: SimCluster
         self.cloud: SimCloud
         self.ledger: Ledger
-        self.cluster: Cluster
-        self.disruption: Disruption
+        self.cluster: WatchedCluster
+        self.disruption: DisruptionController
 
     def __enter__(self) -> "Play":
         space_collections()
@@ -123,7 +123,7 @@ class Play:
             self._loop.run_until(self._task, until=until)
         assert not self._task.done(), "the play never ends by itself"
 
-    def report(self) -> Report:
+    def report(self) -> SimulationReport:
         """What has happened. The run is over then, at its end or before: what it leaves behind is looked at, once."""
         if self._checkers is not None and not self._over:
             self._checkers.finish()
@@ -135,10 +135,12 @@ class Play:
             violations=self.violations(),
         )
 
-    def violations(self) -> tuple[Violation, ...]:
+    def violations(self) -> tuple[ReportedViolation, ...]:
         """Rules that were broken so far; there should be none."""
         found = () if self._checkers is None else self._checkers.violations
-        return tuple(Violation(at=each.at, rule=each.rule, object=each.object, message=each.message) for each in found)
+        return tuple(
+            ReportedViolation(at=each.at, rule=each.rule, object=each.object, message=each.message) for each in found
+        )
 
     # -- the parts ----------------------------------------------------------------------------------------------------
 
@@ -167,17 +169,17 @@ class Play:
         """The controller, put together as the program does it."""
         api = ObservedClient(self.sim.server, names.COMPONENT, self.ledger)
         clock, seed = self._clock, self.scenario.seed
-        self.cluster = Cluster(api, clock, self.cloud.node_classes, seed=seed, timings=_PATIENT)
+        self.cluster = WatchedCluster(api, clock, self.cloud.node_classes, seed=seed, timings=_PATIENT)
         controllers = all_controllers(
             self.cluster,
             self.cloud,
             Metrics(CollectorRegistry()),
             _TIMINGS,
             self._gates,
-            provisioning=Provisioning(compute=InlineCompute()),
+            provisioning=ProvisioningOptions(compute=InlineCompute()),
             disrupting=self._disrupting,
         )
-        (self.disruption,) = (each for each in controllers if isinstance(each, Disruption))
+        (self.disruption,) = (each for each in controllers if isinstance(each, DisruptionController))
         self.ledger.disruption = self.disruption
         return Manager(
             api,
@@ -192,7 +194,7 @@ class Play:
 
     # -- what happens to it -------------------------------------------------------------------------------------------
 
-    async def _happen(self, happening: Happening) -> None:
+    async def _happen(self, happening: ScenarioEvent) -> None:
         await self._clock.sleep(happening.after.total_seconds())
         try:
             for body in happening.apply:
@@ -232,7 +234,7 @@ class Play:
         except AlreadyExists:
             return
 
-    async def _fail(self, happening: Happening, fault: FaultSpec) -> None:
+    async def _fail(self, happening: ScenarioEvent, fault: FaultSpec) -> None:
         lasts = happening.spans.get("for")
         if fault.kind == "launch-fails":
             refused = Launch(error=InsufficientCapacity("the scenario's fault: nothing can be had"))
@@ -256,7 +258,7 @@ class Play:
             for _, node in nodes:
                 self._mend(fault, node)
 
-    def _drawn(self, happening: Happening, fault: FaultSpec) -> list[tuple[str, str]]:
+    def _drawn(self, happening: ScenarioEvent, fault: FaultSpec) -> list[tuple[str, str]]:
         """So many of the machines that the patterns match. Raises LookupError if there is none."""
         now = self._clock.now()
         found = [
@@ -271,7 +273,7 @@ class Play:
         draw = Random(f"{self.scenario.seed} {happening.field}")
         return sorted(draw.sample(found, min(fault.count, len(found))))
 
-    def _strike(self, happening: Happening, fault: FaultSpec, provider_id: str, node: str) -> None:
+    def _strike(self, happening: ScenarioEvent, fault: FaultSpec, provider_id: str, node: str) -> None:
         told = f"Node/{node}"
         if fault.kind == "instance-lost":
             self.cloud.vanish(provider_id)
@@ -298,9 +300,9 @@ class Play:
 def play_through(
     scenario: Scenario,
     catalogue: Sequence[InstanceType] | None,
-    disrupting: Disrupting,
+    disrupting: DisruptionOptions,
     tell: Callable[[float], None],
-) -> Report:
+) -> SimulationReport:
     """Play the whole scenario, and tell the share that is done after each step. Raises InputError."""
     with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
         for step in range(1, _STEPS + 1):

@@ -11,25 +11,25 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.names import Condition
-from dovetail.api.storage import StorageClass, Volume, VolumeClaim
+from dovetail.api.names import ConditionType
+from dovetail.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.model.records import Owner, PodRecord
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.scheduling.host_ports import NO_PORTS
-from dovetail.scheduling.problem import Node
+from dovetail.scheduling.placement import NodeInfo
 from dovetail.scheduling.resources import NodeResources, Resources, node_resources
 from dovetail.scheduling.taints import Taints, node_taints
 from dovetail.scheduling.volumes import Attachment, attach_limits
 from dovetail.state.cluster import ClusterState
 from dovetail.state.derived import Derived
-from dovetail.state.nodes import Kind, ManagedNode, NodeKey
-from dovetail.state.pods import PodReadings
+from dovetail.state.nodes import ManagedNode, NodeKey, NodeKeyKind
+from dovetail.state.pod_requirements import PodRequirementsIndex
 from dovetail.state.store import Added, Change, Deleted, Key, Updated, by_name
 
 _NO_ATTACHMENTS: frozenset[Attachment] = frozenset()
 
 
-class _Frame(NamedTuple):
+class _NodeAndClaim(NamedTuple):
     """What a Node and its claim say by themselves."""
 
     node: objects.Node | None
@@ -38,11 +38,11 @@ class _Frame(NamedTuple):
     resources: NodeResources
 
 
-class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
+class SchedulableNode(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A node as scheduling sees it, with the objects that it is made of."""
 
-    seen: Node
-    frame: _Frame
+    seen: NodeInfo
+    frame: _NodeAndClaim
 
     @property
     def node(self) -> objects.Node | None:
@@ -58,18 +58,18 @@ class Place(msgspec.Struct, frozen=True, eq=False, gc=False):
         return "" if self.node is None else self.node.metadata.name
 
 
-class PlacingNodes:
+class SchedulableNodes:
     """All nodes, by name. Make it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._csi_nodes = by_name(cluster.csi_nodes)
         self._marked: set[str] = set()  # names of claims
-        self.derived: Derived[NodeKey, Place] = Derived(self._make)
+        self.derived: Derived[NodeKey, SchedulableNode] = Derived(self._make)
         self._shown: dict[str, tuple[int, NodeKey]] = {}  # by name: where it is among the nodes, and whose it is
         self._names: dict[NodeKey, str] = {}
-        self._nodes: list[Node] = []
-        self._told: tuple[Node, ...] = ()
+        self._nodes: list[NodeInfo] = []
+        self._told: tuple[NodeInfo, ...] = ()
         self._moved = self._changed = False  # since it was told: which nodes there are, what they are
         self._hidden: set[str] = set()  # names of claims that a Node has
         self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
@@ -81,7 +81,7 @@ class PlacingNodes:
         cluster.volumes.subscribe_values(self._volume_changed)
         cluster.storage_classes.subscribe_values(self._storage_class_changed)
         cluster.pods.subscribe(self._pod_changed)
-        self.readings = PodReadings(cluster, reread=self.derived.touch_all, well_known=names.WELL_KNOWN_LABELS)
+        self.readings = PodRequirementsIndex(cluster, reread=self.derived.touch_all, well_known=names.WELL_KNOWN_LABELS)
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class PlacingNodes:
         self._touch_instance(node.spec.provider_id)
 
     def _claim_changed(self, claim: objects.NodeClaim) -> None:
-        self.derived.touch(NodeKey(Kind.CLAIM, claim.metadata.name))
+        self.derived.touch(NodeKey(NodeKeyKind.CLAIM, claim.metadata.name))
         self._touch_instance(claim.status.provider_id)
 
     def _forget_mark(self, change: Change[objects.NodeClaim]) -> None:
@@ -98,11 +98,11 @@ class PlacingNodes:
         if isinstance(change, Deleted):
             self._marked.discard(change.key[1])
 
-    def _volume_claim_changed(self, claim: VolumeClaim) -> None:
+    def _volume_claim_changed(self, claim: PersistentVolumeClaim) -> None:
         for node in self._volume_users.get((claim.metadata.namespace, claim.metadata.name), ()):
             self._touch_node(node)
 
-    def _volume_changed(self, volume: Volume) -> None:
+    def _volume_changed(self, volume: PersistentVolume) -> None:
         for claim in self._cluster.claims_of_volume[volume.metadata.name]:
             self._volume_claim_changed(claim)
 
@@ -113,7 +113,7 @@ class PlacingNodes:
 
     def _touch_node(self, name: str) -> None:
         if name:
-            self.derived.touch(NodeKey(Kind.NODE, name))
+            self.derived.touch(NodeKey(NodeKeyKind.NODE, name))
 
     def _touch_instance(self, provider_id: str) -> None:
         """Which Node and which claim belong together may be another matter now."""
@@ -156,7 +156,7 @@ class PlacingNodes:
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[NodeInfo, ...]:
         """By name; the same object, with the same nodes in it, unless something has changed."""
         while self.derived.settle():
             pass
@@ -167,10 +167,10 @@ class PlacingNodes:
         self._moved = self._changed = False
         return self._told
 
-    def _make(self, key: NodeKey, known: Place | None) -> Place | None:
+    def _make(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
         found = self._made(key, known)
         if found is not None and known is not None and found.seen == known.seen:
-            found = Place(known.seen, found.frame)
+            found = SchedulableNode(known.seen, found.frame)
         before, name = self._names.get(key), None if found is None else found.seen.name
         if before != name:
             self._moved = True
@@ -185,18 +185,18 @@ class PlacingNodes:
                 self._changed = True
         return found
 
-    def places(self) -> Iterable[Place]:
+    def places(self) -> Iterable[SchedulableNode]:
         """Each node that `nodes` tells, with its objects."""
         self.nodes()
         return (self._place(key) for _, key in self._shown.values())
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> SchedulableNode | None:
         """The one that scheduling knows by this name."""
         self.nodes()
         shown = self._shown.get(name)
         return None if shown is None else self._place(shown[1])
 
-    def _place(self, key: NodeKey) -> Place:
+    def _place(self, key: NodeKey) -> SchedulableNode:
         place = self.derived.get(key)
         assert place is not None, "what is shown was made"
         return place
@@ -222,7 +222,7 @@ class PlacingNodes:
 
     # -- one of them --------------------------------------------------------------------------------------------------
 
-    def _made(self, key: NodeKey, known: Place | None) -> Place | None:
+    def _made(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
         managed = self._cluster.managed.get(key)
         if managed is None:
             return None
@@ -237,7 +237,7 @@ class PlacingNodes:
         readings = [self.readings.of(pod) for pod in pods]
         both = list(zip(pods, readings, strict=True))
         daemons = [reading for pod, reading in both if is_daemon(pod)]
-        seen = Node(
+        seen = NodeInfo(
             name=speaks.name,
             labels=speaks.labels,
             taints=frame.taints,
@@ -253,9 +253,11 @@ class PlacingNodes:
             attach_limits=attach_limits(self._csi_nodes.get(name)),
             pods=tuple([reading.bound(pod) for pod, reading in both]),
         )
-        return Place(seen, frame)
+        return SchedulableNode(seen, frame)
 
-    def _frame(self, node: objects.Node | None, claim: objects.NodeClaim | None, known: Place | None) -> _Frame:
+    def _frame(
+        self, node: objects.Node | None, claim: objects.NodeClaim | None, known: SchedulableNode | None
+    ) -> _NodeAndClaim:
         """Most changes are of pods, and leave this as it was. `node`: None if it does not count yet."""
         if known is not None and known.node is node and known.claim is claim:
             return known.frame
@@ -263,7 +265,7 @@ class PlacingNodes:
         if resources.bad and (known is None or known.frame.resources.bad != resources.bad):
             bad = "; ".join(map(str, resources.bad))
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
-        return _Frame(node, claim, node_taints(node, claim), resources)
+        return _NodeAndClaim(node, claim, node_taints(node, claim), resources)
 
     def _stands_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
         """Whether the claim is a place by itself. Of several that claim one instance only the first counts."""
@@ -332,8 +334,8 @@ def _is_initialized(node: objects.Node | None, claim: objects.NodeClaim | None) 
 def _is_going(node: objects.Node | None, managed: ManagedNode) -> bool:
     """By the objects alone, so that a new leader sees what the last one had begun (R24)."""
     claim = managed.record.claim
-    if claim is not None and claim.is_true(Condition.INSTANCE_TERMINATING):
+    if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):
         return True
-    if node is None and claim is not None and claim.is_true(Condition.REGISTERED):
+    if node is None and claim is not None and claim.is_true(ConditionType.REGISTERED):
         return True  # its Node is gone: pods cannot come, whatever its machine does
     return managed.state in IN_DISRUPTION

@@ -4,7 +4,7 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.state.cluster import ClusterState
-from dovetail.state.scheduling import PlacingState
+from dovetail.state.scheduling import SchedulingState
 from tests.unit.state.world import (
     CLASS,
     CREATED,
@@ -50,7 +50,7 @@ def test_pods_of_a_node_that_does_not_count_yet_are_read_again_when_their_volume
 def test_claims_of_one_instance_stand_by_themselves_even_with_one_uid() -> None:
     """A dump may have been written by hand."""
     state = ClusterState(CLASS)
-    placing = PlacingState(state)
+    placing = SchedulingState(state)
     for name in ("c", "d"):
         plural, manifest = a_claim(name, "i")
         state.load(plural, msgspec.convert(manifest, objects.NodeClaim))

@@ -17,7 +17,7 @@ from dovetail.model.refs import Ref
 from dovetail.scheduling.daemons import Daemon
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, host_ports
 from dovetail.scheduling.labels import normalised
-from dovetail.scheduling.node_affinity import ANYWHERE, NodeAffinity, read_node_affinity
+from dovetail.scheduling.node_affinity import ANYWHERE, ParsedNodeAffinity, read_node_affinity
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, of_labels, read_requirements, selecting
 from dovetail.scheduling.resources import CPU, MEMORY, NOTHING, ONE_POD, Resources, pod_request, read_amounts
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Taints, Tolerations, template_taints, untolerated
@@ -35,7 +35,7 @@ Namespaces = Mapping[str, Mapping[str, str]]
 # -- rules between pods ------------------------------------------------------------------------------------------------
 
 
-class Kind(StrEnum):
+class TopologyRuleKind(StrEnum):
     """What a rule wants; in the order in which rules are asked, so that a choice is made among what others leave."""
 
     APART = "anti-affinity"
@@ -55,14 +55,14 @@ class NodeFilter(msgspec.Struct, frozen=True, cache_hash=True):
         return any(map(labels.compatible, self.alternatives))
 
 
-class Rule(msgspec.Struct, frozen=True, cache_hash=True):
+class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
     """One term of a pod about other pods. Equal rules of many pods are one group (05 §7): everything is in the key.
 
     `tolerations`: only domains behind taints that these tolerate are known to it; None: all. What only prefers others
     away is always tolerated here, for in the end the pod goes there.
     """
 
-    kind: Kind
+    kind: TopologyRuleKind
     key: str
     namespaces: frozenset[str] | None  # None: all of them
     selector: Selector | None  # None: no pod at all
@@ -71,16 +71,16 @@ class Rule(msgspec.Struct, frozen=True, cache_hash=True):
     nodes: NodeFilter = NodeFilter()
     tolerations: Tolerations | None = None
 
-    def selects(self, pod: "Pod | BoundPod") -> bool:
+    def selects(self, pod: "PodInfo | BoundPod") -> bool:
         if self.selector is None or (self.namespaces is not None and pod.namespace not in self.namespaces):
             return False
         return self.selector.matches(pod.labels)
 
-    def counts(self, pod: "Pod | BoundPod", labels: Requirements, taints: Taints) -> bool:
+    def counts(self, pod: "PodInfo | BoundPod", labels: Requirements, taints: Taints) -> bool:
         """Whether the pod is one of those that it is about, on a node that it looks at."""
         return self.selects(pod) and self.nodes.passes(labels, taints)
 
-    def inverse(self) -> "Rule":
+    def inverse(self) -> "TopologyRule":
         """The rule as it restricts the pods that it selects: whatever its carriers tolerate."""
         return msgspec.structs.replace(self, tolerations=None)
 
@@ -99,7 +99,7 @@ class Origin(StrEnum):
     DELETING = "deleting"  # its node goes anyway
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PodInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A pod that is to be placed. Rules are in the order of the pod, preferred ones heaviest first."""
 
     uid: str
@@ -109,18 +109,18 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created: datetime | None = None
     origin: Origin = Origin.PENDING
     request: Resources = ONE_POD
-    affinity: NodeAffinity = ANYWHERE
+    affinity: ParsedNodeAffinity = ANYWHERE
     tolerations: Tolerations = frozenset()
     ports: HostPorts = NO_PORTS
     volumes: PodVolumes = NO_VOLUMES
-    rules: tuple[Rule, ...] = ()
-    preferred_together: tuple[Rule, ...] = ()
-    preferred_apart: tuple[Rule, ...] = ()
-    preferred_spread: tuple[Rule, ...] = ()  # those that are scheduled anyway
+    rules: tuple[TopologyRule, ...] = ()
+    preferred_together: tuple[TopologyRule, ...] = ()
+    preferred_apart: tuple[TopologyRule, ...] = ()
+    preferred_spread: tuple[TopologyRule, ...] = ()  # those that are scheduled anyway
     resource_claims: bool = False  # which nobody here understands (R39)
 
     @property
-    def all_rules(self) -> tuple[Rule, ...]:
+    def all_rules(self) -> tuple[TopologyRule, ...]:
         return (*self.rules, *self.preferred_together, *self.preferred_apart, *self.preferred_spread)
 
     @property
@@ -137,7 +137,7 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: str
     namespace: str = "default"
     labels: Mapping[str, str] = {}
-    apart: tuple[Rule, ...] = ()  # what it must not be with
+    apart: tuple[TopologyRule, ...] = ()  # what it must not be with
     counts: bool = True
 
 
@@ -147,7 +147,7 @@ def read_pod(
     volumes: PodVolumes = NO_VOLUMES,
     namespaces: Namespaces | None = None,
     origin: Origin = Origin.PENDING,
-) -> Pod:
+) -> PodInfo:
     """A pod that is to be placed. Raises RequirementError and ResourceError."""
     meta, spec, known = pod.metadata, pod.spec, namespaces or {}
     affinity = read_node_affinity(spec)
@@ -155,7 +155,7 @@ def read_pod(
     together, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
     spreads = [(each, _spread(pod, each, affinity, tolerations)) for each in spec.topology_spread_constraints]
     anyway = [each.when_unsatisfiable == "ScheduleAnyway" for each, _ in spreads]
-    return Pod(
+    return PodInfo(
         uid=meta.uid,
         namespace=meta.namespace or "default",
         name=meta.name,
@@ -170,15 +170,27 @@ def read_pod(
         rules=_effective(
             *(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if not soft),
             *_about_the_same(
-                _terms(Kind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known)
+                _terms(
+                    TopologyRuleKind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known
+                )
             ),
-            *_terms(Kind.APART, pod, apart.required_during_scheduling_ignored_during_execution, known),
+            *_terms(TopologyRuleKind.APART, pod, apart.required_during_scheduling_ignored_during_execution, known),
         ),
         preferred_together=_effective(
-            *_terms(Kind.TOGETHER, pod, _heaviest(together.preferred_during_scheduling_ignored_during_execution), known)
+            *_terms(
+                TopologyRuleKind.TOGETHER,
+                pod,
+                _heaviest(together.preferred_during_scheduling_ignored_during_execution),
+                known,
+            )
         ),
         preferred_apart=_effective(
-            *_terms(Kind.APART, pod, _heaviest(apart.preferred_during_scheduling_ignored_during_execution), known)
+            *_terms(
+                TopologyRuleKind.APART,
+                pod,
+                _heaviest(apart.preferred_during_scheduling_ignored_during_execution),
+                known,
+            )
         ),
         preferred_spread=_effective(*(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if soft)),
         resource_claims=bool(spec.resource_claims),
@@ -192,14 +204,14 @@ def read_bound_pod(pod: SchedulingPod, namespaces: Namespaces | None = None) -> 
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace or "default",
         labels=pod.metadata.labels,
-        apart=_effective(*(rule.inverse() for rule in _terms(Kind.APART, pod, terms, namespaces or {}))),
+        apart=_effective(*(rule.inverse() for rule in _terms(TopologyRuleKind.APART, pod, terms, namespaces or {}))),
         counts=pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL,
     )
 
 
-def _effective(*rules: Rule) -> tuple[Rule, ...]:
+def _effective(*rules: TopologyRule) -> tuple[TopologyRule, ...]:
     """Without those that can have no effect: away from nobody, or spread among nobody."""
-    return tuple(rule for rule in rules if rule.kind is Kind.TOGETHER or rule.selector is not None)
+    return tuple(rule for rule in rules if rule.kind is TopologyRuleKind.TOGETHER or rule.selector is not None)
 
 
 def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
@@ -207,13 +219,13 @@ def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
 
 
 def _spread(
-    pod: SchedulingPod, constraint: TopologySpreadConstraint, affinity: NodeAffinity, tolerations: Tolerations
-) -> Rule:
+    pod: SchedulingPod, constraint: TopologySpreadConstraint, affinity: ParsedNodeAffinity, tolerations: Tolerations
+) -> TopologyRule:
     """As Kubernetes has it, a spread that honours taints looks only at those that forbid."""
     honoured = tolerations | {SOFT_TAINTS_TOLERATED} if constraint.node_taints_policy == "Honor" else None
     ignored = constraint.node_affinity_policy == "Ignore"
-    return Rule(
-        kind=Kind.SPREAD,
+    return TopologyRule(
+        kind=TopologyRuleKind.SPREAD,
         key=normalised(constraint.topology_key),
         namespaces=frozenset((pod.metadata.namespace or "default",)),
         selector=_selector(constraint.label_selector, pod.metadata.labels, constraint.match_label_keys),
@@ -224,7 +236,7 @@ def _spread(
     )
 
 
-def _about_the_same(terms: list[Rule]) -> list[Rule]:
+def _about_the_same(terms: list[TopologyRule]) -> list[TopologyRule]:
     """As Kubernetes has it, of several required affinities each counts only pods that all of them are about."""
     if len(terms) < 2:
         return terms
@@ -239,10 +251,12 @@ def _about_the_same(terms: list[Rule]) -> list[Rule]:
     return [msgspec.structs.replace(rule, namespaces=namespaces, selector=selector) for rule in terms]
 
 
-def _terms(kind: Kind, pod: SchedulingPod, terms: Iterable[PodAffinityTerm], known: Namespaces) -> list[Rule]:
+def _terms(
+    kind: TopologyRuleKind, pod: SchedulingPod, terms: Iterable[PodAffinityTerm], known: Namespaces
+) -> list[TopologyRule]:
     labels, tolerations = pod.metadata.labels, frozenset((*pod.spec.tolerations, SOFT_TAINTS_TOLERATED))
     return [
-        Rule(
+        TopologyRule(
             kind=kind,
             key=normalised(term.topology_key),
             namespaces=_namespaces(term, pod.metadata.namespace or "default", known),
@@ -282,7 +296,7 @@ def _selector(
 # -- where they could go -----------------------------------------------------------------------------------------------
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A node that is there, or is about to be. `taints` are those that count, `requested` that of all its pods.
 
     Pods on a node that is not open (a candidate, or one that is going) count, but it takes none, and nobody counts on
@@ -361,7 +375,7 @@ def read_pool(pool: NodePool) -> Pool:
     )
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to read wishes, and what to do where they cannot all come true (05 §1)."""
 
     respect_preferences: bool = True
@@ -374,15 +388,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_types: int = 600
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where do these pods go? They count nowhere else while they are moved. `types` are those of each pool by name."""
 
-    pods: tuple[Pod, ...]
-    nodes: tuple[Node, ...] = ()
+    pods: tuple[PodInfo, ...]
+    nodes: tuple[NodeInfo, ...] = ()
     pools: tuple[Pool, ...] = ()
     types: Mapping[str, tuple[MachineType, ...]] = {}
     daemons: tuple[Daemon, ...] = ()
-    options: Options = Options()
+    options: SchedulingOptions = SchedulingOptions()
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -444,7 +458,7 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 Shape = tuple[object, ...]
 
 
-def queue(problem: Problem) -> list[Pod]:
+def queue(problem: PlacementRequest) -> list[PodInfo]:
     """Largest first; of equal size those alike together, then the oldest (05 §9, 08 §6.2).
 
     Pods are alike if nothing but names and times could tell the engine one from the other. Which kind comes first is
@@ -459,12 +473,12 @@ def queue(problem: Problem) -> list[Pod]:
 Rank = tuple[int, int, datetime, str]
 
 
-def rank(pod: Pod) -> Rank:
+def rank(pod: PodInfo) -> Rank:
     """The largest first, then the oldest."""
     return (-pod.request[CPU], -pod.request[MEMORY], pod.created or _LONG_AGO, pod.uid)
 
 
-def in_order(pods: Sequence[Pod], shapes: Sequence[S], ranks: Iterable[Rank]) -> list[tuple[Pod, S]]:
+def in_order(pods: Sequence[PodInfo], shapes: Sequence[S], ranks: Iterable[Rank]) -> list[tuple[PodInfo, S]]:
     """The same, once it is known which are alike."""
     ordered = sorted(zip(ranks, range(len(pods)), strict=True))
     first: dict[S, int] = {}
@@ -475,7 +489,7 @@ def in_order(pods: Sequence[Pod], shapes: Sequence[S], ranks: Iterable[Rank]) ->
     return [(pods[index], shapes[index]) for _, index in ordered]
 
 
-def labels_read(rules: Iterable[Rule]) -> frozenset[str]:
+def labels_read(rules: Iterable[TopologyRule]) -> frozenset[str]:
     """The labels of pods that some rule asks for: no other can make a difference."""
     selectors = {rule.selector for rule in rules if rule.selector is not None}
     return frozenset(key for each in selectors for key, _ in each.labels).union(
@@ -483,11 +497,11 @@ def labels_read(rules: Iterable[Rule]) -> frozenset[str]:
     )
 
 
-def labels_of(pod: Pod, read: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def labels_of(pod: PodInfo, read: frozenset[str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((key, value) for key, value in pod.labels.items() if key in read))
 
 
-def needs(pod: Pod) -> Shape:
+def needs(pod: PodInfo) -> Shape:
     """All that the engine asks of a pod, its labels aside."""
     return (
         pod.namespace,

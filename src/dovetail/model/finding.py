@@ -15,7 +15,7 @@ class Severity(StrEnum):
     INFO = "info"  # worth knowing
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One finding: where it is, what is wrong, and what to write instead."""
 
     severity: Severity

@@ -13,8 +13,8 @@ import msgspec
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, EventType, Resource
 from dovetail.sim.actors.wire import Raw, condition_status, deleting, labels_of, node_of
-from dovetail.sim.server.api_server import Asked
-from dovetail.sim.server.store import Change, Collection, Key, Store, Stored
+from dovetail.sim.server.api_server import PendingRequest
+from dovetail.sim.server.store import Change, Collection, Key, StoredObject, VersionedStore
 
 _FOLLOWED: Final = frozenset(each.plural for each in (PODS, NODES, NODECLAIMS, NODEPOOLS, PDBS))
 _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
@@ -32,7 +32,7 @@ class Violation(msgspec.Struct, frozen=True):
         return f"{self.at.isoformat()} {self.rule}: {self.object} {self.message}"
 
 
-class Member(msgspec.Struct, frozen=True):
+class ClaimAndNode(msgspec.Struct, frozen=True):
     """A NodeClaim and its Node, either of which may be missing."""
 
     claim: Raw | None
@@ -59,31 +59,31 @@ class Member(msgspec.Struct, frozen=True):
     def initialized(self) -> bool:
         if self.node is not None:
             return labels_of(self.node).get(names.INITIALIZED_LABEL) == "true"
-        return self.claim is not None and condition_status(self.claim, names.Condition.INITIALIZED) == "True"
+        return self.claim is not None and condition_status(self.claim, names.ConditionType.INITIALIZED) == "True"
 
 
 Part: TypeAlias = tuple[Resource[Any], str, str]  # an object: its kind, name and namespace
 
 
-def own_parts(member: Member) -> list[Part]:
+def own_parts(member: ClaimAndNode) -> list[Part]:
     both = ((NODECLAIMS, member.claim), (NODES, member.node))
     return [(resource, body["metadata"]["name"], "") for resource, body in both if body is not None]
 
 
-class _Last(NamedTuple):
+class _LastChange(NamedTuple):
     """The last change of an object, by which request, and the last one by another."""
 
     at: datetime
-    asked: Asked | None
+    asked: PendingRequest | None
     before: datetime
 
 
-class Scene:
+class CheckedCluster:
     """The cluster as the server holds it. `slack` is how long what was decided may take to arrive."""
 
-    def __init__(self, store: Store, now: Callable[[], datetime], slack: timedelta) -> None:
+    def __init__(self, store: VersionedStore, now: Callable[[], datetime], slack: timedelta) -> None:
         self.now = now
-        self.asked: Asked | None = None
+        self.asked: PendingRequest | None = None
         self.violations: list[Violation] = []
         # By rule: how often it could tell, and how often not, because its premise did not hold.
         self.applied: Counter[str] = Counter()
@@ -95,7 +95,7 @@ class Scene:
         self._pods_on: defaultdict[str, dict[Key, None]] = defaultdict(dict)
         self._nodes_with: defaultdict[str, dict[str, None]] = defaultdict(dict)  # names by provider ID
         self._claims_with: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        self._changes: dict[tuple[str, Key], _Last] = {}
+        self._changes: dict[tuple[str, Key], _LastChange] = {}
         for collection in (self._pods, self._nodes, self._claims):
             for key, stored in collection.objects.items():
                 self._index(collection.resource.plural, key, None, stored.body)
@@ -125,7 +125,7 @@ class Scene:
     def _remember(self, key: tuple[str, Key]) -> None:
         last = self._changes.get(key)
         before = _BEGINNING if last is None else last.before if last.asked is self.asked is not None else last.at
-        self._changes[key] = _Last(self.now(), self.asked, before)
+        self._changes[key] = _LastChange(self.now(), self.asked, before)
 
     @property
     def by_us(self) -> bool:
@@ -149,7 +149,7 @@ class Scene:
         decided_at = self.decided_at
         return any(self.touched_at(part) >= decided_at for part in parts)
 
-    def parts(self, member: Member) -> list[Part]:
+    def parts(self, member: ClaimAndNode) -> list[Part]:
         """What decides over a node, but for the other nodes of its pool: itself, its pool, its pods and their PDBs."""
         found = [*own_parts(member), (NODEPOOLS, member.pool, "")]
         pods = [] if member.node is None else [stored.body["metadata"] for stored in self.pods_on(member.name)]
@@ -162,7 +162,7 @@ class Scene:
 
     # -- what there is -------------------------------------------------------------------------------------------------
 
-    def stored(self, resource: Resource[Any], name: str, namespace: str = "") -> Stored | None:
+    def stored(self, resource: Resource[Any], name: str, namespace: str = "") -> StoredObject | None:
         return self._store.collection(resource).objects.get((namespace, name))
 
     def claim(self, name: str) -> Raw | None:
@@ -174,22 +174,22 @@ class Scene:
     def pool(self, name: str) -> Raw | None:
         return _body(self._pools, name)
 
-    def pods_on(self, node: str) -> Iterator[Stored]:
+    def pods_on(self, node: str) -> Iterator[StoredObject]:
         return (self._pods.objects[key] for key in self._pods_on.get(node, ()))
 
-    def in_namespaces(self, resource: Resource[Any], namespaces: Iterable[str]) -> list[Stored]:
+    def in_namespaces(self, resource: Resource[Any], namespaces: Iterable[str]) -> list[StoredObject]:
         wanted = set(namespaces)
         if not wanted:
             return []
         return [stored for key, stored in self._store.collection(resource).objects.items() if key[0] in wanted]
 
-    def member_of_claim(self, claim: Raw) -> Member:
-        return Member(claim, self._only(self._nodes, self._nodes_with, provider_id(claim)))
+    def member_of_claim(self, claim: Raw) -> ClaimAndNode:
+        return ClaimAndNode(claim, self._only(self._nodes, self._nodes_with, provider_id(claim)))
 
-    def member_of_node(self, node: Raw) -> Member:
-        return Member(self._only(self._claims, self._claims_with, provider_id(node)), node)
+    def member_of_node(self, node: Raw) -> ClaimAndNode:
+        return ClaimAndNode(self._only(self._claims, self._claims_with, provider_id(node)), node)
 
-    def members(self, pool: str) -> Iterator[Member]:
+    def members(self, pool: str) -> Iterator[ClaimAndNode]:
         """All claims and Nodes of the pool."""
         for stored in self._nodes.objects.values():
             member = self.member_of_node(stored.body)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Condition, Reason
+from dovetail.api.names import ConditionType, Reason
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import NODECLAIMS
 from dovetail.sim.actors.wire import Raw, condition_of, condition_status, created_at, deleting, labels_of
-from dovetail.sim.checkers.records import Commands, Record, record_on
-from dovetail.sim.checkers.scene import Scene
+from dovetail.sim.checkers.checked_cluster import CheckedCluster
+from dovetail.sim.checkers.records import CommandTracker, RecordedCommand, record_on
 from dovetail.values.duration import DurationError, add, parse_nillable
 from dovetail.values.timestamp import format_time, parse_time
 
@@ -18,10 +18,10 @@ CHEAPER: Final = "cheaper"
 _FORCEFUL: Final = frozenset({Reason.EXPIRED, Reason.UNHEALTHY, Reason.INTERRUPTED})
 
 
-class Replacing:
+class ReplacementChecker:
     """Looked at when the program deletes a claim that a command is written on."""
 
-    def __init__(self, scene: Scene, commands: Commands, types: Sequence[InstanceType]) -> None:
+    def __init__(self, scene: CheckedCluster, commands: CommandTracker, types: Sequence[InstanceType]) -> None:
         self._scene = scene
         self._commands = commands
         self._types = {type_.name: type_ for type_ in types}
@@ -38,7 +38,7 @@ class Replacing:
 
     # -- replacements first --------------------------------------------------------------------------------------------
 
-    def _first(self, claim: Raw, record: Record) -> None:
+    def _first(self, claim: Raw, record: RecordedCommand) -> None:
         if not record.replacements:
             return
         missing = [why for name in record.replacements if (why := self._missing(name, record))]
@@ -50,13 +50,13 @@ class Replacing:
             object_ = f"NodeClaim/{claim['metadata']['name']}"
             self._scene.report(FIRST, object_, f"was deleted ({record.reason}) though its replacement {why}")
 
-    def _missing(self, name: str, record: Record) -> str:
+    def _missing(self, name: str, record: RecordedCommand) -> str:
         replacement = self._scene.claim(name)
         if replacement is None:
             return f"{name} is not there"
         if deleting(replacement):
             return f"{name} is going itself"
-        condition = condition_of(replacement, Condition.INITIALIZED)
+        condition = condition_of(replacement, ConditionType.INITIALIZED)
         if condition is None or condition.get("status") != "True":
             return f"{name} is not initialized"
         if parse_time(condition["lastTransitionTime"]) > record.deadline:
@@ -69,12 +69,12 @@ class Replacing:
         gone = replacement is None or deleting(replacement)
         return gone and self._scene.is_news([(NODECLAIMS, name, "")])
 
-    def _is_forced(self, claim: Raw, record: Record) -> bool:
+    def _is_forced(self, claim: Raw, record: RecordedCommand) -> bool:
         """Whether it goes for something else than its command: its Node is gone or going, or a forceful reason."""
         node = self._scene.member_of_claim(claim).node
         if node is None or deleting(node) or condition_status(node, "Ready") != "True":
             return True
-        told = condition_of(claim, Condition.DISRUPTION_REASON)
+        told = condition_of(claim, ConditionType.DISRUPTION_REASON)
         if told is not None and told["reason"] in _FORCEFUL and told["reason"] != record.reason:
             return True
         try:
@@ -86,7 +86,7 @@ class Replacing:
 
     # -- the price -----------------------------------------------------------------------------------------------------
 
-    def _cheaper(self, record: Record, candidates: Mapping[str, Mapping[str, str]]) -> None:
+    def _cheaper(self, record: RecordedCommand, candidates: Mapping[str, Mapping[str, str]]) -> None:
         """All of its claims are on their way: what they cost together is what the replacements must stay below."""
         if not record.replacements:
             return

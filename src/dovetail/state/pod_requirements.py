@@ -11,16 +11,17 @@ import msgspec
 
 from dovetail.api.objects import ClaimVolume, ObjectMeta, Volume
 from dovetail.api.pod_specs import PodAffinity, PodAffinityTerm, SchedulingPod, SchedulingPodSpec
-from dovetail.model.flaws import Flaw
-from dovetail.model.records import PodRecord, Scheduling
+from dovetail.model.field_errors import FieldError
+from dovetail.model.records import PodRecord, PodScheduling
 from dovetail.scheduling.host_ports import HostPorts, host_ports
 from dovetail.scheduling.node_affinity import read_node_affinity
-from dovetail.scheduling.problem import BoundPod, Origin, Pod, Rule, read_bound_pod, read_pod
+from dovetail.scheduling.placement import BoundPod, Origin, PodInfo, TopologyRule, read_bound_pod, read_pod
 from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ONE_POD, ResourceError, Resources, pod_request
 from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes, VolumeError, attachments, pod_volumes
 from dovetail.state.cluster import ClusterState
-from dovetail.state.refusals import (
+from dovetail.state.store import Added, Change, Deleted, Synced, UndecodableObject, Updated, by_name
+from dovetail.state.unplaceable import (
     NO_MANAGED_NODE,
     Unplaceable,
     sentence,
@@ -28,7 +29,6 @@ from dovetail.state.refusals import (
     volume_flaw,
     wants_no_managed_node,
 )
-from dovetail.state.store import Added, Change, Deleted, Synced, Unread, Updated, by_name
 
 _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 
@@ -36,14 +36,14 @@ _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 _Key: TypeAlias = tuple[str, tuple[str | None, ...]]
 
 
-class Reading(msgspec.Struct, frozen=True, eq=False, gc=False):
+class PodRequirements(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What alike pods have in common. `flaw`: why they cannot be placed; a bound one counts all the same (R32)."""
 
     request: Resources
     ports: HostPorts
-    apart: tuple[Rule, ...]
-    pod: Pod | None  # with what tells them apart left out
-    flaw: Flaw | None = None
+    apart: tuple[TopologyRule, ...]
+    pod: PodInfo | None  # with what tells them apart left out
+    flaw: FieldError | None = None
     silent: bool = False
 
     def bound(self, pod: PodRecord) -> BoundPod:
@@ -51,27 +51,27 @@ class Reading(msgspec.Struct, frozen=True, eq=False, gc=False):
         return BoundPod(uid=pod.uid, namespace=pod.namespace, labels=pod.labels, apart=self.apart, counts=pod.active)
 
 
-class _Alike(msgspec.Struct, eq=False):
+class _RequirementsGroup(msgspec.Struct, eq=False):
     """Pods that read alike: one of them, how many there are, and what was read, if anybody has asked."""
 
     pod: PodRecord
     count: int = 0
-    reading: Reading | None = None
+    reading: PodRequirements | None = None
 
 
-class _Spec(msgspec.Struct, eq=False):
+class _SpecGroup(msgspec.Struct, eq=False):
     """A spec in use, and the pods that have it."""
 
-    scheduling: Scheduling  # held, so that its identity stays its own
+    scheduling: PodScheduling  # held, so that its identity stays its own
     label_keys: tuple[str, ...]
     selects_namespaces: bool
-    groups: dict[_Key, _Alike] = {}
+    groups: dict[_Key, _RequirementsGroup] = {}
 
     def key_of(self, pod: PodRecord) -> _Key:
         return pod.namespace, tuple([pod.labels.get(key) for key in self.label_keys]) if self.label_keys else ()
 
 
-class PodReadings:
+class PodRequirementsIndex:
     """Make it before changes are applied. `reread` is called when what was read of bound pods is no longer so."""
 
     def __init__(self, cluster: ClusterState, *, reread: Callable[[], object], well_known: frozenset[str]) -> None:
@@ -79,14 +79,16 @@ class PodReadings:
         self._reread = reread
         self._well_known = well_known
         self._namespaces = by_name(cluster.namespaces)
-        self._specs: dict[int, _Spec] = {}  # by identity
-        self._placed: dict[str, tuple[PodRecord, Reading, Pod]] = {}  # by UID: pods to be placed, as last told
+        self._specs: dict[int, _SpecGroup] = {}  # by identity
+        self._placed: dict[
+            str, tuple[PodRecord, PodRequirements, PodInfo]
+        ] = {}  # by UID: pods to be placed, as last told
         cluster.pods.subscribe(self._follow)
         cluster.namespaces.subscribe(self._namespaces_changed)
 
     # -- what a pod is ------------------------------------------------------------------------------------------------
 
-    def of(self, pod: PodRecord) -> Reading:
+    def of(self, pod: PodRecord) -> PodRequirements:
         """Raises KeyError for a pod that no cache holds."""
         spec = self._specs[id(pod.scheduling)]
         group = spec.groups[spec.key_of(pod)]
@@ -97,7 +99,7 @@ class PodReadings:
     def attached(self, pod: PodRecord) -> frozenset[Attachment]:
         return attachments(_with_claims(pod), self._cluster.storage) if pod.volume_claims else _NO_ATTACHMENTS
 
-    def to_place(self, pod: PodRecord, origin: Origin) -> Pod | Unplaceable:
+    def to_place(self, pod: PodRecord, origin: Origin) -> PodInfo | Unplaceable:
         """The pod, or why it is left out."""
         reading = self.of(pod)
         if reading.pod is None:
@@ -111,7 +113,7 @@ class PodReadings:
                 return _refused(pod, volume_flaw(error))
         return self._told(pod, reading, volumes, origin)
 
-    def _told(self, pod: PodRecord, reading: Reading, volumes: PodVolumes, origin: Origin) -> Pod:
+    def _told(self, pod: PodRecord, reading: PodRequirements, volumes: PodVolumes, origin: Origin) -> PodInfo:
         """The same object as long as nothing about it changes."""
         assert reading.pod is not None
         known = self._placed.get(pod.uid)
@@ -150,11 +152,11 @@ class PodReadings:
         spec = self._specs.get(id(scheduling))
         if spec is None:
             keys, selects = _label_keys(scheduling.spec), any(map(_selects_namespaces, _terms(scheduling.spec)))
-            spec = self._specs[id(scheduling)] = _Spec(scheduling, keys, selects)
+            spec = self._specs[id(scheduling)] = _SpecGroup(scheduling, keys, selects)
         key = spec.key_of(pod)
         group = spec.groups.get(key)
         if group is None:
-            group = spec.groups[key] = _Alike(pod)
+            group = spec.groups[key] = _RequirementsGroup(pod)
         group.count += step
         if not group.count:
             del spec.groups[key]
@@ -163,7 +165,7 @@ class PodReadings:
 
     def _namespaces_changed(self, change: Change[Mapping[str, str]]) -> None:
         match change:
-            case Synced() | Unread():
+            case Synced() | UndecodableObject():
                 return
             case Updated(old=old, new=new) if old.value == new.value:
                 return
@@ -178,7 +180,7 @@ class PodReadings:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _read(self, pod: PodRecord) -> Reading:
+    def _read(self, pod: PodRecord) -> PodRequirements:
         """What cannot be read keeps the pod from being placed, and on its node counts for nothing."""
         whole = _whole(pod)
         apart, ports = read_bound_pod(whole, self._namespaces).apart, host_ports(whole.spec)
@@ -192,13 +194,13 @@ class PodReadings:
             elif flaw is None:
                 found = read_pod(whole, namespaces=self._namespaces)
         except ResourceError as error:
-            flaw = Flaw("spec.containers[].resources", str(error), "correct the quantity")
+            flaw = FieldError("spec.containers[].resources", str(error), "correct the quantity")
         except RequirementError as error:
-            flaw = flaw or Flaw("spec.affinity.nodeAffinity", str(error), "correct it")
-        return Reading(request, ports, apart, found, flaw, silent)
+            flaw = flaw or FieldError("spec.affinity.nodeAffinity", str(error), "correct it")
+        return PodRequirements(request, ports, apart, found, flaw, silent)
 
 
-def _refused(pod: PodRecord, flaw: Flaw, *, silent: bool = False) -> Unplaceable:
+def _refused(pod: PodRecord, flaw: FieldError, *, silent: bool = False) -> Unplaceable:
     return Unplaceable(pod=pod.object, uid=pod.uid, reason=sentence(flaw), silent=silent)
 
 

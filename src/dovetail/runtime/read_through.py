@@ -7,7 +7,7 @@ from dovetail.ports import KubeApi, Page, Resource, Watch
 T = TypeVar("T")
 
 
-class PassingReads(KubeApi):
+class ReadThroughApi(KubeApi):
     """Subclasses say what becomes of writes."""
 
     def __init__(self, api: KubeApi) -> None:

@@ -4,18 +4,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from dovetail.api.names import Condition, Reason
-from dovetail.model.records import Recorder, claim_record, node_record, pdb_record, pool_record
+from dovetail.api.names import ConditionType, Reason
+from dovetail.model.records import PodInterner, claim_record, node_record, pdb_record, pool_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, Resource
-from dovetail.rules.budgets import BUDGETED, Reading
+from dovetail.rules.budgets import BUDGETED, BudgetSemantics
 from dovetail.rules.nodes import consolidation_reason
 from dovetail.rules.verdict import Rule
 from dovetail.sim.actors.wire import Raw, condition_of, node_of
-from dovetail.sim.checkers.records import Record, record_on
-from dovetail.sim.checkers.scene import Member, Part, Scene, own_parts
-from dovetail.sim.server.faults import Request
-from dovetail.sim.server.store import Stored
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, ClaimAndNode, Part, own_parts
+from dovetail.sim.checkers.records import RecordedCommand, record_on
+from dovetail.sim.server.faults import ApiRequest
+from dovetail.sim.server.store import StoredObject
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import ReasonView, VerdictView, explain
 
@@ -23,23 +23,23 @@ RULE: Final = "explained"
 _DRAINING: Final = ("S4", "S5")
 
 
-class Explained:
+class ExplainChecker:
     """A disruption is looked at when its command is written down, or right before a claim or a pod is deleted."""
 
-    def __init__(self, scene: Scene, reading: str) -> None:
+    def __init__(self, scene: CheckedCluster, reading: str) -> None:
         self._scene = scene
-        self._reading = Reading(reading)
+        self._reading = BudgetSemantics(reading)
         self._objection: tuple[str, str] | None = None  # to the request under way: object and sentence
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
-    def begun(self, claim: Raw, record: Record) -> None:
+    def begun(self, claim: Raw, record: RecordedCommand) -> None:
         """The program has written the command on the claim."""
         objection = self._to_disrupting(self._scene.member_of_claim(claim), record.reason)
         if objection:
             self._object(f"NodeClaim/{claim['metadata']['name']}", objection)
 
-    def _to_disrupting(self, member: Member, reason: str) -> str:
+    def _to_disrupting(self, member: ClaimAndNode, reason: str) -> str:
         """Why `explain` says that the node may not be disrupted for the reason; empty if it may."""
         snapshot = self._node_snapshot(member)
         told = explain(assess(snapshot, self._scene.now(), self._reading), only=(member.name,))
@@ -55,15 +55,17 @@ class Explained:
         self._scene.applied[RULE] += 1
         return ""
 
-    def _node_snapshot(self, member: Member) -> Snapshot:
+    def _node_snapshot(self, member: ClaimAndNode) -> Snapshot:
         """The node with its pods, and of its pool what budgets count."""
         pods = [] if member.node is None else list(self._scene.pods_on(member.name))
         members = [*self._scene.members(member.pool)] if member.pool else [member]
         pool = self._scene.stored(NODEPOOLS, member.pool)
         return self._snapshot(members, pods, [pool] if pool is not None else [])
 
-    def _snapshot(self, members: Iterable[Member], pods: list[Stored], pools: Iterable[Stored] = ()) -> Snapshot:
-        recorder, members = Recorder(), list(members)
+    def _snapshot(
+        self, members: Iterable[ClaimAndNode], pods: list[StoredObject], pools: Iterable[StoredObject] = ()
+    ) -> Snapshot:
+        recorder, members = PodInterner(), list(members)
         namespaces = {stored.body["metadata"]["namespace"] for stored in pods}
         claims = (self._stored_of(NODECLAIMS, member.claim) for member in members)
         nodes = (self._stored_of(NODES, member.node) for member in members)
@@ -75,10 +77,10 @@ class Explained:
             pdbs=[pdb_record(stored.read_as(PDBS.struct)) for stored in self._scene.in_namespaces(PDBS, namespaces)],
         )
 
-    def _stored_of(self, resource: Resource[Any], body: Raw | None) -> Stored | None:
+    def _stored_of(self, resource: Resource[Any], body: Raw | None) -> StoredObject | None:
         return None if body is None else self._scene.stored(resource, body["metadata"]["name"])
 
-    def _unless_news(self, member: Member, objection: str) -> str:
+    def _unless_news(self, member: ClaimAndNode, objection: str) -> str:
         """Nothing, if what it is about has changed since it was decided."""
         of_pool = [part for each in self._scene.members(member.pool) for part in own_parts(each)]
         return self._told([*self._scene.parts(member), *of_pool], objection)
@@ -103,7 +105,7 @@ class Explained:
 
     # -- claims and pods that are deleted ------------------------------------------------------------------------------
 
-    def asked(self, request: Request) -> None:
+    def asked(self, request: ApiRequest) -> None:
         """A request of the program is about to take effect; should it be refused, nothing has been done."""
         self._objection = None
         if request.verb == "delete" and request.resource.plural == NODECLAIMS.plural:
@@ -122,7 +124,7 @@ class Explained:
         claim = self._scene.claim(name)
         if claim is None or record_on(claim) is not None:
             return
-        told = condition_of(claim, Condition.DISRUPTION_REASON)
+        told = condition_of(claim, ConditionType.DISRUPTION_REASON)
         reason = "" if told is None or told.get("status") != "True" else str(told["reason"])
         if reason not in BUDGETED:
             return
@@ -161,7 +163,7 @@ class Explained:
         self._scene.report(RULE, object_, objection)
 
 
-def _may_have(snapshot: Snapshot, member: Member, reason: str) -> bool:
+def _may_have(snapshot: Snapshot, member: ClaimAndNode, reason: str) -> bool:
     """Whether the node has the reason if its pods have a place elsewhere."""
     found = next((each for each in snapshot.nodes if each.name == member.name), None)
     return found is not None and consolidation_reason(found) == reason

@@ -9,10 +9,10 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.documents import Document, InputError, decode
-from dovetail.api.names import Condition
+from dovetail.api.names import ConditionType
 from dovetail.api.objects import NodePool
+from dovetail.model.finding import Finding, Severity
 from dovetail.model.instance_types import InstanceType
-from dovetail.model.problem import Problem, Severity
 from dovetail.planning.nodepool.hash import pool_hash
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, ApiError, Resource
 from dovetail.sim.actors.cluster import SimCluster
@@ -20,30 +20,30 @@ from dovetail.sim.actors.wire import annotations_of, condition_status, labels_of
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.scenarios.machines import Machines, machines_of
 from dovetail.sim.scenarios.owners import with_owners, with_revisions, with_run_times
-from dovetail.sim.scenarios.reading import Body, Placed, Scenario, assumption, node_class_resource
+from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject, assumption, node_class_resource
 from dovetail.sim.scenarios.wire_checks import fault_of
 from dovetail.sim.server.kinds import NAMESPACES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
 from dovetail.views.explain.problems import NO_PODS
 
-_UP: Final = (Condition.LAUNCHED, Condition.REGISTERED, Condition.INITIALIZED)
+_UP: Final = (ConditionType.LAUNCHED, ConditionType.REGISTERED, ConditionType.INITIALIZED)
 _IMAGE: Final = "unknown"
 _LONG_AGO: Final = "2000-01-01T00:00:00Z"
 
 
-class Prepared(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class PreparedCluster(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Everything that is there at the start, ready to be put in."""
 
-    objects: tuple[Placed, ...]
+    objects: tuple[ScenarioObject, ...]
     node_classes: Resource[Any]
     machines: Machines
-    problems: tuple[Problem, ...]
+    problems: tuple[Finding, ...]
 
 
-def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None) -> Prepared:
+def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None) -> PreparedCluster:
     """Fill in what is missing. Raises InputError."""
-    objects: list[Placed] = list(scenario.objects)
+    objects: list[ScenarioObject] = list(scenario.objects)
     for each in objects:
         if fault := fault_of(each.resource.kind, each.body, whole=True):
             raise each.error(f"{fault[1]} ({each.name})", fault[0])
@@ -59,7 +59,7 @@ def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None)
     objects, told = _with_priority_classes(objects)
     problems += told
     machines = machines_of(objects, catalogue)
-    return Prepared(
+    return PreparedCluster(
         objects=tuple(_with_namespaces(objects)),
         node_classes=node_classes,
         machines=machines,
@@ -67,7 +67,7 @@ def prepare(scenario: Scenario, catalogue: Sequence[InstanceType] | None = None)
     )
 
 
-def put_in(prepared: Prepared, cluster: SimCluster, cloud: SimCloud) -> None:
+def put_in(prepared: PreparedCluster, cluster: SimCluster, cloud: SimCloud) -> None:
     """Before anything runs: so that everybody finds it as it was. Raises InputError."""
     registry = cluster.server.registry
     for each in prepared.objects:
@@ -94,11 +94,11 @@ EVERYWHERE: Final = frozenset({"default", "kube-node-lease", "kube-public", "kub
 # -- what is filled in -------------------------------------------------------------------------------------------------
 
 
-def _changed(placed: Placed, body: Body) -> Placed:
-    return Placed(placed.resource, body, placed.document)
+def _changed(placed: ScenarioObject, body: Body) -> ScenarioObject:
+    return ScenarioObject(placed.resource, body, placed.document)
 
 
-def _with_images(placed: Placed) -> Placed:
+def _with_images(placed: ScenarioObject) -> ScenarioObject:
     """Dumps for others leave images out."""
     spec = placed.body.get("spec")
     if not isinstance(spec, dict):
@@ -115,7 +115,7 @@ def _with_images(placed: Placed) -> Placed:
     return _changed(placed, {**placed.body, "spec": {**spec, "template": template}})
 
 
-def _imaged(placed: Placed, spec: Body, field: str) -> Body:
+def _imaged(placed: ScenarioObject, spec: Body, field: str) -> Body:
     found = dict(spec)
     for part in ("containers", "initContainers"):
         containers = spec.get(part)
@@ -127,7 +127,7 @@ def _imaged(placed: Placed, spec: Body, field: str) -> Body:
     return found
 
 
-def _with_times(placed: Placed) -> Placed:
+def _with_times(placed: ScenarioObject) -> ScenarioObject:
     """Some writers of conditions leave out since when they hold, and who scales pods down asks for it."""
     status = status_of(placed.body)
     conditions = status.get("conditions") or ()
@@ -137,7 +137,7 @@ def _with_times(placed: Placed) -> Placed:
     return _changed(placed, {**placed.body, "status": {**status, "conditions": [{**since, **c} for c in conditions]}})
 
 
-def _with_hashes(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
+def _with_hashes(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
     """A claim that had its pool's hash has the hash that the pool has here; only what had drifted has."""
     renamed: dict[str, tuple[str, str]] = {}
     for each in objects:
@@ -166,7 +166,7 @@ def _with_hashes(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]
     return found, [told]
 
 
-def _hash(placed: Placed) -> str | None:
+def _hash(placed: ScenarioObject) -> str | None:
     try:
         pool = decode(Document(placed.document.file, 1, None, None, "", "", value=placed.body), NodePool)
         return pool_hash(pool.spec.template)
@@ -176,7 +176,7 @@ def _hash(placed: Placed) -> str | None:
         return None
 
 
-def _with_known_claims(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
+def _with_known_claims(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
     """Every claim that has an instance has a UID, and says that it is up if its Node does."""
     nodes = {
         str((each.body.get("spec") or {}).get("providerID") or ""): each
@@ -219,7 +219,7 @@ def _true(types: Iterable[str], since: str | None) -> list[Body]:
 # -- node classes ------------------------------------------------------------------------------------------------------
 
 
-def _references(objects: Iterable[Placed]) -> Iterable[tuple[Placed, Mapping[str, str]]]:
+def _references(objects: Iterable[ScenarioObject]) -> Iterable[tuple[ScenarioObject, Mapping[str, str]]]:
     for each in objects:
         spec = each.body.get("spec") or {}
         if each.resource.kind == names.NODEPOOL_KIND:
@@ -230,7 +230,7 @@ def _references(objects: Iterable[Placed]) -> Iterable[tuple[Placed, Mapping[str
             yield each, reference
 
 
-def _node_class_kind(objects: Sequence[Placed]) -> tuple[Resource[Any], list[Problem]]:
+def _node_class_kind(objects: Sequence[ScenarioObject]) -> tuple[Resource[Any], list[Finding]]:
     """The kind that most pools and claims name: the simulated cloud acts for that one."""
     counts = Counter((str(ref.get("group")), str(ref.get("kind"))) for _, ref in _references(objects))
     if not counts:
@@ -265,20 +265,20 @@ _SECONDS: Final = "half a minute"
 
 
 def _with_node_classes(
-    objects: Sequence[Placed], kind: Resource[Any], start: datetime
-) -> tuple[list[Placed], list[Problem]]:
+    objects: Sequence[ScenarioObject], kind: Resource[Any], start: datetime
+) -> tuple[list[ScenarioObject], list[Finding]]:
     """Node classes that are named and not there, and Ready where they do not say."""
     wanted = {
         str(ref.get("name")): each
         for each, ref in _references(objects)
         if (ref.get("group"), ref.get("kind")) == (kind.group, kind.kind)
     }
-    ready = _true([Condition.READY], format_time(start.replace(microsecond=0)))
+    ready = _true([ConditionType.READY], format_time(start.replace(microsecond=0)))
     found, silent = [], []
     for each in objects:
         if each.resource.kind == kind.kind and each.resource.group == kind.group:
             wanted.pop(each.key, None)
-            if condition_status(each.body, Condition.READY) is None:
+            if condition_status(each.body, ConditionType.READY) is None:
                 silent.append(each.key)
                 status = status_of(each.body)
                 ready_status = {**status, "conditions": [*(status.get("conditions") or ()), *ready]}
@@ -292,7 +292,7 @@ def _with_node_classes(
             "spec": {},
             "status": {"conditions": ready},
         }
-        found.insert(0, Placed(kind, body, user.document))
+        found.insert(0, ScenarioObject(kind, body, user.document))
     if not wanted:
         return found, []
     told = ", ".join(f"{kind.kind}/{name}" for name in sorted(wanted))
@@ -302,9 +302,9 @@ def _with_node_classes(
 # -- what the server asks for ------------------------------------------------------------------------------------------
 
 
-def _with_priority_classes(objects: Sequence[Placed]) -> tuple[list[Placed], list[Problem]]:
+def _with_priority_classes(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
     have = {each.key for each in objects if each.resource.kind == PRIORITY_CLASSES.kind} | set(SYSTEM_PRIORITIES)
-    wanted: dict[str, tuple[int, Placed]] = {}
+    wanted: dict[str, tuple[int, ScenarioObject]] = {}
     for each in objects:
         spec = each.body.get("spec") or {}
         spec = spec if each.resource.kind == "Pod" else (spec.get("template") or {}).get("spec") or {}
@@ -312,7 +312,7 @@ def _with_priority_classes(objects: Sequence[Placed]) -> tuple[list[Placed], lis
         if name and name not in have and (name not in wanted or spec.get("priority") is not None):
             wanted[name] = (int(spec.get("priority") or 0), each)
     made = [
-        Placed(
+        ScenarioObject(
             PRIORITY_CLASSES,
             {
                 "apiVersion": PRIORITY_CLASSES.api_version,
@@ -331,7 +331,7 @@ def _with_priority_classes(objects: Sequence[Placed]) -> tuple[list[Placed], lis
     return [*made, *(_by_class(each) for each in objects)], problems
 
 
-def _by_class(placed: Placed) -> Placed:
+def _by_class(placed: ScenarioObject) -> ScenarioObject:
     """The class says what the priority is; that both are given and differ would be refused."""
     spec = placed.body.get("spec")
     if placed.resource.kind != "Pod" or not isinstance(spec, dict):
@@ -340,26 +340,28 @@ def _by_class(placed: Placed) -> Placed:
     return _changed(placed, {**placed.body, "spec": left})
 
 
-def _with_namespaces(objects: Sequence[Placed]) -> list[Placed]:
+def _with_namespaces(objects: Sequence[ScenarioObject]) -> list[ScenarioObject]:
     """Namespaces first, also those that nobody wrote down; then what pods need."""
     have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind} | EVERYWHERE
-    missing: dict[str, Placed] = {}
+    missing: dict[str, ScenarioObject] = {}
     for each in objects:
         if each.namespace is not None and each.namespace not in have:
             missing.setdefault(each.namespace, each)
     made = [
-        Placed(
+        ScenarioObject(
             NAMESPACES,
             {"apiVersion": "v1", "kind": NAMESPACES.kind, "metadata": {"name": name}},
             user.document,
         )
         for name, user in sorted(missing.items())
     ]
-    first: Callable[[Placed], bool] = lambda each: each.resource.kind in (NAMESPACES.kind, PRIORITY_CLASSES.kind)  # noqa: E731
+    first: Callable[[ScenarioObject], bool] = lambda each: (  # noqa: E731
+        each.resource.kind in (NAMESPACES.kind, PRIORITY_CLASSES.kind)
+    )
     return [*made, *filter(first, objects), *(each for each in objects if not first(each))]
 
 
-def _missing(objects: Sequence[Placed]) -> Iterable[Problem]:
+def _missing(objects: Sequence[ScenarioObject]) -> Iterable[Finding]:
     """What a cluster has and the input has not, so that less happens than would, or more."""
     kinds = Counter(each.resource.kind for each in objects)
     if not kinds[names.NODEPOOL_KIND] and not kinds[names.NODECLAIM_KIND]:
@@ -392,5 +394,5 @@ _DUMP_TOO: Final = "put them into the dump too"
 _WORK: Final = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
-def _is_of_a_pool(placed: Placed) -> bool:
+def _is_of_a_pool(placed: ScenarioObject) -> bool:
     return bool(labels_of(placed.body).get(names.NODEPOOL_LABEL))

@@ -5,24 +5,24 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dovetail.api import names
-from dovetail.api.names import Effect
+from dovetail.api.names import TaintEffect
 from dovetail.ports import PODS, EventType
 from dovetail.sim.actors.demand import toleration_matches
 from dovetail.sim.actors.wire import Raw, condition_of, deleting, finished
+from dovetail.sim.checkers.checked_cluster import CheckedCluster, provider_id
 from dovetail.sim.checkers.records import record_on
-from dovetail.sim.checkers.scene import Scene, provider_id
 from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 
 RULE: Final = "evicted"
-_TAINT: Final = {"key": names.DISRUPTED_TAINT, "value": "", "effect": str(Effect.NO_SCHEDULE)}
+_TAINT: Final = {"key": names.DISRUPTED_TAINT, "value": "", "effect": str(TaintEffect.NO_SCHEDULE)}
 _INSTANCE_LOST: Final = timedelta(minutes=1)
 
 
-class Evicted:
+class EvictionChecker:
     """Looked at when the program takes its finalizer off a Node: what still runs there, nobody will evict any more."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckedCluster) -> None:
         self._scene = scene
 
     def node_changed(self, change: Change) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.api.refusals import OUT_OF_RANGE
+from dovetail.api.decode_errors import OUT_OF_RANGE
 from dovetail.api.yaml_events import join
 from dovetail.values.duration import shown
 from dovetail.values.timestamp import TimeError, parse_time
@@ -28,7 +28,7 @@ _UNUSUAL: Final = re.compile(rb'"(?:' + "|".join(_TIMES).encode() + rb')":(?!' +
 _STRINGS: Final = frozenset(("labels", "annotations"))
 
 
-class Unsound(Exception):
+class InvalidValue(Exception):
     """A value that no cluster holds."""
 
     def __init__(self, field: str, message: str) -> None:
@@ -61,7 +61,7 @@ def _sound(value: Any, name: str, path: str, *, nulls: bool) -> Any:
     if isinstance(value, list):  # which a patch replaces as a whole
         return [_sound(child, "", join(path, index), nulls=False) for index, child in enumerate(value)]
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
-        raise Unsound(path, OUT_OF_RANGE)
+        raise InvalidValue(path, OUT_OF_RANGE)
     if name in _TIMES and isinstance(value, str):
         _check_time(value, path)
     return value
@@ -71,6 +71,6 @@ def _check_time(text: str, path: str) -> None:
     try:
         far = parse_time(text).year > _LAST_YEAR
     except TimeError as error:
-        raise Unsound(path, str(error)) from None
+        raise InvalidValue(path, str(error)) from None
     if far:
-        raise Unsound(path, f"{shown(text)} is too far away to be played: the last year is {_LAST_YEAR}")
+        raise InvalidValue(path, f"{shown(text)} is too far away to be played: the last year is {_LAST_YEAR}")

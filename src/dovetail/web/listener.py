@@ -81,7 +81,7 @@ class _Listener:
 
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
-        self._connections: dict[web.RequestHandler, _Connection] = {}  # the oldest first
+        self._connections: dict[web.RequestHandler, _ClientConnection] = {}  # the oldest first
 
     def middleware(self) -> Middleware:
         """Tells connections when a request on them is being handled."""
@@ -121,8 +121,8 @@ class _Listener:
             except OSError:
                 accepted.close()
 
-    def _connection(self, handler: web.RequestHandler) -> "_Connection":
-        self._connections[handler] = _Connection(handler, self._limits, self._connections)
+    def _connection(self, handler: web.RequestHandler) -> "_ClientConnection":
+        self._connections[handler] = _ClientConnection(handler, self._limits, self._connections)
         return self._connections[handler]
 
     def _close_one(self) -> bool:
@@ -137,11 +137,14 @@ class _Listener:
             connection.close()
 
 
-class _Connection(asyncio.Protocol):
+class _ClientConnection(asyncio.Protocol):
     """Passes everything on to the handler of aiohttp, and closes the connection when its deadline has passed."""
 
     def __init__(
-        self, handler: web.RequestHandler, limits: ListenerLimits, connections: "dict[web.RequestHandler, _Connection]"
+        self,
+        handler: web.RequestHandler,
+        limits: ListenerLimits,
+        connections: "dict[web.RequestHandler, _ClientConnection]",
     ) -> None:
         self._handler = handler
         self._limits = limits
