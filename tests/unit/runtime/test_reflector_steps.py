@@ -294,5 +294,5 @@ def test_changes_always_fit_what_is_known(events: list[tuple[str, Pod]]) -> None
 
 
 def test_a_state_never_meets_what_it_did_not_ask_for() -> None:
-    with pytest.raises(AssertionError, match="Listing cannot meet Ended"):
+    with pytest.raises(AssertionError, match="Listing cannot meet WatchEnded"):
         take(Listing(), WatchEnded(), {})
