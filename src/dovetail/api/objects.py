@@ -43,6 +43,12 @@ class ObjectMeta(Wire, frozen=True):
     finalizers: list[str] = []
 
 
+class ApiObject(Wire, frozen=True):
+    """Base of all objects that have metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class Condition(Wire, frozen=True):
     type: str = ""
     status: str = ""
@@ -94,10 +100,10 @@ class Volume(Wire, frozen=True):
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
     priority_class_name: str = ""
-    volumes: list[Volume] = []
+    volumes: Sequence[Volume] = []
     termination_grace_period_seconds: int | None = None
     priority: int | None = None
-    tolerations: list[Toleration] = []
+    tolerations: Sequence[Toleration] = []
 
 
 class PodStatus(Wire, frozen=True):
@@ -105,8 +111,7 @@ class PodStatus(Wire, frozen=True):
     conditions: Sequence[ConditionStatus] = []
 
 
-class Pod(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(ApiObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -126,8 +131,7 @@ class NodeStatus(Wire, frozen=True):
     allocatable: Quantities = {}
 
 
-class Node(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(ApiObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -157,8 +161,7 @@ class PodDisruptionBudgetStatus(Wire, frozen=True):
     desired_healthy: int | None = None
 
 
-class PodDisruptionBudget(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(ApiObject, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
@@ -252,8 +255,7 @@ class NodePoolStatus(Wire, frozen=True):
     node_class_observed_generation: int = 0
 
 
-class NodePool(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class NodePool(ApiObject, frozen=True):
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
@@ -268,8 +270,7 @@ class NodeClaimStatus(Wire, frozen=True):
     last_pod_event_time: Instant | None = None
 
 
-class NodeClaim(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class NodeClaim(ApiObject, frozen=True):
     spec: NodeClaimSpec = NodeClaimSpec()
     status: NodeClaimStatus = NodeClaimStatus()
 
@@ -278,10 +279,9 @@ class NodeClassStatus(Wire, frozen=True):
     conditions: list[Condition] = []
 
 
-class NodeClass(Wire, frozen=True):
+class NodeClass(ApiObject, frozen=True):
     """Any provider's node class, as far as everybody reads it."""
 
-    metadata: ObjectMeta = ObjectMeta()
     status: NodeClassStatus = NodeClassStatus()
 
 
@@ -289,16 +289,14 @@ class KWOKNodeClassSpec(Wire, frozen=True):
     node_registration_delay: str | None = None
 
 
-class KWOKNodeClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class KWOKNodeClass(ApiObject, frozen=True):
     spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
     status: NodeClassStatus = NodeClassStatus()
 
 
-class PodTemplate(Wire, frozen=True):
+class PodTemplate(ApiObject, frozen=True):
     """The pod template inside a workload."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
@@ -307,10 +305,9 @@ class WorkloadSpec(Wire, frozen=True):
     replicas: int | None = None
 
 
-class Workload(Wire, frozen=True):
+class Workload(ApiObject, frozen=True):
     """Deployment, StatefulSet, DaemonSet, ReplicaSet or Job."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
@@ -318,8 +315,7 @@ class CronJobSpec(Wire, frozen=True):
     job_template: Workload = Workload()
 
 
-class CronJob(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class CronJob(ApiObject, frozen=True):
     spec: CronJobSpec = CronJobSpec()
 
 
@@ -331,13 +327,12 @@ class LeaseSpec(Wire, frozen=True):
     lease_transitions: int | None = None
 
 
-class Lease(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class Namespace(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(ApiObject, frozen=True):
+    """Only its labels are read."""
 
 
 class VolumeSource(Wire, frozen=True):
@@ -349,8 +344,7 @@ class VolumeAttachmentSpec(Wire, frozen=True):
     source: VolumeSource = VolumeSource()
 
 
-class VolumeAttachment(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeAttachment(ApiObject, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 

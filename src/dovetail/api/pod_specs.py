@@ -1,8 +1,7 @@
-"""The parts of pods that say where they can run, as partial structs: read only where pods are placed.
+"""Pods with the fields that scheduling reads, as partial structs.
 
-`objects.Pod` is what all rules read of every pod; this is what scheduling reads besides, and `WatchedPod` is both, so
-that whoever places pods reads each of them once. As there, text that has a
-grammar of its own (quantities, numbers in tolerations) stays text, so that an object with a bad value can be read.
+`objects.Pod` has what the rules read. `SchedulingPod` adds where the pod can run: a watch decodes each pod once.
+Values with a syntax (quantities, numbers in tolerations) stay text, so that an object with a bad value can be decoded.
 """
 
 from collections.abc import Sequence
@@ -10,17 +9,15 @@ from collections.abc import Sequence
 import msgspec
 
 from dovetail.api.objects import (
+    ApiObject,
     ConditionStatus,
     Instant,
     LabelSelector,
     NodeSelectorRequirement,
-    ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
     Quantities,
-    Toleration,
-    Volume,
     Wire,
 )
 
@@ -131,18 +128,15 @@ class ResourceClaim(Wire, frozen=True):
 # -- the pod -----------------------------------------------------------------------------------------------------------
 
 
-class SchedulingPodSpec(Wire, frozen=True):
-    node_name: str = ""
+class SchedulingPodSpec(PodSpec, frozen=True):
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity = Affinity()
-    tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: ContainerResources = ContainerResources()
     overhead: Quantities = msgspec.field(default_factory=dict)
     host_network: bool = False
-    volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
@@ -151,58 +145,25 @@ class PodCondition(ConditionStatus, frozen=True):
     last_transition_time: Instant | None = None
 
 
-class SchedulingPodStatus(Wire, frozen=True):
-    phase: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    nominated_node_name: str = ""
-    resize: str = ""  # before Kubernetes 1.33; a condition since
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class SchedulingPod(Wire, frozen=True):
-    """A pod, or the pod template of a workload."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: SchedulingPodSpec = SchedulingPodSpec()
-    status: SchedulingPodStatus = SchedulingPodStatus()
-
-
-# -- what a watch reads ------------------------------------------------------------------------------------------------
-
-
-class WatchedPodSpec(PodSpec, frozen=True):
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    affinity: Affinity = Affinity()
-    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    resources: ContainerResources = ContainerResources()
-    overhead: Quantities = msgspec.field(default_factory=dict)
-    host_network: bool = False
-    resource_claims: tuple[ResourceClaim, ...] = ()
-
-
-class WatchedPodStatus(PodStatus, frozen=True):
+class SchedulingPodStatus(PodStatus, frozen=True):
     conditions: Sequence[PodCondition] = []
     nominated_node_name: str = ""
-    resize: str = ""
+    resize: str = ""  # before Kubernetes 1.33; a condition since
     observed_generation: int = 0
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class WatchedPod(Pod, frozen=True):
-    """Everything that anybody reads of a pod."""
+class SchedulingPod(Pod, frozen=True):
+    """A pod, or the pod template of a workload, with everything that Dovetail reads of it."""
 
-    spec: WatchedPodSpec = WatchedPodSpec()
-    status: WatchedPodStatus = WatchedPodStatus()
+    spec: SchedulingPodSpec = SchedulingPodSpec()
+    status: SchedulingPodStatus = SchedulingPodStatus()
 
 
 class DaemonSetSpec(Wire, frozen=True):
     template: SchedulingPod = SchedulingPod()
 
 
-class DaemonSet(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class DaemonSet(ApiObject, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Quantities, Wire
+from dovetail.api.objects import ApiObject, Instant, LabelSelector, ObjectMeta, Quantities, Wire
 
 
 class RollingUpdate(Wire, frozen=True):
@@ -41,9 +41,8 @@ class EphemeralVolume(Wire, frozen=True):
     volume_claim_template: RecordedVolumeClaim = RecordedVolumeClaim()
 
 
-class RecordedPodTemplate(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: pod_specs.WatchedPodSpec = pod_specs.WatchedPodSpec()
+class RecordedPodTemplate(ApiObject, frozen=True):
+    spec: pod_specs.SchedulingPodSpec = pod_specs.SchedulingPodSpec()
 
 
 class RecordedWorkloadSpec(Wire, frozen=True):
@@ -81,8 +80,7 @@ class WorkloadStatus(Wire, frozen=True):
     conditions: tuple[objects.ConditionStatus, ...] = ()
 
 
-class RecordedWorkload(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class RecordedWorkload(ApiObject, frozen=True):
     spec: RecordedWorkloadSpec = RecordedWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -104,8 +102,7 @@ class RecordedVolume(storage.PersistentVolume, frozen=True):
     spec: RecordedVolumeSpec = RecordedVolumeSpec()
 
 
-class PriorityClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(ApiObject, frozen=True):
     value: int = 0
     global_default: bool | None = None
     preemption_policy: str | None = None
@@ -153,7 +150,7 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     (names.GROUP, names.NODECLAIM_KIND): objects.NodeClaim,
     (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): objects.KWOKNodeClass,
     (_CORE, "Node"): objects.Node,
-    (_CORE, "Pod"): pod_specs.WatchedPod,
+    (_CORE, "Pod"): pod_specs.SchedulingPod,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     (_CORE, "Namespace"): objects.Namespace,
     (_CORE, "PersistentVolumeClaim"): RecordedVolumeClaim,

@@ -15,14 +15,7 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.pod_specs import (
-    Affinity,
-    SchedulingPodSpec,
-    SchedulingPodStatus,
-    WatchedPod,
-    WatchedPodSpec,
-    WatchedPodStatus,
-)
+from dovetail.api.pod_specs import Affinity, SchedulingPod, SchedulingPodSpec, SchedulingPodStatus
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
@@ -239,7 +232,7 @@ class PodInterner:
     def pod(self, pod: objects.Pod) -> PodRecord:
         return self._pod(pod, None)
 
-    def watched_pod(self, pod: WatchedPod) -> PodRecord:
+    def watched_pod(self, pod: SchedulingPod) -> PodRecord:
         """With what scheduling reads."""
         return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
@@ -274,40 +267,34 @@ class PodInterner:
             scheduled_at=scheduled_at,
         )
 
-    def _scheduling(self, pod: WatchedPod) -> PodScheduling:
-        """Told apart by their bytes: what is in them cannot be hashed."""
+    def _scheduling(self, pod: SchedulingPod) -> PodScheduling:
+        """Found by its encoding, because its fields are not hashable."""
         spec, status = pod.spec, pod.status
         daemon_set = _daemon_set(pod.metadata.owner_references)
         unscheduled, nominated = ("", "") if spec.node_name else (_unscheduled(status), status.nominated_node_name)
-        affinity = _of_any_node(spec.affinity) if daemon_set else spec.affinity
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
+        shared = msgspec.structs.replace(
+            spec,
+            node_name="",
+            priority_class_name="",
+            priority=None,
+            volumes=[],
+            termination_grace_period_seconds=None,
+            affinity=_of_any_node(spec.affinity) if daemon_set else spec.affinity,
+        )
         flaw, others = "", (unscheduled, nominated, daemon_set, resize)
-        key = _AS_KEY.encode((_parts(spec, affinity), others))
+        key = _AS_KEY.encode((shared, others))
         known = self._schedulings.get(key)
         if known is None and len(key) > UNCOUNTED_BYTES:
-            spec, flaw = within_limits(spec)
+            shared, flaw = within_limits(shared)
             if flaw:
-                affinity = spec.affinity
-                key = _AS_KEY.encode((_parts(spec, affinity), others, flaw))
+                key = _AS_KEY.encode((shared, others, flaw))
                 known = self._schedulings.get(key)
-        if known is not None:
-            return known
-        of_spec = SchedulingPodSpec(
-            node_selector=spec.node_selector,
-            affinity=affinity,
-            tolerations=tuple(spec.tolerations),
-            topology_spread_constraints=spec.topology_spread_constraints,
-            containers=spec.containers,
-            init_containers=spec.init_containers,
-            resources=spec.resources,
-            overhead=spec.overhead,
-            host_network=spec.host_network,
-            resource_claims=spec.resource_claims,
-        )
-        found = PodScheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
-        self._schedulings[key] = found
-        return found
+        if known is None:
+            known = PodScheduling(shared, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
+            self._schedulings[key] = known
+        return known
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
@@ -335,22 +322,6 @@ class PodInterner:
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
 
-def _parts(spec: WatchedPodSpec, affinity: Affinity) -> tuple[object, ...]:
-    """What tells one spec from another."""
-    return (
-        spec.node_selector,
-        affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        spec.containers,
-        spec.init_containers,
-        spec.resources,
-        spec.overhead,
-        spec.host_network,
-        spec.resource_claims,
-    )
-
-
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
     for owner in owners:
         if owner.kind == "DaemonSet" and owner.api_version == "apps/v1":
@@ -358,14 +329,14 @@ def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
     return ""
 
 
-def _unscheduled(status: WatchedPodStatus) -> str:
+def _unscheduled(status: SchedulingPodStatus) -> str:
     for condition in status.conditions:
         if condition.type == "PodScheduled":
             return condition.reason
     return ""
 
 
-def _scheduled_at(status: WatchedPodStatus) -> datetime | None:
+def _scheduled_at(status: SchedulingPodStatus) -> datetime | None:
     for condition in status.conditions:
         if condition.type == "PodScheduled":
             return _utc(condition.last_transition_time) if condition.status == "True" else None
@@ -389,7 +360,7 @@ def _of_any_node(affinity: Affinity) -> Affinity:
     return replace(affinity, node_affinity=nodes)
 
 
-def _is_resizing(pod: WatchedPod) -> bool:
+def _is_resizing(pod: SchedulingPod) -> bool:
     """Whether its containers may have something else than the spec says; until a kubelet has looked, they may."""
     status = pod.status
     if status.resize or pod.metadata.generation > status.observed_generation:
@@ -397,7 +368,7 @@ def _is_resizing(pod: WatchedPod) -> bool:
     return any(condition.type in _RESIZES for condition in status.conditions)
 
 
-def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
+def _resize(status: SchedulingPodStatus) -> SchedulingPodStatus:
     return SchedulingPodStatus(
         # Without their times, which would tell replicas apart.
         conditions=tuple(
@@ -511,7 +482,7 @@ def _condition(conditions: Sequence[objects.ConditionStatus | objects.Condition]
     return None
 
 
-def _tolerates_disrupted(tolerations: list[objects.Toleration]) -> bool:
+def _tolerates_disrupted(tolerations: Sequence[objects.Toleration]) -> bool:
     for toleration in tolerations:
         if toleration.key not in _DISRUPTED_KEYS or toleration.effect not in _DISRUPTED_EFFECTS:
             continue
