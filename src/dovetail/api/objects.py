@@ -1,7 +1,7 @@
-"""The parts of Kubernetes objects that Dovetail reads, as partial structs: unknown fields are passed over.
+"""The fields of Kubernetes objects that Dovetail reads, as partial structs. Other fields are ignored.
 
-Text that has a grammar of its own (durations, schedules, quantities, budgets' nodes) stays text here: an
-object with a bad value must still be readable, so that the rule that meets it can say what is wrong (R32).
+Values with a syntax (durations, schedules, quantities, nodes of budgets) stay text: an object with a bad value must
+still be decoded, so that its rule can report the mistake (R32).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Base of all wire structs. No cycles are possible, so the garbage collector need not look at them."""
+    """Base of all wire structs. They have no cycles, so the garbage collector can ignore them."""
 
 
 class OwnerReference(Wire, frozen=True):
@@ -59,14 +59,14 @@ class Condition(Wire, frozen=True):
 
 
 class ConditionStatus(Wire, frozen=True):
-    """A condition of which only the status is asked: there are half a million of them on 100,000 pods."""
+    """A condition without times and texts: 100,000 pods have half a million of them."""
 
     type: str = ""
     status: str = ""
 
 
 class Taint(Wire, frozen=True):
-    """All of its fields: a Node's list of taints is written as a whole."""
+    """With all fields, because the list of a Node's taints is written as a whole."""
 
     key: str = ""
     value: str = ""
@@ -74,7 +74,7 @@ class Taint(Wire, frozen=True):
     time_added: Instant | None = None
 
     def matches(self, other: "Taint") -> bool:
-        """By key and effect; the value says nothing (01 §6)."""
+        """By key and effect, not by value (01 §6)."""
         return (self.key, self.effect) == (other.key, other.effect)
 
 
@@ -90,7 +90,7 @@ class ClaimVolume(Wire, frozen=True):
 
 
 class Volume(Wire, frozen=True):
-    """A pod's volume, as far as it is a claim of its own (`ephemeral`) or of somebody else."""
+    """A volume of a pod that uses a claim, its own (`ephemeral`) or another."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
@@ -210,7 +210,7 @@ class NodeClaimTemplateSpec(Wire, frozen=True):
 
 
 class NodeClaimSpec(NodeClaimTemplateSpec, frozen=True):
-    """What a claim has of its template, and what it asks for itself."""
+    """The spec of the template, and the requests of the claim."""
 
     taints: list[Taint] = []
     startup_taints: list[Taint] = []
@@ -238,7 +238,7 @@ class NodePoolSpec(Wire, frozen=True):
 
 
 class PoolDisruptions(Wire, frozen=True):
-    """How many nodes may be disrupted for a reason; ours alone."""
+    """The number of nodes that may be disrupted for a reason; ours."""
 
     reason: str = ""
     limit: int = 0
@@ -280,7 +280,7 @@ class NodeClassStatus(Wire, frozen=True):
 
 
 class NodeClass(ApiObject, frozen=True):
-    """Any provider's node class, as far as everybody reads it."""
+    """The common fields of all providers' node classes."""
 
     status: NodeClassStatus = NodeClassStatus()
 
@@ -349,5 +349,5 @@ class VolumeAttachment(ApiObject, frozen=True):
 
 
 def is_true(of: NodeClaim | NodePool | Node, condition: names.ConditionType) -> bool:
-    """Whether the object has the condition, as it is stored."""
+    """Whether the object has the condition with the status True."""
     return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)

@@ -21,8 +21,6 @@ from dovetail.api.objects import (
     Wire,
 )
 
-# -- containers --------------------------------------------------------------------------------------------------------
-
 
 class ContainerResources(Wire, frozen=True):
     requests: Quantities = msgspec.field(default_factory=dict)
@@ -46,18 +44,15 @@ class Container(Wire, frozen=True):
 
 
 class ContainerStatus(Wire, frozen=True):
-    """What a container has: actually (`resources`), and by the kubelet's promise (`allocatedResources`)."""
+    """The current resources of a container, and those that the kubelet has allocated."""
 
     name: str = ""
     resources: ContainerResources = ContainerResources()
     allocated_resources: Quantities = msgspec.field(default_factory=dict)
 
 
-# -- where to ----------------------------------------------------------------------------------------------------------
-
-
 class NodeSelectorTerm(Wire, frozen=True):
-    """Of nodes: all expressions must match, and an empty term matches nothing."""
+    """All expressions must match; an empty term matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -80,7 +75,7 @@ class NodeAffinity(Wire, frozen=True):
 
 
 class PodAffinityTerm(Wire, frozen=True):
-    """Of pods; a selector that is None matches none, and an empty one matches all."""
+    """A missing selector matches no pod, an empty one all."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -96,7 +91,7 @@ class PreferredPods(Wire, frozen=True):
 
 
 class PodAffinity(Wire, frozen=True):
-    """To pods, or against them."""
+    """Affinity or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = ()
@@ -120,12 +115,9 @@ class TopologySpreadConstraint(Wire, frozen=True):
 
 
 class ResourceClaim(Wire, frozen=True):
-    """Of dynamic resource allocation; that there is one is all we ask (R39)."""
+    """Of dynamic resource allocation, which is not supported (R39)."""
 
     name: str = ""
-
-
-# -- the pod -----------------------------------------------------------------------------------------------------------
 
 
 class SchedulingPodSpec(PodSpec, frozen=True):

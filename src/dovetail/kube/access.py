@@ -163,9 +163,6 @@ def _networks(no_proxy: str) -> Iterator[IPv4Network | IPv6Network]:
             yield ip_network(part.strip(), strict=False)
 
 
-# -- who we are --------------------------------------------------------------------------------------------------------
-
-
 def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[str, str]], float]:
     """The header that proves who we are, if one does, and for how long what is known of the user is good."""
     value, token = user.value, given.token
@@ -223,9 +220,6 @@ def _impersonation(user: Section[User]) -> Iterator[tuple[str, str]]:
     for key, words in (value.as_user_extra or {}).items():
         for word in words:
             yield f"Impersonate-Extra-{quote(key, safe=HEADER_NAME_SAFE)}", word
-
-
-# -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
 def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> tuple[ssl.SSLContext, bytes]:

@@ -1,6 +1,6 @@
 """Decodes answers of the API server as tolerantly as files.
 
-A list is decoded as a whole. If that fails, items are decoded one by one, so that a bad object does not hide the others.
+A list is decoded as a whole. If that fails, items are decoded one by one, so that a bad one does not hide the others.
 """
 
 from functools import lru_cache

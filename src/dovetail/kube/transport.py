@@ -231,8 +231,6 @@ class Transport:
     def _words(self, error: Exception) -> str:
         return redacted(_words(error), self.secrets)
 
-    # -- credentials --------------------------------------------------------------------------------------------------
-
     async def _fresh_access(self) -> ClientConfig:
         """The access, reloaded when it is due. If that fails, the old one, which may still work."""
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""How much may a pod ask of scheduling?
+"""Limits on what a pod may ask of scheduling.
 
-The work of an engine grows with the number of terms of a pod, and with the products of some of them. A pod that could
-have 10,000 of each would stop everybody's provisioning, and its owner needs no rights but those of one namespace.
+The cost of scheduling grows with the number of terms of a pod, and with products of some of them. A pod with 10,000 of
+each would stop all provisioning, and creating it takes only rights in one namespace.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ UNCOUNTED_BYTES: Final = 384
 
 
 def within_limits(spec: SchedulingPodSpec) -> tuple[SchedulingPodSpec, str]:
-    """The spec without what exceeds a limit, and what that is; empty if nothing does."""
+    """The spec without the parts that exceed a limit, and a description of these."""
     terms, containers = _too_many_terms(spec), _too_much_for_containers(spec)
     if terms:
         spec = msgspec.structs.replace(

@@ -162,8 +162,6 @@ class EventRecorder:
             self._changed.clear()
             await self._changed.wait()
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
     def _remember(self, key: str, now: float, seconds: float) -> None:
         self._published.pop(key, None)
         self._published[key] = now + seconds
@@ -252,9 +250,6 @@ def _series_of(event: Body) -> _Series:
 def namespace_is_going(error: ApiError) -> bool:
     """Whether a create failed because the namespace is being deleted; only the message says so."""
     return isinstance(error, Forbidden) and _NAMESPACE_IS_GOING in error.message
-
-
-# -- what is sent -----------------------------------------------------------------------------------------------------
 
 
 def dedupe_key(event: Event) -> str:

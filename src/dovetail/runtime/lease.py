@@ -253,8 +253,6 @@ class Election:
         except (ApiError, TimeoutError) as error:
             log.warning("lease %s/%s: cannot give it back: %s", self._namespace, self._name, _text(error))
 
-    # -- requests -------------------------------------------------------------------------------------------------
-
     async def _try_to_take(self) -> Lease | None:
         """The lease if this process holds it now, else None."""
         lease = await self._look()
@@ -327,8 +325,6 @@ class Election:
         lock = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
         body = {"metadata": lock, "spec": spec}
         return await self._api.write(Patch(LEASES, self._name, body, namespace=self._namespace))
-
-    # -- time -----------------------------------------------------------------------------------------------------
 
     def _held(self, lease: Lease, began_at: float) -> None:
         self._seen = ObservedLease(lease, self._clock.monotonic())

@@ -152,8 +152,6 @@ class Manager:
             cause = root_cause(errors)
             raise cause from cause.__cause__
 
-    # -- leading --------------------------------------------------------------------------------------------------
-
     async def _lead_until(self, stop: asyncio.Event) -> None:
         """Lead, or wait to lead, until `stop` is set."""
         leading = asyncio.Event()
@@ -228,8 +226,6 @@ class Manager:
             with suppress(TimeoutError):
                 await within(self._clock, pause_seconds, stopping.wait())
                 return None
-
-    # -- waiting --------------------------------------------------------------------------------------------------
 
     async def _wait_synced(self, stop: asyncio.Event) -> bool:
         """Wait for the reflectors. False: `stop` was set before they were synced."""

@@ -171,8 +171,6 @@ class WorkQueue(Generic[K]):
             self._ready.clear()
         self._changed.set()
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
     def _check_room(self, key: K) -> None:
         if key in self._due_at or key in self._ready or key in self._in_work:
             return
