@@ -19,7 +19,7 @@ import msgspec
 
 from bench.scheduling import used_cluster
 from dovetail.api import names, objects
-from dovetail.api.pod_specs import SchedulingPod, WatchedPod
+from dovetail.api.pod_specs import SchedulingPod
 from dovetail.model import spec_limits
 from dovetail.model.records import PodInterner, PodRecord, pdb_record
 from dovetail.planning.node.drain import drain_plan
@@ -257,10 +257,10 @@ def measure(field: str) -> dict[str, float]:
     text = json.dumps(_pod() if field in _PDBS else _PODS[field]()).encode()
     problem, _ = used_cluster(_NODES)
     world = fast.World(problem.nodes, problem.pools, problem.types, problem.daemons, problem.options)
-    ordinary = PodInterner().watched_pod(msgspec.json.decode(json.dumps(_pod()), type=WatchedPod))
+    ordinary = PodInterner().watched_pod(msgspec.json.decode(json.dumps(_pod()), type=SchedulingPod))
     _ask(ordinary, PdbIndex((), ()), world, _read(ordinary), _AT)  # what is done once a process
     started = time.process_time()
-    pod = PodInterner().watched_pod(msgspec.json.decode(text, type=WatchedPod))
+    pod = PodInterner().watched_pod(msgspec.json.decode(text, type=SchedulingPod))
     pdbs = PdbIndex([pdb_record(msgspec.json.decode(guard, type=objects.PodDisruptionBudget))], [pod])
     to_place = _read(pod)
     _ask(pod, pdbs, world, to_place, _AT)

@@ -1,6 +1,6 @@
-"""What controllers ask of the world outside: the API server, the clock, the cloud, and a place for heavy work.
+"""Ports of the controllers: the API server, the clock, the cloud, and heavy computations.
 
-Behind each protocol stand a real thing and a simulated one; the contract tests hold the two to the same behaviour.
+Each protocol has a real and a simulated implementation; the contract tests check that they behave alike.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ Body = Mapping[str, Any]
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
-    """A kind of object as the API server serves it, and the struct it is read into."""
+    """A kind of object in the API, and the struct for its objects."""
 
     group: str
     version: str
@@ -42,7 +42,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def read_as(self, type_: type[U]) -> "Resource[U]":
-        """The same resource, read into another struct."""
+        """The same kind with another struct."""
         return Resource(self.group, self.version, self.plural, self.kind, type_, self.namespaced)
 
 
@@ -70,14 +70,14 @@ EVENTS = Resource("events.k8s.io", "v1", "events", "Event", dict[str, Any], name
 
 
 class PatchType(StrEnum):
-    """How a patch is meant; the value is its media type."""
+    """The type of a patch; the value is its media type."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Propagation(StrEnum):
-    """What happens to the objects that a deleted one owns."""
+    """What happens to the dependents of a deleted object."""
 
     BACKGROUND = "Background"
     FOREGROUND = "Foreground"
@@ -88,7 +88,7 @@ class Propagation(StrEnum):
 
 
 class Write(msgspec.Struct, Generic[T], frozen=True):
-    """A change of one object: a Create, Patch, Delete or Evict. T is the answer: the object after it, or None."""
+    """A change of one object: Create, Patch, Delete or Evict. T is the result: the object, or None."""
 
     verb: ClassVar[str]
 
@@ -119,7 +119,7 @@ class Create(Write[T], frozen=True):
 
     @property
     def name(self) -> str:
-        """Empty if the server is to make one up."""
+        """Empty if the server generates it."""
         return str((self.body.get("metadata") or {}).get("name", ""))
 
 
@@ -167,7 +167,7 @@ class Evict(Write[None], frozen=True):
 
     @property
     def deletion(self) -> Delete:
-        """What is done if it is allowed."""
+        """The deletion that a permitted eviction makes."""
         return Delete(PODS, self.name, namespace=self.namespace, uid=self.uid, grace_seconds=self.grace_seconds)
 
 
@@ -175,7 +175,7 @@ class Evict(Write[None], frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """Some of the objects of a list; `continue_` asks for the next ones, empty at the end."""
+    """A page of a list; `continue_` requests the next one, and is empty at the end."""
 
     items: Sequence[T]
     resource_version: str
@@ -185,8 +185,6 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class EventType(StrEnum):
-    """What a watch tells."""
-
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
@@ -194,9 +192,9 @@ class EventType(StrEnum):
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change; `object` is None for a bookmark, which only moves `resource_version` on.
+    """A change. `object` is None for a bookmark, which only advances `resource_version`.
 
-    An object that cannot be decoded is None too, with `problem` saying why: it is counted, and the watch goes on.
+    It is also None if the object cannot be decoded; `problem` says why, and the watch goes on.
     """
 
     type: EventType
@@ -210,7 +208,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ApiError(Exception):
-    """The API server refused, or could not be asked. What it says becomes one harmless line without credentials."""
+    """The API server refused the request or did not answer. The message is one line without credentials."""
 
     def __init__(self, message: str, *, code: int = 0, reason: str = "") -> None:
         self.message = plain(message)
@@ -220,19 +218,19 @@ class ApiError(Exception):
 
 
 class NotFound(ApiError):
-    """There is no such object, or its UID is another."""
+    """The object does not exist, or has another UID."""
 
 
 class Conflict(ApiError):
-    """A precondition does not hold: the object has changed meanwhile, or is another one."""
+    """A precondition failed: the object has changed, or is another one."""
 
 
 class AlreadyExists(ApiError):
-    """An object of this name is there."""
+    """An object of this name exists."""
 
 
 class TooManyRequests(ApiError):
-    """Come back later: the server is busy, or a PodDisruptionBudget does not allow the eviction."""
+    """The server is busy, or a PodDisruptionBudget does not allow the eviction."""
 
     def __init__(
         self, message: str, *, code: int = 429, reason: str = "TooManyRequests", retry_after: float = 0.0
@@ -242,15 +240,15 @@ class TooManyRequests(ApiError):
 
 
 class Gone(ApiError):
-    """The resource version is too old to go on from; list anew."""
+    """The resource version is too old; list again."""
 
 
 class Invalid(ApiError):
-    """The object or the request is not acceptable; repeating it does not help."""
+    """The object or the request is invalid; repeating it does not help."""
 
 
 class Forbidden(ApiError):
-    """Not allowed, or no longer: the credentials lack the right, or the lease is lost."""
+    """The credentials lack the right, or the lease is lost."""
 
 
 class Unavailable(ApiError):
@@ -258,29 +256,29 @@ class Unavailable(ApiError):
 
 
 class InternalError(ApiError):
-    """The server failed inside (500), as the eviction of a pod with two PodDisruptionBudgets does."""
+    """The server failed (500), for example to evict a pod with two PodDisruptionBudgets."""
 
 
 class OutcomeUnknown(ApiError):
-    """The request may or may not have taken effect: look before repeating it."""
+    """The request may have taken effect: read before repeating it."""
 
 
 # -- the ports --------------------------------------------------------------------------------------------------------
 
 
 class Watch(Protocol[T]):
-    """Changes as they come. It holds a connection: whoever begins one closes it (`contextlib.aclosing`)."""
+    """A stream of changes. It holds a connection: close it (`contextlib.aclosing`)."""
 
     def __aiter__(self) -> AsyncIterator[WatchEvent[T]]: ...
 
     async def __anext__(self) -> WatchEvent[T]: ...
 
     async def aclose(self) -> None:
-        """End it, wherever it is; nothing more is told."""
+        """End the watch."""
 
 
 class KubeApi(Protocol):
-    """The Kubernetes API, as far as we use it. Every call may raise ApiError and its kinds."""
+    """The Kubernetes API. Every call may raise ApiError."""
 
     async def list(
         self,
@@ -292,7 +290,7 @@ class KubeApi(Protocol):
         limit: int = 500,
         continue_: str = "",
     ) -> Page[T]:
-        """One page; raises Gone if `continue_` has become too old."""
+        """One page. Raises Gone if `continue_` is too old."""
 
     def watch(
         self,
@@ -304,56 +302,58 @@ class KubeApi(Protocol):
         fields: str = "",
         timeout_seconds: int = 300,
     ) -> Watch[T]:
-        """Changes after the version, with bookmarks, until the server ends the watch; raises Gone if it is too old."""
+        """Changes after the version, with bookmarks, until the server ends the watch. Raises Gone if the version is too
+        old.
+        """
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        """The object as it is now."""
+        """The current object."""
 
     async def write(self, write: Write[T]) -> T:
         """Make the change."""
 
 
 class Clock(Protocol):
-    """The time. Only this is asked, so that simulated time can stand in."""
+    """The time. Nothing else may be asked for it, so that it can be simulated."""
 
     def now(self) -> datetime:
         """The instant, in UTC."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds that never go back."""
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
 
 class Compute(Protocol):
-    """Where heavy passes run: a worker thread in production, at once in simulation (R45)."""
+    """Runs heavy passes: on a worker thread in production, inline in the simulator (R45)."""
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function's result; it must only read what it was given."""
+        """The result of the function, which must only read its arguments."""
 
 
 # -- the cloud --------------------------------------------------------------------------------------------------------
 
 
 class CloudError(Exception):
-    """The provider could not do it; worth another try, unless it is one of the kinds below."""
+    """The provider failed; retry, unless it is one of the errors below."""
 
 
 class InstanceGone(CloudError):
-    """There is no such instance (any more). To a deletion, that is success."""
+    """The instance does not exist any more. For a deletion this is success."""
 
 
 class InsufficientCapacity(CloudError):
-    """Nothing that the claim accepts can be had now; the claim is given up."""
+    """No offering that the claim accepts is available; the claim is given up."""
 
 
 class NodeClassNotReady(CloudError):
-    """The claim's node class cannot be launched from; the claim is given up."""
+    """The node class is not ready; the claim is given up."""
 
 
 class CreateFailed(CloudError):
-    """The launch failed for a reason that belongs into the claim's `Launched` condition; it is tried again."""
+    """The launch failed for a reason to report in the `Launched` condition; it is retried."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -361,7 +361,7 @@ class CreateFailed(CloudError):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine of the provider, as far as a NodeClaim takes it over."""
+    """A machine of the provider, as a NodeClaim records it."""
 
     provider_id: str
     labels: Mapping[str, str] = {}
@@ -384,35 +384,35 @@ class Interruption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CloudProvider(Protocol):
-    """Who makes and ends the machines (07 §8). Every call may raise CloudError and its kinds."""
+    """Creates and deletes machines (07 §8). Every call may raise CloudError."""
 
     name: str
     # Only NodePools and NodeClaims whose nodeClassRef is of this kind are ours to act on (01 §1).
     node_classes: Resource[objects.NodeClass]
 
     async def create(self, claim: objects.NodeClaim) -> Instance:
-        """Launch one machine for the claim. Called again after an error: the claim's UID makes it idempotent."""
+        """Launch a machine for the claim. Called again after an error: the claim's UID makes it idempotent."""
 
     async def delete(self, claim: objects.NodeClaim) -> None:
-        """Begin to end the machine, or see how far that is; raises InstanceGone once it is gone."""
+        """Begin to delete the machine, or check the progress. Raises InstanceGone once it is gone."""
 
     async def get(self, provider_id: str) -> Instance:
-        """The machine; raises InstanceGone."""
+        """The machine. Raises InstanceGone."""
 
     async def list(self) -> Sequence[Instance]:
-        """All machines that belong to NodeClaims, those that are ending included."""
+        """All machines of NodeClaims, including those that are being deleted."""
 
     async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:
-        """Everything that the pool could be made of."""
+        """The instance types for the pool."""
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:
-        """Why the machine is not what its node class asks for; empty if it is."""
+        """Why the machine differs from its node class; empty if it does not."""
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
-        """What makes a node unhealthy."""
+        """The conditions that make a node unhealthy."""
 
     def interruptions(self) -> AsyncIterator[Interruption]:
-        """Notices as they come, for as long as one listens. Whoever listens anew hears all that are not dealt with."""
+        """Notices as they arrive. Each listener first gets all that are not dealt with."""
 
     def dealt_with(self, notice: Interruption) -> None:
-        """It has been acted on, and what was done is written down: it need not be told again."""
+        """The notice has been acted on, and the result is written: do not repeat it."""

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from dovetail.api.pod_specs import SchedulingPod, SchedulingPodSpec, WatchedPod
+from dovetail.api.pod_specs import SchedulingPod, SchedulingPodSpec
 from dovetail.model import spec_limits
 from dovetail.model.records import PodInterner, PodScheduling
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
@@ -24,7 +24,7 @@ Body = dict[str, Any]
 
 def read(**spec: Any) -> PodScheduling:
     body = {"metadata": {"name": "p"}, "spec": {"containers": [container()], **spec}}
-    found = PodInterner().watched_pod(msgspec.convert(body, WatchedPod)).scheduling
+    found = PodInterner().watched_pod(msgspec.convert(body, SchedulingPod)).scheduling
     assert found is not None
     return found
 
@@ -112,7 +112,7 @@ def test_containers_that_list_too_much_count_as_if_they_asked_for_nothing(spec: 
 def test_pods_that_are_too_large_share_what_is_left() -> None:
     recorder = PodInterner()
     body: Body = {"metadata": {"name": "p"}, "spec": TOO_MANY_TERMS["spread"](10_000)}
-    pods = [recorder.watched_pod(msgspec.convert(body, WatchedPod)) for _ in range(2)]
+    pods = [recorder.watched_pod(msgspec.convert(body, SchedulingPod)) for _ in range(2)]
     assert pods[0].scheduling is pods[1].scheduling
     assert all(len(key) < 1024 for key in recorder._schedulings)
 

@@ -1,1 +1,1 @@
-"""The wire: partial structs of the objects we read, their names, and how documents become objects."""
+"""The wire format: partial structs of objects, names, and documents."""

@@ -1,4 +1,4 @@
-"""What has msgspec refused, in words for people, and at exactly which field?"""
+"""Turns validation errors of msgspec into messages with the exact field."""
 
 import re
 from collections.abc import Callable
@@ -46,7 +46,7 @@ _STEP = re.compile(r"\[([0-9]+)\]|\.?([^.\[]+)")
 
 
 def with_keys(field: str, root: Any, type_: type[Any]) -> str:
-    """The field with the keys of mappings, where msgspec writes `matchLabels[...]`. Leaves little of `root`."""
+    """The field with the keys of mappings, where msgspec writes `matchLabels[...]`. Changes `root`."""
     path, holder = "", root
     *before, last = field.split(_A_KEY)
     for part in before:
@@ -58,7 +58,7 @@ def with_keys(field: str, root: Any, type_: type[Any]) -> str:
 
 
 def _first_refused(mapping: dict[str, Any], still_refused: Callable[[], bool]) -> str:
-    """The first key whose value is refused, by leaving out ever more behind it: keys may be many."""
+    """The first key with an invalid value, by bisection: there may be many keys."""
     items = list(mapping.items())
     low, high = 0, len(items) - 1
     while low < high:

@@ -1,12 +1,12 @@
-"""Which Kubernetes objects does this text hold, and where does each stand?
+"""Reads Kubernetes objects from JSON and YAML text, with their positions.
 
-Nothing in the text is trusted: `read_documents` and `decode` give objects or raise InputError, whatever the bytes.
+The text is not trusted: for any bytes, `read_documents` and `decode` return objects or raise InputError.
 
-JSON or YAML is decided by content alone. Text is JSON if it begins with `{"`, `{}` or `[` (blanks aside) and has no
-line that begins with `---`; everything else is YAML. So `{kind: Pod}` is YAML, `{"kind": Pod}` is broken JSON.
-JSON documents may follow one another in one text, YAML documents as well. Lists are flattened to their items.
+The content decides between JSON and YAML. Text is JSON if it begins with `{"`, `{}` or `[` (after blanks) and no line
+begins with `---`; everything else is YAML. So `{kind: Pod}` is YAML, `{"kind": Pod}` is broken JSON. A text may contain
+several documents. Lists are flattened to their items.
 
-Duplicate keys are refused, except in JSON of more than 16 MB, where the check would cost more than the reading.
+Duplicate keys are refused, except in JSON of more than 16 MB, where the check would take longer than reading.
 """
 
 import codecs
@@ -35,7 +35,7 @@ _TOO_DEEP = "nested too deeply"
 
 
 class InputError(Exception):
-    """What is wrong with the text, and where; as a string, one printable line of bounded length."""
+    """A mistake in the text, and its position; as a string, one printable line of bounded length."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class InputError(Exception):
 
 
 class Document(msgspec.Struct, eq=False, gc=False):
-    """One object and where it stands; either `raw` (from JSON) or `value` (from YAML) is set."""
+    """An object and its position; either `raw` (from JSON) or `value` (from YAML) is set."""
 
     file: str
     number: int
@@ -82,7 +82,7 @@ class Document(msgspec.Struct, eq=False, gc=False):
 
     @property
     def path(self) -> str:
-        """The object's path in its document: empty, or `items[17]`."""
+        """The path of the object in its document: empty, or `items[17]`."""
         return "" if self.item is None else join(join(self.parent, "items"), self.item)
 
     @property
@@ -110,7 +110,7 @@ class _YamlHead(_Head):
 
 
 class _Position(msgspec.Struct):
-    """Where reading is: a document, or the list in it whose items are read."""
+    """The current position: a document, or the list whose items are read."""
 
     file: str
     number: int
@@ -136,9 +136,9 @@ _JSON_HEAD = msgspec.json.Decoder(_JsonHead)
 
 
 def read_documents(data: bytes, file: str, whole: "ParsedItem | None" = None) -> Iterator[Document]:
-    """Yield the objects of the text in their order; InputError comes when reading reaches what is wrong.
+    """Yield the objects of the text, in order. Raises InputError at the first mistake.
 
-    `whole`: what `whole_json` says of the text, if it has been asked.
+    `whole` is the result of `whole_json`, if it is known.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or 0 in data[:2]:
         raise InputError(file, "text is UTF-16 or UTF-32; UTF-8 is needed")
@@ -154,10 +154,10 @@ def read_documents(data: bytes, file: str, whole: "ParsedItem | None" = None) ->
 
 
 def decode(document: Document, type_: type[T]) -> T:
-    """The object as `type_`, read as Go would: null is absent, labels and annotations are strings.
+    """The object as `type_`, read as Go does: null is absent, labels and annotations are strings.
 
-    What is well-formed goes straight through msgspec. Only what it refuses is turned into builtins and mended:
-    `document.coerced` then lists the labels and annotations that were no strings.
+    Well-formed objects go straight through msgspec. Others are converted to builtins and repaired; `document.coerced`
+    then lists the labels and annotations that were not strings.
     """
     try:
         try:
@@ -179,7 +179,7 @@ def decode(document: Document, type_: type[T]) -> T:
 
 
 def plain_value(document: Document) -> Any:
-    """The object as dicts, lists and scalars, as it was written; raises InputError."""
+    """The object as dicts, lists and scalars, as written. Raises InputError."""
     if document.raw is None:
         return document.value
     try:
@@ -197,7 +197,7 @@ def _place(document: Document) -> _Position:
 
 
 def whole_json(data: bytes) -> "ParsedItem | None":
-    """All the text as one JSON value, if it is one and in order. Mostly it is, and of 300 MB each pass takes long."""
+    """The whole text as one JSON value, if it is one. Usually it is, and each pass over 300 MB takes long."""
     start = len(_UTF8_BOM) if data.startswith(_UTF8_BOM) else 0
     if not _JSON_START.match(data, start):
         return None
@@ -254,7 +254,7 @@ def _read_yaml(data: bytes, file: str) -> Iterator[Document]:
 
 
 class ParsedItem(NamedTuple):
-    """One JSON text (msgspec.Raw) or YAML value, and what names it."""
+    """A JSON text (msgspec.Raw) or YAML value with its kind and version."""
 
     thing: object
     head: _Head
@@ -262,7 +262,7 @@ class ParsedItem(NamedTuple):
 
 
 def _objects(named: ParsedItem, place: _Position, item: int | None) -> Iterator[Document]:
-    """The objects of one JSON text or YAML value: itself, or a List's items."""
+    """The objects of a JSON text or YAML value: itself, or the items of a List."""
     thing, head, items = named
     line = place.lines.get(id(thing), place.line)
     kind = head.kind or place.list_kind.removesuffix("List")
@@ -298,7 +298,7 @@ def _named_at(thing: object, place: _Position, item: int | None) -> ParsedItem:
 
 
 def _named(thing: object) -> ParsedItem:
-    """What names the object, and its items, in one pass. Raises what msgspec does."""
+    """Decode kind, version and items in one pass. Raises the errors of msgspec."""
     try:
         head = _JSON_HEAD.decode(thing) if isinstance(thing, msgspec.Raw) else msgspec.convert(thing, _YamlHead)
     except msgspec.ValidationError:
@@ -319,7 +319,7 @@ _STRINGS = frozenset(("labels", "annotations"))
 
 
 def _mend(root: object, coerced: list[tuple[str, object]]) -> object:
-    """A copy without nulls in mappings, and with strings in all labels and annotations below a key `metadata`."""
+    """A copy without nulls in mappings, and with strings in all labels and annotations below `metadata`."""
     result: list[Any] = [root]
     # Paths are linked pairs, joined only where needed: the keys of an untrusted file may be long.
     pending: list[tuple[Any, int | str, Any, Any]] = [(result, 0, root, None)]

@@ -1,7 +1,6 @@
-"""Where in this JSON text does a key stand twice, or a number that nothing can hold?
+"""Finds duplicate keys and out-of-range numbers in JSON text, for messages that name the field.
 
-For refusals, which must name the field: whoever reads the text quickly only learns that something is wrong. The text
-must be well-formed; one that is nested too deeply raises RecursionError.
+The text must be well-formed. Deeply nested text raises RecursionError.
 """
 
 import json
@@ -16,11 +15,11 @@ class _Duplicate(Exception):
 
 
 class _Pairs(list[tuple[str, object]]):
-    """An object's keys and values as they stand."""
+    """The keys and values of an object, as written."""
 
 
 class _OversizedNumber:
-    """Stands for a number that neither an int nor a float can hold."""
+    """A number that neither an int nor a float can hold."""
 
 
 def _unique(pairs: list[tuple[str, object]]) -> None:
@@ -45,7 +44,7 @@ _AS_WRITTEN = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_integer, par
 
 
 def duplicate_key(text: str) -> tuple[str, str] | None:
-    """The first object with a repeated key: its path and the key. The path is sought only if there is one."""
+    """The path of the first object with a repeated key, and the key."""
     try:
         _CHECK.decode(text)
     except _Duplicate:

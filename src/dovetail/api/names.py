@@ -1,6 +1,6 @@
-"""What things are called: every label, annotation, taint, finalizer, condition, reason and event we read or write.
+"""Names of all labels, annotations, taints, finalizers, conditions, reasons and events that Dovetail reads or writes.
 
-Names are upstream's wherever the meaning is the same (R37); the comments say which ones are ours alone.
+Names are Karpenter's where the meaning is the same (R37); comments mark those that are ours.
 """
 
 from enum import StrEnum

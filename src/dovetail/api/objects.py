@@ -1,7 +1,7 @@
-"""The parts of Kubernetes objects that Dovetail reads, as partial structs: unknown fields are passed over.
+"""The fields of Kubernetes objects that Dovetail reads, as partial structs. Other fields are ignored.
 
-Text that has a grammar of its own (durations, schedules, quantities, budgets' nodes) stays text here: an
-object with a bad value must still be readable, so that the rule that meets it can say what is wrong (R32).
+Values with a syntax (durations, schedules, quantities, nodes of budgets) stay text: an object with a bad value must
+still be decoded, so that its rule can report the mistake (R32).
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Wire(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Base of all wire structs. No cycles are possible, so the garbage collector need not look at them."""
+    """Base of all wire structs. They have no cycles, so the garbage collector can ignore them."""
 
 
 class OwnerReference(Wire, frozen=True):
@@ -43,6 +43,12 @@ class ObjectMeta(Wire, frozen=True):
     finalizers: list[str] = []
 
 
+class ApiObject(Wire, frozen=True):
+    """Base of all objects that have metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class Condition(Wire, frozen=True):
     type: str = ""
     status: str = ""
@@ -53,14 +59,14 @@ class Condition(Wire, frozen=True):
 
 
 class ConditionStatus(Wire, frozen=True):
-    """A condition of which only the status is asked: there are half a million of them on 100,000 pods."""
+    """A condition without times and texts: 100,000 pods have half a million of them."""
 
     type: str = ""
     status: str = ""
 
 
 class Taint(Wire, frozen=True):
-    """All of its fields: a Node's list of taints is written as a whole."""
+    """With all fields, because the list of a Node's taints is written as a whole."""
 
     key: str = ""
     value: str = ""
@@ -68,7 +74,7 @@ class Taint(Wire, frozen=True):
     time_added: Instant | None = None
 
     def matches(self, other: "Taint") -> bool:
-        """By key and effect; the value says nothing (01 §6)."""
+        """By key and effect, not by value (01 §6)."""
         return (self.key, self.effect) == (other.key, other.effect)
 
 
@@ -84,7 +90,7 @@ class ClaimVolume(Wire, frozen=True):
 
 
 class Volume(Wire, frozen=True):
-    """A pod's volume, as far as it is a claim of its own (`ephemeral`) or of somebody else."""
+    """A volume of a pod that uses a claim, its own (`ephemeral`) or another."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
@@ -94,10 +100,10 @@ class Volume(Wire, frozen=True):
 class PodSpec(Wire, frozen=True):
     node_name: str = ""
     priority_class_name: str = ""
-    volumes: list[Volume] = []
+    volumes: Sequence[Volume] = []
     termination_grace_period_seconds: int | None = None
     priority: int | None = None
-    tolerations: list[Toleration] = []
+    tolerations: Sequence[Toleration] = []
 
 
 class PodStatus(Wire, frozen=True):
@@ -105,8 +111,7 @@ class PodStatus(Wire, frozen=True):
     conditions: Sequence[ConditionStatus] = []
 
 
-class Pod(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(ApiObject, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -126,8 +131,7 @@ class NodeStatus(Wire, frozen=True):
     allocatable: Quantities = {}
 
 
-class Node(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(ApiObject, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -157,8 +161,7 @@ class PodDisruptionBudgetStatus(Wire, frozen=True):
     desired_healthy: int | None = None
 
 
-class PodDisruptionBudget(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(ApiObject, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
@@ -207,7 +210,7 @@ class NodeClaimTemplateSpec(Wire, frozen=True):
 
 
 class NodeClaimSpec(NodeClaimTemplateSpec, frozen=True):
-    """What a claim has of its template, and what it asks for itself."""
+    """The spec of the template, and the requests of the claim."""
 
     taints: list[Taint] = []
     startup_taints: list[Taint] = []
@@ -235,7 +238,7 @@ class NodePoolSpec(Wire, frozen=True):
 
 
 class PoolDisruptions(Wire, frozen=True):
-    """How many nodes may be disrupted for a reason; ours alone."""
+    """The number of nodes that may be disrupted for a reason; ours."""
 
     reason: str = ""
     limit: int = 0
@@ -252,8 +255,7 @@ class NodePoolStatus(Wire, frozen=True):
     node_class_observed_generation: int = 0
 
 
-class NodePool(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class NodePool(ApiObject, frozen=True):
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
@@ -268,8 +270,7 @@ class NodeClaimStatus(Wire, frozen=True):
     last_pod_event_time: Instant | None = None
 
 
-class NodeClaim(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class NodeClaim(ApiObject, frozen=True):
     spec: NodeClaimSpec = NodeClaimSpec()
     status: NodeClaimStatus = NodeClaimStatus()
 
@@ -278,10 +279,9 @@ class NodeClassStatus(Wire, frozen=True):
     conditions: list[Condition] = []
 
 
-class NodeClass(Wire, frozen=True):
-    """Any provider's node class, as far as everybody reads it."""
+class NodeClass(ApiObject, frozen=True):
+    """The common fields of all providers' node classes."""
 
-    metadata: ObjectMeta = ObjectMeta()
     status: NodeClassStatus = NodeClassStatus()
 
 
@@ -289,16 +289,14 @@ class KWOKNodeClassSpec(Wire, frozen=True):
     node_registration_delay: str | None = None
 
 
-class KWOKNodeClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class KWOKNodeClass(ApiObject, frozen=True):
     spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
     status: NodeClassStatus = NodeClassStatus()
 
 
-class PodTemplate(Wire, frozen=True):
+class PodTemplate(ApiObject, frozen=True):
     """The pod template inside a workload."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 
@@ -307,10 +305,9 @@ class WorkloadSpec(Wire, frozen=True):
     replicas: int | None = None
 
 
-class Workload(Wire, frozen=True):
+class Workload(ApiObject, frozen=True):
     """Deployment, StatefulSet, DaemonSet, ReplicaSet or Job."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: WorkloadSpec = WorkloadSpec()
 
 
@@ -318,8 +315,7 @@ class CronJobSpec(Wire, frozen=True):
     job_template: Workload = Workload()
 
 
-class CronJob(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class CronJob(ApiObject, frozen=True):
     spec: CronJobSpec = CronJobSpec()
 
 
@@ -331,13 +327,12 @@ class LeaseSpec(Wire, frozen=True):
     lease_transitions: int | None = None
 
 
-class Lease(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Lease(ApiObject, frozen=True):
     spec: LeaseSpec = LeaseSpec()
 
 
-class Namespace(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(ApiObject, frozen=True):
+    """Only its labels are read."""
 
 
 class VolumeSource(Wire, frozen=True):
@@ -349,11 +344,10 @@ class VolumeAttachmentSpec(Wire, frozen=True):
     source: VolumeSource = VolumeSource()
 
 
-class VolumeAttachment(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeAttachment(ApiObject, frozen=True):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
 def is_true(of: NodeClaim | NodePool | Node, condition: names.ConditionType) -> bool:
-    """Whether the object has the condition, as it is stored."""
+    """Whether the object has the condition with the status True."""
     return any(entry.type == condition and entry.status == "True" for entry in of.status.conditions)

@@ -1,8 +1,7 @@
-"""The parts of pods that say where they can run, as partial structs: read only where pods are placed.
+"""Pods with the fields that scheduling reads, as partial structs.
 
-`objects.Pod` is what all rules read of every pod; this is what scheduling reads besides, and `WatchedPod` is both, so
-that whoever places pods reads each of them once. As there, text that has a
-grammar of its own (quantities, numbers in tolerations) stays text, so that an object with a bad value can be read.
+`objects.Pod` has what the rules read. `SchedulingPod` adds where the pod can run: a watch decodes each pod once.
+Values with a syntax (quantities, numbers in tolerations) stay text, so that an object with a bad value can be decoded.
 """
 
 from collections.abc import Sequence
@@ -10,21 +9,17 @@ from collections.abc import Sequence
 import msgspec
 
 from dovetail.api.objects import (
+    ApiObject,
     ConditionStatus,
     Instant,
     LabelSelector,
     NodeSelectorRequirement,
-    ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
     Quantities,
-    Toleration,
-    Volume,
     Wire,
 )
-
-# -- containers --------------------------------------------------------------------------------------------------------
 
 
 class ContainerResources(Wire, frozen=True):
@@ -49,18 +44,15 @@ class Container(Wire, frozen=True):
 
 
 class ContainerStatus(Wire, frozen=True):
-    """What a container has: actually (`resources`), and by the kubelet's promise (`allocatedResources`)."""
+    """The current resources of a container, and those that the kubelet has allocated."""
 
     name: str = ""
     resources: ContainerResources = ContainerResources()
     allocated_resources: Quantities = msgspec.field(default_factory=dict)
 
 
-# -- where to ----------------------------------------------------------------------------------------------------------
-
-
 class NodeSelectorTerm(Wire, frozen=True):
-    """Of nodes: all expressions must match, and an empty term matches nothing."""
+    """All expressions must match; an empty term matches no node."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -83,7 +75,7 @@ class NodeAffinity(Wire, frozen=True):
 
 
 class PodAffinityTerm(Wire, frozen=True):
-    """Of pods; a selector that is None matches none, and an empty one matches all."""
+    """A missing selector matches no pod, an empty one all."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -99,7 +91,7 @@ class PreferredPods(Wire, frozen=True):
 
 
 class PodAffinity(Wire, frozen=True):
-    """To pods, or against them."""
+    """Affinity or anti-affinity."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredPods, ...] = ()
@@ -123,26 +115,20 @@ class TopologySpreadConstraint(Wire, frozen=True):
 
 
 class ResourceClaim(Wire, frozen=True):
-    """Of dynamic resource allocation; that there is one is all we ask (R39)."""
+    """Of dynamic resource allocation, which is not supported (R39)."""
 
     name: str = ""
 
 
-# -- the pod -----------------------------------------------------------------------------------------------------------
-
-
-class SchedulingPodSpec(Wire, frozen=True):
-    node_name: str = ""
+class SchedulingPodSpec(PodSpec, frozen=True):
     node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity = Affinity()
-    tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     resources: ContainerResources = ContainerResources()
     overhead: Quantities = msgspec.field(default_factory=dict)
     host_network: bool = False
-    volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[ResourceClaim, ...] = ()
 
 
@@ -151,58 +137,25 @@ class PodCondition(ConditionStatus, frozen=True):
     last_transition_time: Instant | None = None
 
 
-class SchedulingPodStatus(Wire, frozen=True):
-    phase: str = ""
-    conditions: tuple[PodCondition, ...] = ()
-    nominated_node_name: str = ""
-    resize: str = ""  # before Kubernetes 1.33; a condition since
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class SchedulingPod(Wire, frozen=True):
-    """A pod, or the pod template of a workload."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: SchedulingPodSpec = SchedulingPodSpec()
-    status: SchedulingPodStatus = SchedulingPodStatus()
-
-
-# -- what a watch reads ------------------------------------------------------------------------------------------------
-
-
-class WatchedPodSpec(PodSpec, frozen=True):
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    affinity: Affinity = Affinity()
-    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    resources: ContainerResources = ContainerResources()
-    overhead: Quantities = msgspec.field(default_factory=dict)
-    host_network: bool = False
-    resource_claims: tuple[ResourceClaim, ...] = ()
-
-
-class WatchedPodStatus(PodStatus, frozen=True):
+class SchedulingPodStatus(PodStatus, frozen=True):
     conditions: Sequence[PodCondition] = []
     nominated_node_name: str = ""
-    resize: str = ""
+    resize: str = ""  # before Kubernetes 1.33; a condition since
     observed_generation: int = 0
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class WatchedPod(Pod, frozen=True):
-    """Everything that anybody reads of a pod."""
+class SchedulingPod(Pod, frozen=True):
+    """A pod, or the pod template of a workload, with everything that Dovetail reads of it."""
 
-    spec: WatchedPodSpec = WatchedPodSpec()
-    status: WatchedPodStatus = WatchedPodStatus()
+    spec: SchedulingPodSpec = SchedulingPodSpec()
+    status: SchedulingPodStatus = SchedulingPodStatus()
 
 
 class DaemonSetSpec(Wire, frozen=True):
     template: SchedulingPod = SchedulingPod()
 
 
-class DaemonSet(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class DaemonSet(ApiObject, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()

@@ -1,7 +1,7 @@
-"""What a recorded dump holds of each kind, as partial structs: their fields, and nothing else, are what is kept.
+"""The fields that a recorded dump keeps of each kind, as partial structs.
 
-Of the kinds that rules and engines read, these are the structs they read them with. What a simulation needs besides, to
-have workloads make their pods anew, is added here.
+For the kinds that rules and engines read, these are the structs that they read. This module adds the fields that a
+simulation needs to recreate the pods of workloads.
 """
 
 from typing import Any, Final
@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.api import names, objects, pod_specs, storage
-from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Quantities, Wire
+from dovetail.api.objects import ApiObject, Instant, LabelSelector, ObjectMeta, Quantities, Wire
 
 
 class RollingUpdate(Wire, frozen=True):
@@ -41,9 +41,8 @@ class EphemeralVolume(Wire, frozen=True):
     volume_claim_template: RecordedVolumeClaim = RecordedVolumeClaim()
 
 
-class RecordedPodTemplate(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: pod_specs.WatchedPodSpec = pod_specs.WatchedPodSpec()
+class RecordedPodTemplate(ApiObject, frozen=True):
+    spec: pod_specs.SchedulingPodSpec = pod_specs.SchedulingPodSpec()
 
 
 class RecordedWorkloadSpec(Wire, frozen=True):
@@ -81,8 +80,7 @@ class WorkloadStatus(Wire, frozen=True):
     conditions: tuple[objects.ConditionStatus, ...] = ()
 
 
-class RecordedWorkload(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class RecordedWorkload(ApiObject, frozen=True):
     spec: RecordedWorkloadSpec = RecordedWorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
 
@@ -104,43 +102,19 @@ class RecordedVolume(storage.PersistentVolume, frozen=True):
     spec: RecordedVolumeSpec = RecordedVolumeSpec()
 
 
-class PriorityClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(ApiObject, frozen=True):
     value: int = 0
     global_default: bool | None = None
     preemption_policy: str | None = None
 
 
-# -- what no rule reads, but a simulated cluster does ------------------------------------------------------------------
-
-
-class _MetadataBesides(Wire, frozen=True):
-    generate_name: str = ""
-    deletion_grace_period_seconds: int | None = None
-
-
-class _NodeSpecBesides(Wire, frozen=True):
-    unschedulable: bool | None = None
-
-
-class _SchedulingGate(Wire, frozen=True):
+class SchedulingGate(Wire, frozen=True):
     name: str = ""
 
 
-class _PodSpecBesides(Wire, frozen=True):
-    restart_policy: str = ""
-    scheduler_name: str = ""
-    preemption_policy: str = ""
-    scheduling_gates: tuple[_SchedulingGate, ...] = ()
-
-
-class _PodStatusBesides(Wire, frozen=True):
-    start_time: Instant | None = None
-    reason: str = ""
-
-
-class _BudgetStatusBesides(Wire, frozen=True):
-    observed_generation: int | None = None
+def _fields(**types: Any) -> type[Any]:
+    """A struct with these fields."""
+    return msgspec.defstruct("Fields", [(name, type_ | None, None) for name, type_ in types.items()], bases=(Wire,))
 
 
 _CORE: Final = ""
@@ -153,7 +127,7 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     (names.GROUP, names.NODECLAIM_KIND): objects.NodeClaim,
     (names.KWOK_GROUP, names.KWOK_NODECLASS_KIND): objects.KWOKNodeClass,
     (_CORE, "Node"): objects.Node,
-    (_CORE, "Pod"): pod_specs.WatchedPod,
+    (_CORE, "Pod"): pod_specs.SchedulingPod,
     ("policy", "PodDisruptionBudget"): objects.PodDisruptionBudget,
     (_CORE, "Namespace"): objects.Namespace,
     (_CORE, "PersistentVolumeClaim"): RecordedVolumeClaim,
@@ -168,22 +142,27 @@ RECORDED: Final[dict[tuple[str, str], type[Any]]] = {
     ("scheduling.k8s.io", "PriorityClass"): PriorityClass,
 }
 
-# The fields that are kept besides those of the struct.
+# Fields that no rule reads, but a simulated cluster does.
 ALSO: Final[dict[type[Any], type[Any]]] = {
-    ObjectMeta: _MetadataBesides,
-    objects.NodeSpec: _NodeSpecBesides,
-    objects.PodSpec: _PodSpecBesides,
-    objects.PodStatus: _PodStatusBesides,
-    objects.PodDisruptionBudgetStatus: _BudgetStatusBesides,
+    ObjectMeta: _fields(generate_name=str, deletion_grace_period_seconds=int),
+    objects.NodeSpec: _fields(unschedulable=bool),
+    objects.PodSpec: _fields(
+        restart_policy=str,
+        scheduler_name=str,
+        preemption_policy=str,
+        scheduling_gates=tuple[SchedulingGate, ...],
+    ),
+    objects.PodStatus: _fields(start_time=Instant, reason=str),
+    objects.PodDisruptionBudgetStatus: _fields(observed_generation=int),
 }
 
-# Open mappings of which more is kept than that they are there.
+# Open mappings of which some fields are kept. Of others only their presence is.
 INSTEAD: Final[dict[tuple[type[Any], str], type[Any]]] = {(objects.Volume, "ephemeral"): EphemeralVolume}
 
-# Fields that somebody reads, but nobody who reads a dump.
+# Fields that no reader of a dump needs.
 LEFT_OUT: Final = frozenset({(objects.NodeClaimStatus, "imageID")})
 
-# Annotations that are kept, besides those of karpenter.sh and its providers.
+# Annotations that are kept, apart from those of the domains below.
 ANNOTATIONS: Final = frozenset(
     {
         names.POD_DELETION_COST,

@@ -1,8 +1,8 @@
-"""Does this object fit its CustomResourceDefinition, and what does the API server fill in?
+"""Validates objects against their CustomResourceDefinition and fills in defaults.
 
-Structural validation only, as the API server does it after defaulting: null means absent, fields that the schema does
-not know are pruned there and reported here. CEL rules are not evaluated. No value goes deeper than its schema, so the
-walk is bounded by the schema's depth, and at most MAX_VIOLATIONS are told.
+Validation is structural, as the API server does it after defaulting: null means absent; fields that the schema does not
+know are reported here and pruned there. CEL rules are not evaluated. The depth of the schema bounds the walk, and at
+most MAX_VIOLATIONS are reported.
 """
 
 import re
@@ -37,7 +37,7 @@ _TYPES = {
 
 
 class SchemaViolation(NamedTuple):
-    """What is wrong at which field; `unknown`: the schema has no such field, and the API server drops it."""
+    """A mistake in a field; `unknown`: the schema has no such field, and the API server drops it."""
 
     field: str
     message: str
@@ -55,12 +55,12 @@ def crd_schema(kind: str) -> Schema | None:
 
 
 def violations(value: object, schema: Schema, path: str = "") -> list[SchemaViolation]:
-    """Everything in the value that the schema refuses or does not know, in the order of the value."""
+    """Everything that the schema refuses or does not know, in the order of the value."""
     return list(islice(_check(value, schema, path), MAX_VIOLATIONS))
 
 
 def defaulted(value: Any, schema: Schema) -> Any:
-    """A copy as the API server stores it: nulls dropped, defaults filled in from the outside to the inside."""
+    """A copy as the API server stores it: without nulls, and with defaults."""
     if isinstance(value, dict):
         properties, others = schema.get("properties"), schema.get("additionalProperties")
         if properties is None and not isinstance(others, Mapping):
@@ -76,7 +76,7 @@ def defaulted(value: Any, schema: Schema) -> Any:
 
 
 def describe(value: object) -> str:
-    """A value for a message: short, whatever it is."""
+    """A short description of any value, for a message."""
     if isinstance(value, str):
         return shown(value)
     if isinstance(value, bool):
@@ -140,7 +140,7 @@ def _check_list(value: list[Any], schema: Schema, path: str) -> Iterator[SchemaV
 
 
 def _identity(item: object, keys: tuple[str, ...]) -> Hashable | None:
-    """What tells an item of a set or map list from the others; None where its type is wrong already."""
+    """The key of an item in a set or map list; None if its type is wrong."""
     parts = tuple(item.get(key) for key in keys) if isinstance(item, dict) else (item,)
     scalar = all(isinstance(part, str | int | float | bool | None) for part in parts)
     return tuple((type(part), part) for part in parts) if scalar else None
@@ -167,7 +167,7 @@ def _scalar_faults(value: Any, schema: Schema) -> Iterator[str]:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text, as the API server's Go finds it."""
+    """Whether the pattern occurs in the text, as Go finds it."""
     if len(text) > (_MAX_MATCHED_LINES if "\n" in text else _MAX_MATCHED):
         return False
     return _compiled(pattern).search(text) is not None

@@ -1,6 +1,6 @@
 """The parts of claims, volumes, storage classes and CSI nodes that say where a pod's volumes can be used."""
 
-from dovetail.api.objects import ObjectMeta, Wire
+from dovetail.api.objects import ApiObject, Wire
 from dovetail.api.pod_specs import NodeSelector
 
 
@@ -15,10 +15,9 @@ class PersistentVolumeClaimStatus(Wire, frozen=True):
     phase: str = ""
 
 
-class PersistentVolumeClaim(Wire, frozen=True):
+class PersistentVolumeClaim(ApiObject, frozen=True):
     """A PersistentVolumeClaim."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
@@ -41,10 +40,9 @@ class PersistentVolumeSpec(Wire, frozen=True):
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
 
 
-class PersistentVolume(Wire, frozen=True):
+class PersistentVolume(ApiObject, frozen=True):
     """A PersistentVolume."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
@@ -57,8 +55,7 @@ class TopologySelectorTerm(Wire, frozen=True):
     match_label_expressions: tuple[TopologyExpression, ...] = ()
 
 
-class StorageClass(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
+class StorageClass(ApiObject, frozen=True):
     provisioner: str = ""
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
     volume_binding_mode: str = "Immediate"
@@ -77,8 +74,7 @@ class CSINodeSpec(Wire, frozen=True):
     drivers: tuple[NodeDriver, ...] = ()
 
 
-class CSINode(Wire, frozen=True):
+class CSINode(ApiObject, frozen=True):
     """Of the same name as its Node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: CSINodeSpec = CSINodeSpec()

@@ -1,7 +1,7 @@
-"""Where is the API server, and what proves who we are?
+"""Loads the address and credentials of the API server.
 
-An Access is the answer at one moment. It says how long it is good for, and is then simply loaded anew, so that rotated
-tokens, certificates and plugins' credentials are all taken up in the same way.
+An Access is valid for a limited time and is then loaded again, so that rotated tokens, certificates and credentials of
+plugins are picked up in the same way.
 """
 
 import asyncio
@@ -35,20 +35,19 @@ HEADER_NAME_SAFE = "!#$&'*+^`|"  # what may stand in the name of a header, besid
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach the server, as it was configured at one moment."""
+    """The address and credentials of the server at one moment."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
     tls: ssl.SSLContext | None = None
-    tls_digest: bytes = b""
-    """Equal for equal TLS settings: connections can be kept."""
+    tls_digest: bytes = b""  # equal for equal TLS settings: connections can be kept
     server_name: str | None = None
     proxy: str | None = None
     good_for_seconds: float = math.inf
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown if somebody repeats it."""
+        """The texts that must not appear in messages."""
         words = [word for name, value in self.headers if name == "Authorization" for word in value.split()[1:]]
         passwords = [urlsplit(address).password for address in (self.url, self.proxy) if address]
         if self.headers and self.headers[0][1].startswith("Basic "):
@@ -61,10 +60,7 @@ class _TokenClaims(msgspec.Struct, frozen=True):
 
 
 async def load(kubeconfig: str | None = None, context: str | None = None) -> ClientConfig:
-    """Read the configuration anew; raises KubeConfigError.
-
-    In this order: the file given, KUBECONFIG, the pod's service account, ~/.kube/config.
-    """
+    """Read the file given, KUBECONFIG, the pod's service account, or ~/.kube/config. Raises KubeConfigError."""
     files = _files(kubeconfig, context)
     source = ":".join(map(str, files)) or "the pod's service account"
     try:
@@ -100,7 +96,7 @@ def _files(kubeconfig: str | None, context: str | None) -> list[Path]:
 
 
 def _of_pod(source: str) -> tuple[Section[Cluster], Section[User]]:
-    """What kubelet puts into every pod, as if a kubeconfig said so."""
+    """The service account of the pod, in the form of a kubeconfig."""
     if not SERVICE_ACCOUNT.exists():
         raise KubeConfigError(f"{source}: {SERVICE_ACCOUNT} does not exist; see automountServiceAccountToken")
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ.get("KUBERNETES_SERVICE_PORT") or "443"
@@ -167,9 +163,6 @@ def _networks(no_proxy: str) -> Iterator[IPv4Network | IPv6Network]:
             yield ip_network(part.strip(), strict=False)
 
 
-# -- who we are --------------------------------------------------------------------------------------------------------
-
-
 def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[str, str]], float]:
     """The header that proves who we are, if one does, and for how long what is known of the user is good."""
     value, token = user.value, given.token
@@ -227,9 +220,6 @@ def _impersonation(user: Section[User]) -> Iterator[tuple[str, str]]:
     for key, words in (value.as_user_extra or {}).items():
         for word in words:
             yield f"Impersonate-Extra-{quote(key, safe=HEADER_NAME_SAFE)}", word
-
-
-# -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
 def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> tuple[ssl.SSLContext, bytes]:

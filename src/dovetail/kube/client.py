@@ -1,4 +1,4 @@
-"""The Kubernetes API of a real server, as the port KubeApi."""
+"""The API of a real server, as the port KubeApi."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -41,11 +41,11 @@ async def connect(
     connections: int = CONNECTIONS,
     keep_handle: bool = False,
 ) -> AsyncIterator["RealApi"]:
-    """A client for the configured cluster; raises KubeConfigError. Nothing is sent yet.
+    """A client for the configured cluster. Sends nothing yet. Raises KubeConfigError.
 
-    `qps=None` sets no limit, as leader election needs. `timeout_seconds` is for one attempt at a request, `patience`
-    bounds the client's own retries. `before_write` is called right before a write is sent, and may refuse it. A client
-    that keeps a file handle can connect even when the process has none left.
+    `qps=None` sets no limit, as leader election needs. `timeout_seconds` bounds one attempt, `patience` the retries.
+    `before_write` is called right before a write is sent and may raise. With `keep_handle` the client can connect even
+    when the process has no file handles left.
     """
     now = asyncio.get_running_loop().time()
     bucket = None if qps is None else TokenBucket(Rate(per_second=qps, burst=burst), at=now)
@@ -67,8 +67,7 @@ async def connect(
 
 
 class RealApi(KubeApi):
-    """KubeApi over HTTP. An answer that cannot be decoded raises ApiError with the reason `Unreadable`: what was
-    written is written."""
+    """KubeApi over HTTP. An undecodable answer raises ApiError with the reason `Unreadable`; the write has happened."""
 
     def __init__(self, transport: Transport, *, timeout_seconds: float) -> None:
         self._transport = transport
@@ -76,7 +75,7 @@ class RealApi(KubeApi):
 
     @property
     def requests(self) -> Mapping[tuple[str, ...], int]:
-        """How many were sent, by the code of the answer, the method and the host; for the metrics."""
+        """The number of requests by status code, method and host, for the metrics."""
         return self._transport.requests
 
     async def list(
@@ -150,7 +149,7 @@ class RealApi(KubeApi):
                     "metadata": {"name": write.name, "namespace": write.namespace},
                     "deleteOptions": _delete_options(write.deletion),
                 }
-                # Not repeated here: a refusal for a budget waits for that budget (R43), which the caller sees.
+                # No retry: after a refusal the caller waits for a change of the PodDisruptionBudget (R43).
                 await self._send("POST", _path(write), eviction, patience=NO_PATIENCE)
             case _:
                 raise NotImplementedError(write.verb)
@@ -190,7 +189,7 @@ def _delete_options(write: Delete) -> dict[str, Any]:
 
 
 def _collection(resource: Resource[Any], namespace: str | None, *, complete: bool = False) -> str:
-    """The path of a kind's objects: of one namespace or of all, unless it must be `complete`."""
+    """The path of a collection, in one namespace or in all; a `complete` path needs the namespace."""
     assert resource.namespaced or namespace is None, f"{resource.plural} have no namespace"
     assert namespace or not (complete and resource.namespaced), f"{resource.plural} need a namespace"
     root = f"/apis/{resource.group}" if resource.group else "/api"

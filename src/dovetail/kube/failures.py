@@ -1,4 +1,4 @@
-"""What does a failed request mean: which error, and has a write perhaps taken effect?"""
+"""Turns failed answers of the API server into errors of the port."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ class _StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Kubernetes' own account of what went wrong."""
+    """The Status object of a failed request."""
 
     kind: str = ""
     message: str = ""
@@ -46,7 +46,7 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The message, and what the causes add: which PodDisruptionBudget refuses stands only there."""
+        """The message and the causes: only these name the PodDisruptionBudget that refuses an eviction."""
         added = [cause.message for cause in self.details.causes if cause.message and cause.message not in self.message]
         return " ".join([self.message, *added]).strip()
 
@@ -68,10 +68,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "", secrets: Sequence[str] = ()) -> ApiError:
-    """The error that an answer with this code and body means; `retry_after` is the header's value.
-
-    A server may repeat the `secrets` that were sent to it.
-    """
+    """The error for an answer; `retry_after` is the header's value. Removes `secrets` that the server repeats."""
     status = read_status(body)
     message = redacted(status.text, secrets) or f"{code} {_one_line(body, secrets)}".strip()
     if code == 429:
@@ -82,13 +79,13 @@ def failure_of(code: int, body: bytes, *, write: bool, retry_after: str = "", se
 
 
 def failure_of_event(body: bytes, secrets: Sequence[str] = ()) -> ApiError:
-    """The error that the Status in a watch's ERROR event means."""
+    """The error for the Status in a watch's ERROR event."""
     status = read_status(body)
     return failure_of(status.code or 500, body, write=False, secrets=secrets)
 
 
 def read_status(body: bytes) -> Status:
-    """The Status in the body; an empty one if it holds something else, as a proxy's page."""
+    """The Status in the body; an empty one if the body is something else, such as a proxy's page."""
     try:
         status = read(body, Status)
     except UnreadableAnswer:
@@ -100,10 +97,10 @@ def _kind(code: int, status: Status, *, write: bool) -> type[ApiError]:
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists
     if code == 422 and any(cause.field == "metadata.uid" for cause in status.details.causes):
-        return Conflict  # a UID in a patch is a precondition; the server puts it as "field is immutable"
+        return Conflict  # a UID in a patch is a precondition; the server says "field is immutable"
     if code in (502, 503, 504):
-        # A proxy says 502 or 503 too when the connection broke after it had passed the request on. Only the API
-        # server's own 503 says that nothing was done; its 504 says that it stopped waiting.
+        # A proxy answers 502 or 503 also when the connection broke after it had sent the request on. Only the API
+        # server's own 503 means that nothing was done; its 504 means that it stopped waiting.
         refused = code == 503 and status.kind == "Status"
         return OutcomeUnknown if write and not refused else Unavailable
     return _BY_CODE.get(code, ApiError)
@@ -115,5 +112,5 @@ def _seconds(header: str) -> float:
 
 
 def _one_line(body: bytes, secrets: Sequence[str]) -> str:
-    # Cut after secrets are out, for half of one is no longer known as such.
+    # Cut after secrets are removed: half a secret is not recognized.
     return plain(" ".join(body[:READ_OF_PAGE].decode(errors="replace").split()), secrets)[:SHOWN_OF_PAGE]

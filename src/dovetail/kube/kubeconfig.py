@@ -1,7 +1,6 @@
-"""Which cluster and user does a kubeconfig choose?
+"""Reads and merges kubeconfig files as kubectl does.
 
-Reads and merges the files as kubectl does: the first file that names something wins, and the file names in it are
-relative to its folder.
+The first file that defines a name wins. File names are relative to the folder of the kubeconfig that contains them.
 """
 
 import base64
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class KubeConfigError(Exception):
-    """Why there is no connection to be had from the configuration: one line that names the file."""
+    """The configuration is not usable. The message is one line that names the file."""
 
     def __init__(self, message: str) -> None:
         super().__init__(plain(message))
@@ -30,7 +29,7 @@ class Extension(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Where a server is and how to know it."""
+    """The address of a server and how to verify it."""
 
     server: str | None = None
     tls_server_name: str | None = None
@@ -48,7 +47,7 @@ class ExecEnvVar(msgspec.Struct, frozen=True):
 
 
 class ExecConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A program that gives credentials."""
+    """An exec credential plugin."""
 
     api_version: str | None = None
     command: str | None = None
@@ -65,7 +64,7 @@ class AuthProvider(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What proves who we are, and whom to act as."""
+    """The credentials of a user, and the user to impersonate."""
 
     client_certificate: str | None = None
     client_certificate_data: str | None = None
@@ -89,7 +88,7 @@ class _Context(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, Generic[T], frozen=True):
-    """A named part of a kubeconfig, where it stands, and the folder that its file names are relative to."""
+    """A named section of a kubeconfig, its location, and the folder for its file names."""
 
     value: T
     where: str
@@ -99,7 +98,7 @@ class Section(msgspec.Struct, Generic[T], frozen=True):
         return KubeConfigError(f"{self.where}: {what}")
 
     def content(self, field: str) -> bytes:
-        """What the field means: its data, else what is in the file that it names. Empty if it is not set."""
+        """The data of the field, or the content of its file. Empty if neither is set."""
         name = field.replace("-", "_")
         if data := getattr(self.value, f"{name}_data"):
             try:
@@ -110,7 +109,7 @@ class Section(msgspec.Struct, Generic[T], frozen=True):
         return self.read(field, file) if file else b""
 
     def read(self, field: str, name: str) -> bytes:
-        """What is in a file that the field names; that it is empty is an error."""
+        """The content of a file that the field names. An empty file is an error."""
         file = self.folder / name
         try:
             content = file.read_bytes()
@@ -127,7 +126,7 @@ class _KubeConfigFile(msgspec.Struct, frozen=True):
 
 
 def choose(paths: Sequence[Path], context: str | None) -> tuple[Section[Cluster], Section[User]]:
-    """The cluster and user of the named context, or of the current one; raises KubeConfigError."""
+    """The cluster and user of the context, or of the current one. Raises KubeConfigError."""
     files = [_KubeConfigFile(path, _read(path)) for path in paths]
     name = context or next((str(found) for file in files if (found := file.config.get("current-context"))), "")
     if not name:

@@ -1,4 +1,4 @@
-"""What credentials does an exec plugin give?"""
+"""Runs exec credential plugins."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ GROUP = "client.authentication.k8s.io"
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel"):
-    """What a plugin answers: a token, a certificate, or both."""
+    """The credentials from a plugin: a token, a certificate, or both."""
 
     token: str | None = None
     client_certificate_data: str | None = None

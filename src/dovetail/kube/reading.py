@@ -1,7 +1,6 @@
-"""What does an answer of the API server hold, read as tolerantly as files are?
+"""Decodes answers of the API server as tolerantly as files.
 
-The fast way decodes a whole list at once. Only if an item refuses is each decoded alone, so that one odd object costs
-its neighbours nothing but a little time.
+A list is decoded as a whole. If that fails, items are decoded one by one, so that a bad one does not hide the others.
 """
 
 from functools import lru_cache
@@ -17,7 +16,7 @@ T = TypeVar("T")
 
 
 class UnreadableAnswer(Exception):
-    """The bytes are not what was asked for; the message is one short line."""
+    """The bytes cannot be decoded. The message is one short line."""
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
@@ -31,7 +30,7 @@ class _List(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class _ObjectMeta(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """What names an object; of any type, so that one odd field does not hide the others."""
+    """The name of an object. Fields have any type, so that a bad one does not hide the others."""
 
     name: Any = None
     namespace: Any = None
@@ -48,21 +47,21 @@ class _Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class ErrorEvent(Exception):
-    """A watch told of an error; `status` is its Status object, still in bytes."""
+    """The ERROR event of a watch; `status` is the encoded Status object."""
 
     def __init__(self, status: bytes) -> None:
         super().__init__("the watch ended with an error")
         self.status = status
 
 
-# msgspec counts nesting against Python's limit, and says so in Python's way.
+# msgspec raises RecursionError for deep nesting.
 _MALFORMED = (msgspec.MsgspecError, RecursionError)
 _EVENT = msgspec.json.Decoder(_Event)
 _OBJECT = msgspec.json.Decoder(_Object)
 
 
 def read(data: bytes | msgspec.Raw, type_: type[T]) -> T:
-    """The object as `type_`; raises Unreadable."""
+    """The object as `type_`. Raises Unreadable."""
     raw = data if isinstance(data, msgspec.Raw) else msgspec.Raw(data)
     try:
         return decode(Document("", 1, None, None, "", "", raw), type_)
@@ -73,7 +72,7 @@ def read(data: bytes | msgspec.Raw, type_: type[T]) -> T:
 
 
 def read_page(data: bytes, resource: Resource[T]) -> Page[T]:
-    """A page of a list; what cannot be decoded is counted and left out. Raises Unreadable if it is no list at all."""
+    """A page of a list without undecodable items, which are counted. Raises Unreadable if it is not a list."""
     try:
         whole = _list_decoder(cast(Any, resource.struct)).decode(data)
         return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
@@ -97,7 +96,7 @@ def _read_page_by_item(data: bytes, resource: Resource[T]) -> Page[T]:
 
 
 def read_event(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
-    """One line of a watch; raises ErrorEvent for an error, Unreadable if the line is no event."""
+    """One line of a watch. Raises ErrorEvent for an error, Unreadable if the line is not an event."""
     try:
         event = _EVENT.decode(line)
     except _MALFORMED as error:
@@ -118,7 +117,7 @@ def read_event(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
 
 
 def read_object(data: bytes, resource: Resource[T]) -> T:
-    """The object that was asked for or written; raises ApiError if it cannot be decoded."""
+    """The requested or written object. Raises ApiError if it cannot be decoded."""
     try:
         return read(data, resource.struct)
     except UnreadableAnswer as error:

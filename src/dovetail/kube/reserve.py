@@ -1,4 +1,4 @@
-"""How does a client that must not fail get a socket when the process has no file handles left?"""
+"""Keeps a file handle in reserve, so that leader election can connect when the process has none left."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ NO_HANDLES: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class HandleReserve:
-    """Holds a file handle back, and gives it up for a socket when there are no others.
+    """Holds a file handle and gives it up for a socket when there is no other.
 
-    A socket from here gives its handle back to the reserve when it is closed, before anybody else can take it.
+    Closing that socket refills the reserve, before anybody else can take the handle.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class HandleReserve:
         self.fill()
 
     def fill(self) -> None:
-        """Take a handle, if there is none held back and one can be had."""
+        """Take a handle if the reserve is empty and one is free."""
         if self._handle is None and not self._closed:
             try:
                 self._handle = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -29,7 +29,7 @@ class HandleReserve:
                     raise
 
     def close(self) -> None:
-        """Nothing is held back any more."""
+        """Give up the reserve."""
         self._closed = True
         self._release()
 
@@ -39,7 +39,7 @@ class HandleReserve:
             self._handle = None
 
     def socket(self, address: tuple[int, int, int, str, Any]) -> socket.socket:
-        """For one of the results of getaddrinfo. Raises OSError."""
+        """A socket for a result of getaddrinfo. Raises OSError."""
         try:
             return _ReservedSocket(self, *address[:3])
         except OSError as error:

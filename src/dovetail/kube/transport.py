@@ -1,7 +1,7 @@
-"""How does a request get to the API server and its answer back, and what does it mean if it does not?
+"""Sends requests to the API server over HTTP and turns failures into errors of the port.
 
-One question decides most of this: may the request have reached the server? If not, it is Unavailable. If it may, a read
-is Unavailable all the same, but a write is OutcomeUnknown, and only the caller can find out.
+If the request has not reached the server, the error is Unavailable. If it may have, a read is Unavailable as well, but
+a write is OutcomeUnknown, and only the caller can find out.
 """
 
 import asyncio
@@ -20,10 +20,9 @@ from yarl import URL
 from dovetail.kube.access import ClientConfig
 from dovetail.kube.failures import failure_of
 from dovetail.kube.kubeconfig import KubeConfigError
-from dovetail.kube.lines import LineSplitter, LineTooLong
-from dovetail.kube.pacing import take
 from dovetail.kube.reserve import HandleReserve
-from dovetail.kube.retrying import RetryPolicy, wait_before_retry
+from dovetail.kube.retrying import RetryPolicy, take, wait_before_retry
+from dovetail.kube.watching import LineSplitter, LineTooLong
 from dovetail.ports import ApiError, Forbidden, OutcomeUnknown, Unavailable
 from dovetail.values.foreign_text import redacted
 from dovetail.values.rate import TokenBucket
@@ -33,17 +32,15 @@ CONNECT_SECONDS = 10.0
 CONNECTIONS = 200
 READ_BUFFER_BYTES = 1024 * 1024
 RENEWALS_APART_SECONDS = 5.0
-_TURNS_TO_CLOSE = (
-    10  # of the loop: closing a connection, and TLS above it, takes some, and the loop may end right after
-)
+_TURNS_TO_CLOSE = 10  # of the event loop, which closing a connection and its TLS takes
 WATCH_MARGIN_SECONDS = 15.0  # the server ends a watch itself; this is for one that does not
 
-# Raised while a connection is sought: nothing of the request has been sent.
+# Raised before anything of the request is sent.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent. `path` and `query` are encoded already."""
+    """A request. `path` and `query` are already encoded."""
 
     method: str
     path: str
@@ -51,8 +48,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     content_type: str = "application/json"
     timeout_seconds: float
-    begin_seconds: float | None = None
-    """If the answer goes on for long: until when it must have begun."""
+    begin_seconds: float | None = None  # until a streamed answer must have begun
 
     @property
     def write(self) -> bool:
@@ -79,7 +75,7 @@ class Transport:
         connections: int = CONNECTIONS,
         reserve: HandleReserve | None = None,
     ) -> None:
-        # How many were sent, by the code of the answer, the method and the host.
+        # The number of requests by status code, method and host.
         self.requests: Counter[tuple[str, ...]] = Counter()
         self._access = access
         self._before_write = before_write
@@ -100,14 +96,14 @@ class Transport:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What is sent to prove who we are, in case that the server repeats it."""
+        """The credentials that are sent, which the server may repeat in its answer."""
         return self._access.secrets
 
     async def close(self) -> None:
-        """End everything that is still under way, watches that nobody closed too."""
+        """End all requests under way, including watches that nobody closed."""
         for response in tuple(self._open):
             response.close()
-        # One that was closed in the middle of an answer waits for the server's goodbye, which may take it long.
+        # A connection that was closed in the middle of an answer would wait for the server.
         for transport in tuple(self._long):
             transport.abort()
         await self._session.close()
@@ -119,7 +115,7 @@ class Transport:
             self._reserve.close()
 
     async def call(self, request: HttpRequest, *, patience: RetryPolicy | None = None) -> bytes:
-        """The answer's body; repeats what can be repeated safely. Raises ApiError."""
+        """The body of the answer. Retries where that is safe. Raises ApiError."""
         patience = self._patience if patience is None else patience
         loop = asyncio.get_running_loop()
         began_at = loop.time()
@@ -141,10 +137,7 @@ class Transport:
         raise AssertionError("unreachable: the last attempt is not repeated")
 
     async def lines(self, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-        """The lines of an answer that goes on, until the server ends it; raises ApiError.
-
-        Not repeated: the caller knows which version it has seen.
-        """
+        """The lines of a streamed answer, without retries. Raises ApiError."""
         splitter = LineSplitter()
         async with self._answer(request) as response:
             _probe(response)
@@ -160,7 +153,7 @@ class Transport:
 
     @asynccontextmanager
     async def _answer(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer, whose body is still to be read; what fails is raised as ApiError, within the block too."""
+        """A successful answer whose body is not read yet. Failures, also within the block, raise ApiError."""
         if self._bucket is not None:
             await take(self._bucket)
         try:
@@ -176,7 +169,7 @@ class Transport:
 
     @asynccontextmanager
     async def _authenticated(self, request: HttpRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The answer; if it says that we are not known, once more with the credentials loaded anew."""
+        """The answer. On 401 the request is sent once more with reloaded credentials."""
         access = await self._fresh_access()
         async with self._send(access, request) as response:
             if response.status != 401:
@@ -194,7 +187,7 @@ class Transport:
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         if request.write and self._before_write is not None:
-            self._before_write()  # here, because pacing, retries and credentials may have taken long
+            self._before_write()  # here, because pacing, retries and credentials may take long
         url, code = URL(f"{access.url}{request.path}{query}", encoded=True), NO_ANSWER
         try:
             async with asyncio.timeout(request.begin_seconds):
@@ -226,7 +219,7 @@ class Transport:
         try:
             body = await response.read()
         except (aiohttp.ClientError, OSError):
-            body = b""  # the code alone says enough
+            body = b""  # the status code is enough
         return failure_of(
             response.status,
             body,
@@ -238,10 +231,8 @@ class Transport:
     def _words(self, error: Exception) -> str:
         return redacted(_words(error), self.secrets)
 
-    # -- credentials --------------------------------------------------------------------------------------------------
-
     async def _fresh_access(self) -> ClientConfig:
-        """The access, loaded anew if its time is over; the old one if that fails, for it may still do."""
+        """The access, reloaded when it is due. If that fails, the old one, which may still work."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._renew_at:
             return self._access
@@ -254,7 +245,7 @@ class Transport:
         return self._access
 
     async def _renewed_access(self, refused: ClientConfig, refusal: ApiError) -> ClientConfig:
-        """Another access than the refused one; raises the refusal if there is none."""
+        """Another access than the refused one. Raises the refusal if there is none."""
         async with self._renewing:
             if self._access is refused:
                 now = asyncio.get_running_loop().time()
@@ -270,7 +261,7 @@ class Transport:
     async def _renew(self) -> None:
         access = await self._reload()
         if access.tls_digest != self._access.tls_digest:
-            # Connections keep the certificate they began with. What still runs on the last session may end there.
+            # Connections keep their certificate. Requests under way may end on the old session.
             if self._retired is not None:
                 await self._retired.close()
             self._retired, self._session = self._session, self._new_session(access)
@@ -291,7 +282,7 @@ class Transport:
 
 
 async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Hide broken connections from aiohttp, which would send a DELETE once more unasked."""
+    """Hides broken connections from aiohttp, which would send a DELETE again."""
     try:
         return await handler(request)
     except _NOT_SENT:
@@ -301,7 +292,7 @@ async def _sent_once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
 
 
 def _probe(response: aiohttp.ClientResponse) -> None:
-    """Have the kernel find out within a minute that the other side of a quiet watch is gone."""
+    """Lets the kernel notice within a minute that the other side of a quiet watch is gone."""
     connection = response.connection
     sock = connection.transport.get_extra_info("socket") if connection and connection.transport else None
     if sock is None:

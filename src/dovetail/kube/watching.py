@@ -1,4 +1,8 @@
-"""How are the changes of a watch told, and its connection closed?"""
+"""Watches over HTTP: lines of a stream, read as events.
+
+A watch sends one JSON object per line. Objects may be megabytes long, more than the line readers of HTTP libraries
+allow.
+"""
 
 import warnings
 from collections.abc import AsyncGenerator, Sequence
@@ -11,9 +15,45 @@ from dovetail.ports import Resource, Unavailable, Watch, WatchEvent
 
 T = TypeVar("T")
 
+LONGEST_LINE = 64 * 1024 * 1024
+
+
+class LineTooLong(Exception):
+    """A line exceeds the limit."""
+
+
+class LineSplitter:
+    """Splits chunks into lines, without blank ones."""
+
+    def __init__(self, *, limit: int = LONGEST_LINE) -> None:
+        self._limit = limit
+        self._rest = bytearray()
+
+    @property
+    def partial(self) -> bool:
+        """Whether a line has begun and not ended."""
+        return bool(self._rest)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that end in this chunk. Raises LineTooLong."""
+        pieces = chunk.split(b"\n")
+        lines = []
+        for piece in pieces[:-1]:
+            self._extend(piece)
+            if self._rest:
+                lines.append(bytes(self._rest))
+                self._rest.clear()
+        self._extend(pieces[-1])
+        return lines
+
+    def _extend(self, piece: bytes) -> None:
+        if len(self._rest) + len(piece) > self._limit:
+            raise LineTooLong(f"a line is longer than {self._limit} bytes")
+        self._rest += piece
+
 
 class RealWatch(Watch[T]):
-    """A watch over HTTP. Leaving it open is warned of as with files: its connection would go some time, or never."""
+    """A watch over HTTP. Warns if it is left open, as files do."""
 
     def __init__(self, lines: AsyncGenerator[bytes, None], resource: Resource[T], secrets: Sequence[str] = ()) -> None:
         self._events = _events(lines, resource, secrets)
@@ -27,7 +67,7 @@ class RealWatch(Watch[T]):
         try:
             return await anext(self._events)
         except BaseException:
-            self._open = False  # its end, an error, or we are cancelled: all close the connection
+            self._open = False  # the end, an error or a cancellation closes the connection
             raise
 
     async def aclose(self) -> None:

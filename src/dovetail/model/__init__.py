@@ -1,1 +1,1 @@
-"""The cluster as compact records and the snapshot that decisions read."""
+"""Compact records of the cluster, and the snapshot that decisions read."""

@@ -1,4 +1,4 @@
-"""What is wrong with a field of an object, and what to do about it."""
+"""Mistakes in fields of objects, with remedies."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """Something wrong with a field, and what to do about it."""
+    """A mistake in a field, and what to do about it."""
 
     field: str
     message: str
@@ -23,7 +23,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def value_flaw(operator: object, values: Sequence[object], min_values: int | None) -> FieldError | None:
-    """What is wrong with a requirement's values under its operator (01 §4)."""
+    """The mistake in the values of a requirement, if any (01 §4)."""
     count = len(values)
     if operator == "In" and not values:
         return FieldError("values", "operator In needs at least one value", "add a value")

@@ -1,4 +1,4 @@
-"""What is wrong or surprising about an object, said so that its owner can mend it."""
+"""Findings about objects, for their owners."""
 
 from enum import StrEnum
 
@@ -8,15 +8,13 @@ from dovetail.model.refs import Ref, Sentence
 
 
 class Severity(StrEnum):
-    """How bad a problem is."""
-
     ERROR = "error"  # it will not do what is written, or the API refuses it
     WARNING = "warning"  # it works, but hardly as meant
     INFO = "info"  # worth knowing
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One finding: where it is, what is wrong, and what to write instead."""
+    """A finding: the field, what is wrong, and what to write instead."""
 
     severity: Severity
     rule: str

@@ -1,4 +1,4 @@
-"""Which machines a provider offers, and at which price."""
+"""Instance types and offerings of a provider."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from dovetail.api import objects
 
 
 class Offering(msgspec.Struct, frozen=True, kw_only=True):
-    """A way in which an instance type can be bought: at least its zone and capacity type, and the price by the hour."""
+    """A way to buy an instance type: at least zone and capacity type, and the price per hour."""
 
     requirements: tuple[objects.NodeSelectorRequirement, ...]
     price: float
@@ -17,7 +17,7 @@ class Offering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of machine. Types that cannot be had now are listed too: availability is the offering's."""
+    """An instance type. Types without an available offering are listed too."""
 
     name: str
     requirements: tuple[objects.NodeSelectorRequirement, ...]

@@ -1,4 +1,4 @@
-"""From documents to a snapshot: reads what the rules need, counts what they do not, and loses nothing silently."""
+"""Makes a snapshot from documents. Reports the objects that no rule reads, and everything odd."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ _CHECKED = {
 
 
 class _KindIntake(NamedTuple):
-    """How the objects of one kind are read, and those that were."""
+    """How the objects of one kind are read, and their records."""
 
     api_version: str
     type_: type[Any]
@@ -76,46 +76,53 @@ def take_in(documents: Iterable[Document]) -> Intake:
             continue
         meta = wire.metadata
         key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
-        if version != shelf.api_version:
-            problems.append(_old_version(_name(kind, key), document, shelf.api_version))
-        if document.coerced:
-            problems += [_no_string(_name(kind, key), field, document.file) for field, _ in document.coerced]
-        if key in shelf.records:
-            problems.append(_duplicate(_name(kind, key), document.file))
+        problems += _oddities(document, shelf, key)
         if kind in _CHECKED:
-            problems += _bad_fields(_name(kind, key), document, wire)
+            problems += _bad_fields(Ref(kind, *key), document, wire)
         shelf.records[key] = shelf.record_of(wire)
-    problems += [_ignored(kind, count) for kind, count in sorted(ignored.items())]
-    found = {kind: shelf.records.values() for kind, shelf in shelves.items()}
+    for kind, count in sorted(ignored.items()):
+        message = f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads"
+        problems.append(_problem(Severity.INFO, "NotRead", Ref(kind), "kind", message=message, remedy="nothing to do"))
+    records = {kind: shelf.records.values() for kind, shelf in shelves.items()}
     snapshot = take_snapshot(
-        pods=found["Pod"],
-        nodes=found["Node"],
-        claims=found[names.NODECLAIM_KIND],
-        pools=found[names.NODEPOOL_KIND],
-        pdbs=found["PodDisruptionBudget"],
+        pods=records["Pod"],
+        nodes=records["Node"],
+        claims=records[names.NODECLAIM_KIND],
+        pools=records[names.NODEPOOL_KIND],
+        pdbs=records["PodDisruptionBudget"],
     )
     return Intake(snapshot, problems, unreadable)
 
 
-def _name(kind: str, key: tuple[str, str]) -> Ref:
-    return Ref(kind, *key)
+def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> Iterable[Finding]:
+    object_, version, file = Ref(document.kind, *key), shelf.api_version, document.file
+    if document.api_version != version:
+        message, remedy = f"{document.api_version} is read as if it were {version}", f"write {version}"
+        yield _problem(
+            Severity.WARNING, "OldApiVersion", object_, "apiVersion", message=message, remedy=remedy, file=file
+        )
+    for field, _ in document.coerced:
+        message = "the value is not a string, which the API refuses; its text is used here"
+        remedy = "put the value in quotes"
+        yield _problem(Severity.ERROR, "NotAString", object_, field, message=message, remedy=remedy, file=file)
+    if key in shelf.records:
+        message, remedy = "the input holds this object more than once; the last one counts", "remove all but one"
+        yield _problem(
+            Severity.WARNING, "DuplicateObject", object_, "metadata.name", message=message, remedy=remedy, file=file
+        )
 
 
 def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Finding]:
-    """What the rules read but the API would refuse. Fields that our CRDs do not know are not our matter here."""
-    if isinstance(wire, objects.NodeClaim):  # there are thousands, with few texts among them
+    """Fields that the rules read and the API refuses, without fields that our CRDs do not know."""
+    if isinstance(wire, objects.NodeClaim):  # there may be thousands, with few different texts
         found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
     else:
         found = _violations(document.kind, plain_value(document).get("spec") or {})
     for violation in found:
-        yield Finding(
-            severity=Severity.ERROR,
-            rule="InvalidField",
-            object=name,
-            field=violation.field,
-            message=f"{violation.message}; the API refuses it, and here it counts as not set or not to be read",
-            remedy="correct it; `dovetail lint` says how",
-            file=document.file,
+        message = f"{violation.message}; the API refuses it, and here it counts as not set or not to be read"
+        remedy = "correct it; `dovetail lint` says how"
+        yield _problem(
+            Severity.ERROR, "InvalidField", name, violation.field, message=message, remedy=remedy, file=document.file
         )
 
 
@@ -157,48 +164,5 @@ def _ref(document: Document) -> Ref:
     return Ref(document.kind, shorten(str(namespace or ""), 300), shorten(str(name or "?"), 300))
 
 
-def _old_version(name: Ref, document: Document, version: str) -> Finding:
-    return Finding(
-        severity=Severity.WARNING,
-        rule="OldApiVersion",
-        object=name,
-        field="apiVersion",
-        message=f"{document.api_version} is read as if it were {version}",
-        remedy=f"write {version}",
-        file=document.file,
-    )
-
-
-def _no_string(name: Ref, field: str, file: str) -> Finding:
-    return Finding(
-        severity=Severity.ERROR,
-        rule="NotAString",
-        object=name,
-        field=field,
-        message="the value is not a string, which the API refuses; its text is used here",
-        remedy="put the value in quotes",
-        file=file,
-    )
-
-
-def _duplicate(name: Ref, file: str) -> Finding:
-    return Finding(
-        severity=Severity.WARNING,
-        rule="DuplicateObject",
-        object=name,
-        field="metadata.name",
-        message="the input holds this object more than once; the last one counts",
-        remedy="remove all but one",
-        file=file,
-    )
-
-
-def _ignored(kind: str, count: int) -> Finding:
-    return Finding(
-        severity=Severity.INFO,
-        rule="NotRead",
-        object=Ref(kind),
-        field="kind",
-        message=f"{count} {'object' if count == 1 else 'objects'} of a kind that no rule reads",
-        remedy="nothing to do",
-    )
+def _problem(severity: Severity, rule: str, object_: Ref, field: str, **texts: str) -> Finding:
+    return Finding(severity=severity, rule=rule, object=object_, field=field, **texts)

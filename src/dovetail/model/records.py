@@ -1,7 +1,7 @@
-"""Compact records of the objects that decisions read: 100,000 pods must fit in little memory.
+"""Compact records of the objects that decisions read: 100,000 pods must fit into little memory.
 
-Only what a rule asks for is kept; equal label sets are shared. Text with a grammar is read here once where a
-bad value has one safe meaning (an unreadable duration is no duration), and kept as text where a rule decides.
+Records keep only what a rule reads, and share equal labels. A bad value is replaced here if it has one safe meaning (an
+unreadable duration is none); otherwise it stays text for the rule.
 """
 
 import re
@@ -15,14 +15,7 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 import msgspec
 
 from dovetail.api import names, objects
-from dovetail.api.pod_specs import (
-    Affinity,
-    SchedulingPodSpec,
-    SchedulingPodStatus,
-    WatchedPod,
-    WatchedPodSpec,
-    WatchedPodStatus,
-)
+from dovetail.api.pod_specs import Affinity, SchedulingPod, SchedulingPodSpec, SchedulingPodStatus
 from dovetail.model.refs import Ref, shared_ref
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.values import limits
@@ -47,7 +40,7 @@ _AS_KEY = msgspec.msgpack.Encoder()
 
 
 class Owner(IntFlag):
-    """Which of the controllers that matter to disruption own a pod."""
+    """The owners of a pod that matter to disruption."""
 
     NONE = 0
     DAEMONSET = 1
@@ -63,14 +56,14 @@ _OWNERS = {
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """Base of all records. They hold no cycles, so the garbage collector need not look at them."""
+    """Base of all records. They have no cycles, so the garbage collector can ignore them."""
 
 
 class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
-    """What of a pod only scheduling reads. Pods that are alike in this share one object, which is kept as long as they.
+    """What only scheduling reads of a pod. Like pods share one object.
 
-    What tells replicas apart is left out: volumes, whose claims the record names, and of a DaemonSet's pod which single
-    node it is meant for. `status` is empty unless the pod is being resized.
+    It leaves out what differs between replicas: volumes, whose claims the record names, and the node of a DaemonSet's
+    pod. `status` is empty unless the pod is being resized.
     """
 
     spec: SchedulingPodSpec
@@ -111,12 +104,12 @@ class PodRecord(Record, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Neither finished nor on its way out; only active pods protect anything (R4)."""
+        """Neither finished nor terminating. Only active pods protect anything (R4)."""
         return self.deleted_at is None and self.phase not in _TERMINAL
 
     @property
     def reschedulable(self) -> bool:
-        """It needs a place elsewhere when its node goes (02 §4.1)."""
+        """Whether it needs another place when its node goes (02 §4.1)."""
         if self.owner is Owner.NONE:  # most; and asking flags is slow
             return self.active
         if self.owner & (Owner.DAEMONSET | Owner.NODE):
@@ -126,7 +119,7 @@ class PodRecord(Record, frozen=True):
 
     @property
     def provisionable(self) -> bool:
-        """It waits for a node that is not there (06 §1). No scheduler looks at a pod that ends or has ended."""
+        """Whether it waits for a new node (06 §1). No scheduler looks at a pod that is terminating or finished."""
         waiting = self.scheduling
         if waiting is None or waiting.unscheduled != "Unschedulable" or waiting.nominated_node or self.node_name:
             return False
@@ -134,7 +127,7 @@ class PodRecord(Record, frozen=True):
 
     @property
     def eviction_cost(self) -> float:
-        """02 §6: 1, moved by deletion cost and priority, within ±10. Unreadable costs count 0."""
+        """1, plus deletion cost and priority, within ±10. An unreadable cost counts as 0 (02 §6)."""
         text = self.annotations.get(names.POD_DELETION_COST, "0")
         deletion_cost = float(text) if len(text) <= limits.VALUE and _NUMBER.fullmatch(text) else 0.0
         priority = max(-(2**31), min(2**31, self.priority))  # a file may hold a number that no float can
@@ -221,13 +214,13 @@ class PdbRecord(Record, frozen=True):
 
 
 class _SharedMapping(dict[str, str]):
-    """Labels or annotations that weak references can refer to, which those of a plain dict cannot."""
+    """A dict that can be weakly referenced."""
 
     __slots__ = ("__weakref__",)
 
 
 class PodInterner:
-    """Turns wire structs into records and shares what is equal between them, for as long as a record uses it."""
+    """Makes records, which share equal parts as long as one of them uses these."""
 
     def __init__(self) -> None:
         # By the hash of the items: a key that holds them would be larger than the mapping. A WeakValueDictionary is
@@ -239,8 +232,8 @@ class PodInterner:
     def pod(self, pod: objects.Pod) -> PodRecord:
         return self._pod(pod, None)
 
-    def watched_pod(self, pod: WatchedPod) -> PodRecord:
-        """With what scheduling reads."""
+    def watched_pod(self, pod: SchedulingPod) -> PodRecord:
+        """The record with what scheduling reads."""
         return self._pod(pod, self._scheduling(pod), _scheduled_at(pod.status))
 
     def _pod(
@@ -274,40 +267,34 @@ class PodInterner:
             scheduled_at=scheduled_at,
         )
 
-    def _scheduling(self, pod: WatchedPod) -> PodScheduling:
-        """Told apart by their bytes: what is in them cannot be hashed."""
+    def _scheduling(self, pod: SchedulingPod) -> PodScheduling:
+        """Found by its encoding, because its fields are not hashable."""
         spec, status = pod.spec, pod.status
         daemon_set = _daemon_set(pod.metadata.owner_references)
         unscheduled, nominated = ("", "") if spec.node_name else (_unscheduled(status), status.nominated_node_name)
-        affinity = _of_any_node(spec.affinity) if daemon_set else spec.affinity
         running = status.container_statuses or status.init_container_statuses
         resize = _resize(status) if running and _is_resizing(pod) else None
+        shared = msgspec.structs.replace(
+            spec,
+            node_name="",
+            priority_class_name="",
+            priority=None,
+            volumes=[],
+            termination_grace_period_seconds=None,
+            affinity=_of_any_node(spec.affinity) if daemon_set else spec.affinity,
+        )
         flaw, others = "", (unscheduled, nominated, daemon_set, resize)
-        key = _AS_KEY.encode((_parts(spec, affinity), others))
+        key = _AS_KEY.encode((shared, others))
         known = self._schedulings.get(key)
         if known is None and len(key) > UNCOUNTED_BYTES:
-            spec, flaw = within_limits(spec)
+            shared, flaw = within_limits(shared)
             if flaw:
-                affinity = spec.affinity
-                key = _AS_KEY.encode((_parts(spec, affinity), others, flaw))
+                key = _AS_KEY.encode((shared, others, flaw))
                 known = self._schedulings.get(key)
-        if known is not None:
-            return known
-        of_spec = SchedulingPodSpec(
-            node_selector=spec.node_selector,
-            affinity=affinity,
-            tolerations=tuple(spec.tolerations),
-            topology_spread_constraints=spec.topology_spread_constraints,
-            containers=spec.containers,
-            init_containers=spec.init_containers,
-            resources=spec.resources,
-            overhead=spec.overhead,
-            host_network=spec.host_network,
-            resource_claims=spec.resource_claims,
-        )
-        found = PodScheduling(of_spec, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
-        self._schedulings[key] = found
-        return found
+        if known is None:
+            known = PodScheduling(shared, resize or SchedulingPodStatus(), unscheduled, nominated, daemon_set, flaw)
+            self._schedulings[key] = known
+        return known
 
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
@@ -325,7 +312,7 @@ class PodInterner:
         return made
 
     def _sweep(self) -> None:
-        """Forgets mappings that no record uses. The next sweep waits until the table has doubled, so each is cheap."""
+        """Forgets mappings that no record uses. The table has to double before the next sweep, so sweeps are cheap."""
         self._mappings = {key: found for key, found in self._mappings.items() if found() is not None}
         self._sweep_above = _FEW_MAPPINGS + 2 * len(self._mappings)
 
@@ -335,22 +322,6 @@ class PodInterner:
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
 
-def _parts(spec: WatchedPodSpec, affinity: Affinity) -> tuple[object, ...]:
-    """What tells one spec from another."""
-    return (
-        spec.node_selector,
-        affinity,
-        spec.tolerations,
-        spec.topology_spread_constraints,
-        spec.containers,
-        spec.init_containers,
-        spec.resources,
-        spec.overhead,
-        spec.host_network,
-        spec.resource_claims,
-    )
-
-
 def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
     for owner in owners:
         if owner.kind == "DaemonSet" and owner.api_version == "apps/v1":
@@ -358,14 +329,14 @@ def _daemon_set(owners: Sequence[objects.OwnerReference]) -> str:
     return ""
 
 
-def _unscheduled(status: WatchedPodStatus) -> str:
+def _unscheduled(status: SchedulingPodStatus) -> str:
     for condition in status.conditions:
         if condition.type == "PodScheduled":
             return condition.reason
     return ""
 
 
-def _scheduled_at(status: WatchedPodStatus) -> datetime | None:
+def _scheduled_at(status: SchedulingPodStatus) -> datetime | None:
     for condition in status.conditions:
         if condition.type == "PodScheduled":
             return _utc(condition.last_transition_time) if condition.status == "True" else None
@@ -373,7 +344,7 @@ def _scheduled_at(status: WatchedPodStatus) -> datetime | None:
 
 
 def _of_any_node(affinity: Affinity) -> Affinity:
-    """Without the names of nodes: each pod of a DaemonSet is for one, which all of them are told by a field."""
+    """Without the node names in matchFields, by which each pod of a DaemonSet asks for its node."""
     required = affinity.node_affinity.required_during_scheduling_ignored_during_execution
     if required is None or not any(term.match_fields for term in required.node_selector_terms):
         return affinity
@@ -389,15 +360,15 @@ def _of_any_node(affinity: Affinity) -> Affinity:
     return replace(affinity, node_affinity=nodes)
 
 
-def _is_resizing(pod: WatchedPod) -> bool:
-    """Whether its containers may have something else than the spec says; until a kubelet has looked, they may."""
+def _is_resizing(pod: SchedulingPod) -> bool:
+    """Whether the containers may have other resources than the spec, or the kubelet has not seen the spec yet."""
     status = pod.status
     if status.resize or pod.metadata.generation > status.observed_generation:
         return True
     return any(condition.type in _RESIZES for condition in status.conditions)
 
 
-def _resize(status: WatchedPodStatus) -> SchedulingPodStatus:
+def _resize(status: SchedulingPodStatus) -> SchedulingPodStatus:
     return SchedulingPodStatus(
         # Without their times, which would tell replicas apart.
         conditions=tuple(
@@ -511,7 +482,7 @@ def _condition(conditions: Sequence[objects.ConditionStatus | objects.Condition]
     return None
 
 
-def _tolerates_disrupted(tolerations: list[objects.Toleration]) -> bool:
+def _tolerates_disrupted(tolerations: Sequence[objects.Toleration]) -> bool:
     for toleration in tolerations:
         if toleration.key not in _DISRUPTED_KEYS or toleration.effect not in _DISRUPTED_EFFECTS:
             continue
@@ -523,7 +494,7 @@ def _tolerates_disrupted(tolerations: list[objects.Toleration]) -> bool:
 
 
 def _nillable(text: str) -> int | None:
-    """An unreadable duration disables: nothing is expired or consolidated by a mistake; `lint` says so."""
+    """An unreadable duration disables, so that no mistake expires or consolidates a node; `lint` reports it."""
     try:
         return parse_nillable(text)
     except DurationError:
@@ -531,7 +502,7 @@ def _nillable(text: str) -> int | None:
 
 
 def _simple(text: str | None) -> int | None:
-    """An unreadable grace period is none: nothing is forced by a mistake; `lint` says so."""
+    """An unreadable grace period counts as none, so that no mistake forces a drain; `lint` reports it."""
     try:
         return None if text is None else parse_simple(text)
     except DurationError:

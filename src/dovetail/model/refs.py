@@ -1,10 +1,10 @@
-"""Names of objects as values, and sentences that keep them apart from their words.
+"""References to objects, and sentences that keep them apart from their words.
 
-Whoever may not list pods of a namespace must not read their names (R49). Nobody can tell from a finished text which
-words are names, so the engine hands on parts, and the text is made where it is shown: `str(sentence)` for those who may
-read everything, `sentence.redacted(may_see)` for others.
+Whoever must not list the pods of a namespace must not read their names (R49). A finished text does not show which words
+are names, so the engine passes on parts, and the text is made where it is shown: `str(sentence)` for readers who may
+see everything, `sentence.redacted(may_see)` for others.
 
-Neither class is a msgspec Struct: in JSON and YAML both are their text, by `enc_hook=str`.
+The classes are not msgspec Structs: in JSON and YAML they are text, by `enc_hook=str`.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ MaySee: TypeAlias = Callable[[str], bool]
 
 
 class Ref:
-    """Which object. A kind alone stands for all its objects; cluster-scoped objects have no namespace."""
+    """A reference to an object. A kind alone means all its objects; cluster-scoped objects have no namespace."""
 
     __slots__ = ("_text", "kind", "name", "namespace")
 
@@ -42,15 +42,15 @@ class Ref:
 
     @property
     def is_kind(self) -> bool:
-        """Whether it names a kind and no object."""
+        """Whether it refers to a kind and not to an object."""
         return not self.name and self.kind.isalpha()
 
     def is_seen_by(self, may_see: MaySee) -> bool:
-        """Objects without a namespace are seen by everybody who may see nodes."""
+        """Whoever may see nodes may see objects without a namespace."""
         return not self.namespace or may_see(self.namespace)
 
     def hidden(self) -> str:
-        """What is said instead of its name."""
+        """The text in place of the name."""
         kind = "pod" if self.kind == "Pod" else self.kind
         return f"a {kind} in a namespace that you may not list"
 
@@ -71,12 +71,12 @@ class Ref:
 
 @lru_cache(maxsize=64)
 def shared_ref(kind: str, namespace: str, name: str) -> Ref:
-    """One Ref for the several verdicts about a pod or node, which are made in a row."""
+    """One Ref for consecutive verdicts about a pod or node."""
     return Ref(kind, namespace, name)
 
 
 class Redactable:
-    """Words that only those may read who may see the object: its name, and what else tells which it is."""
+    """Words that only readers who may see the object may read."""
 
     __slots__ = ("ref", "text")
 

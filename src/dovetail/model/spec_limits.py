@@ -1,22 +1,16 @@
-"""How much may a pod ask of scheduling?
+"""Limits on what a pod may ask of scheduling.
 
-The work of an engine grows with the number of terms of a pod, and with the products of some of them. A pod that could
-have 10,000 of each would stop everybody's provisioning, and its owner needs no rights but those of one namespace.
+The cost of scheduling grows with the number of terms of a pod, and with products of some of them. A pod with 10,000 of
+each would stop all provisioning, and creating it takes only rights in one namespace.
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from dovetail.api.objects import LabelSelector
-from dovetail.api.pod_specs import (
-    ContainerResources,
-    NodeSelectorTerm,
-    PodAffinityTerm,
-    SchedulingPodSpec,
-    WatchedPodSpec,
-)
+from dovetail.api.pod_specs import Affinity, ContainerResources, NodeSelectorTerm, PodAffinityTerm, SchedulingPodSpec
 
 TERMS: Final = 128
 RESOURCES: Final = 64
@@ -25,20 +19,13 @@ PORTS: Final = 1024
 # No spec of fewer bytes, encoded, exceeds a limit, so that most pods need not be counted.
 UNCOUNTED_BYTES: Final = 384
 
-S = TypeVar("S", WatchedPodSpec, SchedulingPodSpec)
 
-
-def within_limits(spec: S) -> tuple[S, str]:
-    """The spec without what exceeds a limit, and what that is; empty if nothing does."""
+def within_limits(spec: SchedulingPodSpec) -> tuple[SchedulingPodSpec, str]:
+    """The spec without the parts that exceed a limit, and a description of these."""
     terms, containers = _too_many_terms(spec), _too_much_for_containers(spec)
     if terms:
-        empty = SchedulingPodSpec()
         spec = msgspec.structs.replace(
-            spec,
-            node_selector={},
-            affinity=empty.affinity,
-            tolerations=type(spec.tolerations)(),
-            topology_spread_constraints=(),
+            spec, node_selector={}, affinity=Affinity(), tolerations=[], topology_spread_constraints=()
         )
     if containers:
         spec = msgspec.structs.replace(
@@ -47,7 +34,7 @@ def within_limits(spec: S) -> tuple[S, str]:
     return spec, "; ".join(filter(None, (terms, containers)))
 
 
-def _too_many_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> str:
+def _too_many_terms(spec: SchedulingPodSpec) -> str:
     count = sum(_term_counts(spec))
     if count <= TERMS:
         return ""
@@ -55,7 +42,7 @@ def _too_many_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> str:
     return f"{where} have {count} terms and expressions together, at most {TERMS} are read"
 
 
-def _term_counts(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[int]:
+def _term_counts(spec: SchedulingPodSpec) -> Iterator[int]:
     yield len(spec.node_selector) + len(spec.tolerations)
     for term in _node_terms(spec):
         yield 1 + len(term.match_expressions) + len(term.match_fields)
@@ -66,14 +53,14 @@ def _term_counts(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[int]:
         yield 1 + _size(constraint.label_selector) + len(constraint.match_label_keys)
 
 
-def _node_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[NodeSelectorTerm]:
+def _node_terms(spec: SchedulingPodSpec) -> Iterator[NodeSelectorTerm]:
     affinity = spec.affinity.node_affinity
     if affinity.required_during_scheduling_ignored_during_execution is not None:
         yield from affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
     yield from (each.preference for each in affinity.preferred_during_scheduling_ignored_during_execution)
 
 
-def _pod_terms(spec: WatchedPodSpec | SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
+def _pod_terms(spec: SchedulingPodSpec) -> Iterator[PodAffinityTerm]:
     for side in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
         yield from side.required_during_scheduling_ignored_during_execution
         yield from (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
@@ -83,7 +70,7 @@ def _size(selector: LabelSelector | None) -> int:
     return 0 if selector is None else len(selector.match_labels) + len(selector.match_expressions)
 
 
-def _too_much_for_containers(spec: WatchedPodSpec | SchedulingPodSpec) -> str:
+def _too_much_for_containers(spec: SchedulingPodSpec) -> str:
     containers = (*spec.containers, *spec.init_containers)
     listed = [
         amounts

@@ -1,1 +1,1 @@
-"""Who makes and ends the machines: the implementations of the port CloudProvider."""
+"""Implementations of the port CloudProvider."""

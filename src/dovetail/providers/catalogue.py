@@ -1,4 +1,4 @@
-"""Which instance types are there, and what do they cost: the built-in ones, or those of a file (07 §3)?"""
+"""Instance types and prices: the built-in ones, or those of a file (07 §3)."""
 
 import json
 import re
@@ -34,9 +34,6 @@ _BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 class CatalogueError(ValueError):
     """The file is not a catalogue; the message names the file, the item and the field."""
-
-
-# -- the types that are built in ---------------------------------------------------------------------------------------
 
 
 @cache
@@ -93,7 +90,7 @@ def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
 
 
 def _offered(offerings: Iterable[Offering], key: str) -> list[str]:
-    """The values of the key in all offerings, each once, in their order."""
+    """The different values of the key in all offerings, in order."""
     values = (
         value for offering in offerings for each in offering.requirements if each.key == key for value in each.values
     )
@@ -109,19 +106,13 @@ def _canonical(text: str) -> str:
     return str(parse_quantity(text))
 
 
-# -- what follows from a type ------------------------------------------------------------------------------------------
-
-
 def allocatable(type_: InstanceType) -> dict[str, str]:
-    """What pods can have of the machine: its capacity less the overhead."""
+    """The capacity minus the overhead."""
     found = {}
     for resource, text in type_.capacity.items():
         has, keeps = parse_quantity(text), parse_quantity(type_.overhead.get(resource, "0"))
         found[resource] = str(Quantity(max(0, has.nano - keeps.nano), has.format))
     return found
-
-
-# -- the types of a file -----------------------------------------------------------------------------------------------
 
 
 def _folded_name(name: str) -> str:
@@ -135,7 +126,7 @@ class _RequirementItem(msgspec.Struct, frozen=True):
 
 
 class _OfferingItem(msgspec.Struct, frozen=True, rename=_folded_name):
-    """Both forms: with requirements, and the older flat one with zone and capacity type."""
+    """An offering with requirements, or in the older form with zone and capacity type."""
 
     price: float
     available: bool = True
@@ -154,7 +145,7 @@ class _TypeItem(msgspec.Struct, frozen=True, rename=_folded_name):
 
 
 class _ItemError(Exception):
-    """What is wrong with a field of an item."""
+    """A mistake in a field of an item."""
 
     def __init__(self, field: str, words: str) -> None:
         super().__init__(words)
@@ -162,7 +153,7 @@ class _ItemError(Exception):
 
 
 def read_catalogue(data: bytes, file: str) -> tuple[InstanceType, ...]:
-    """The types of a JSON file, in their order. `file` is only its name, for messages. Raises CatalogueError."""
+    """The types of a JSON file. `file` is its name, for messages. Raises CatalogueError."""
     try:
         items = msgspec.convert(_parsed(data, file), list[_TypeItem])
     except msgspec.ValidationError as error:
@@ -203,7 +194,7 @@ def _no_constant(text: str) -> NoReturn:
 
 
 def _folded(value: Any, file: str) -> Any:
-    """With all keys in lower case but those of resources, which are names and not fields."""
+    """All keys in lower case, except those of resources, which are names."""
     if isinstance(value, list):
         return [_folded(item, file) for item in value]
     if not isinstance(value, dict):
@@ -270,7 +261,7 @@ def _read_offering(field: str, item: _OfferingItem) -> Offering:
 
 
 def _check_definite(field: str, key: str, found: Sequence[NodeSelectorRequirement]) -> None:
-    """An offering is of one zone and one capacity type: the Node is labelled with them."""
+    """An offering has one zone and one capacity type, because the Node gets them as labels."""
     if len(found) != 1 or found[0].operator != "In" or len(found[0].values) != 1:
         raise _ItemError(f"{field}: {key}", "wants to be given once, by In with one value")
     _check_label_value(f"{field}: {key}", found[0].values[0])

@@ -1,8 +1,7 @@
-"""Which offering of which instance type does a claim get (07 §4)?
+"""Chooses the instance type and offering for a NodeClaim (07 §4).
 
-The cheapest that is available and that its requirements allow. Where several are as cheap, one is drawn from the
-claim's UID, so that every process that is asked draws the same: a launch that is tried again, after a crash too, asks
-for the same machine.
+The cheapest available offering that meets the requirements wins. Of equally cheap ones, the UID of the claim chooses,
+so that a repeated launch gets the same machine, even after a crash.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +21,8 @@ Wanted = Mapping[str, Sequence[NodeSelectorRequirement]]
 _NAMES_SHOWN = 5
 
 
-# -- requirements ------------------------------------------------------------------------------------------------------
-
-
 def by_key(entries: Iterable[NodeSelectorRequirement]) -> dict[str, list[NodeSelectorRequirement]]:
-    """The requirements of each label, under its name of today."""
+    """The requirements by label, under current names."""
     found: dict[str, list[NodeSelectorRequirement]] = {}
     for each in entries:
         found.setdefault(normalised(each.key), []).append(each)
@@ -34,12 +30,12 @@ def by_key(entries: Iterable[NodeSelectorRequirement]) -> dict[str, list[NodeSel
 
 
 def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
-    """Whether a label may have the value; None: there is no such label."""
+    """Whether a label may have the value; None: may be missing."""
     return _allowed(requirement).has(value)
 
 
 def compatible(wanted: Wanted, offered: Iterable[NodeSelectorRequirement]) -> bool:
-    """Whether each label that is offered can have a value that is wanted. Labels not offered are the claim's to set."""
+    """Whether each offered label can have a wanted value. The claim sets the labels that are not offered."""
     return all(
         key not in wanted or _together(asked).agrees(_together(wanted[key])) for key, asked in by_key(offered).items()
     )
@@ -56,15 +52,12 @@ def _allowed(entry: NodeSelectorRequirement) -> requirements.Requirement:
         return requirements.one_of(normalised(entry.key), ())  # what nobody can read allows nothing
 
 
-# -- the choice --------------------------------------------------------------------------------------------------------
-
-
 def choose(
     claim: NodeClaim, types: Mapping[str, InstanceType], seed: int, *, must_list: bool = True
 ) -> tuple[InstanceType, Offering]:
-    """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim names no types.
+    """The type and offering for the claim. Raises InsufficientCapacity, or CloudError if the claim lists no types.
 
-    `must_list`: with False, a claim that names no types can get any, as from most clouds; kwok wants them named.
+    Without `must_list` such a claim can get any type, as from most clouds; kwok needs a list.
     """
     wanted = by_key(claim.spec.requirements)
     candidates = _candidates(wanted, types, must_list=must_list)
@@ -107,7 +100,7 @@ def _candidates(wanted: Wanted, types: Mapping[str, InstanceType], *, must_list:
 
 
 def _drawn(seed: int, uid: str, number: int) -> int:
-    """One of so many. Neither Python's own hash nor its random numbers: those may differ between processes."""
+    """A number below `number`. Python's hash and random numbers may differ between processes."""
     assert uid, "a claim without a UID cannot be told from another"
     digest = sha256(f"{seed}/{uid}".encode()).digest()
     return int.from_bytes(digest[:8]) % number

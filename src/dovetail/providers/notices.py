@@ -1,4 +1,4 @@
-"""Which interruptions are still to be told (R41)?"""
+"""Pending interruption notices (R41)."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,7 +7,7 @@ from dovetail.ports import Interruption
 
 
 class Notices:
-    """Interruptions that nobody has dealt with; at most one for each key, the latest."""
+    """Notices that nobody has dealt with; the latest for each key."""
 
     def __init__(self) -> None:
         self._pending: dict[str, Interruption] = {}
@@ -18,15 +18,15 @@ class Notices:
         self._changed.set()
 
     def drop(self, key: str) -> None:
-        """What was to be told is no longer so."""
+        """Withdraw a notice."""
         self._pending.pop(key, None)
 
     def dealt_with(self, notice: Interruption) -> None:
-        """It need not be told again; a later one for the same key must."""
+        """Forget this notice, but not a later one for the same key."""
         self._pending = {key: found for key, found in self._pending.items() if found is not notice}
 
     async def listen(self) -> AsyncGenerator[Interruption, None]:
-        """All that are not dealt with, oldest first, and then as they come; each once to this listener."""
+        """All pending notices, oldest first, and then new ones; each once to this listener."""
         told: dict[str, Interruption] = {}
         while True:
             self._changed.clear()

@@ -1,4 +1,4 @@
-"""What time is it really?"""
+"""The machine's clock, as the port Clock."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from dovetail.ports import Clock
 
-# Linux's ordinary monotonic clock stands still while the machine is suspended, but other machines' leases run on.
+# Linux's ordinary monotonic clock stops while the machine is suspended, but other machines' leases go on.
 _clock_id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

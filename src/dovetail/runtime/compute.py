@@ -1,4 +1,4 @@
-"""Where do heavy passes run, so that probes, leases and watches are not held up meanwhile (R45)?"""
+"""Runs heavy passes on a thread, so that they do not delay probes, leases and watches (R45)."""
 
 import asyncio
 import gc
@@ -10,23 +10,23 @@ from dovetail.ports import Compute
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Looking for cycles in all that a large cluster holds stops every thread for tenths of a second each time, and hardly
-# any are found. One of what was made lately looks at 30,000 objects at most: some 10 ms.
+# A full garbage collection of a large cluster's state stops every thread for tenths of a second and frees hardly
+# anything. A collection of the young generations looks at 30,000 objects at most, which takes some 10 ms.
 RARELY: Final = (5_000, 5, 4_000)
 
 
 class ThreadCompute(Compute):
-    """On a worker thread. The interpreter takes turns, so the event loop comes round every few milliseconds."""
+    """Runs on a worker thread. The interpreter switches threads, so the event loop runs every few milliseconds."""
 
     async def run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return await asyncio.to_thread(function, *args, **kwargs)
 
 
 def space_collections() -> None:
-    """Before anything is read: collections are to be short, and those of everything rare (08 §10.5)."""
+    """Makes garbage collections short and full ones rare (08 §10.5). Call it before anything is read."""
     gc.set_threshold(*RARELY)
 
 
 def spare_collections() -> None:
-    """What was read at the start stays: the garbage collector need not look through it again and again."""
+    """Exempts everything that exists now from garbage collection. Call it when the caches are synced."""
     gc.freeze()

@@ -1,7 +1,7 @@
-"""What would be written, if writing were allowed?
+"""An API that logs writes instead of sending them, for `--dry-run`.
 
-Reads pass. Whatever would change something is told in the log, once as long as it stays the same, and raised: what was
-to follow does not follow. Events are told and pass for sent: nothing depends on them.
+Each write is logged once and then raises WouldWrite, so that the caller does not go on. Events are logged and count as
+sent, because nothing depends on them.
 """
 
 import logging
@@ -20,11 +20,11 @@ REMEMBERED_AT_MOST: Final = 10_000
 
 
 class WouldWrite(ApiError):
-    """Not sent, because nothing is to be written. Until the object changes there is nothing more to do."""
+    """A write was not sent. There is nothing more to do until the object changes."""
 
 
 class DryRunApi(ReadThroughApi):
-    """The API of somebody who only looks."""
+    """Passes reads on and logs writes."""
 
     def __init__(self, api: KubeApi) -> None:
         super().__init__(api)
@@ -67,5 +67,5 @@ def _body(write: Write[Any]) -> Body:
 
 
 def _gist(event: Body) -> dict[str, Any]:
-    """What an event says, without when and under which name."""
+    """The content of an event without its time and name."""
     return {key: event[key] for key in ("regarding", "type", "note") if key in event}

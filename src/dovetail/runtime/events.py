@@ -1,19 +1,17 @@
-"""What do people get to read in `kubectl describe`, without flooding the API server or holding up a controller?
+"""Publishes Kubernetes events without flooding the API server and without making a controller wait.
 
-An event that was published within its dedupe time is dropped (04 §1). One that comes again later becomes a series: the
-count and the time of the event that is already there are patched, as long as the text is the same. An event's name is
-made of what it says, so that another leader, who remembers nothing, finds what its predecessor has said.
+An event that repeats within its dedupe time is dropped (04 §1). One that repeats later becomes a series: the recorder
+patches the count and the time of the existing event, as long as the text is the same. The name of an event is derived
+from its content, so that a new leader finds the events of its predecessor.
 """
 
 import asyncio
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from random import Random
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -47,13 +45,13 @@ WARNING: Final = "Warning"
 
 DEDUPE_SECONDS: Final = 120.0
 NAMESPACE_OF_CLUSTER_SCOPED: Final = "default"
-DEFAULT_RATES: Final[Mapping[str, Rate]] = MappingProxyType({names.EventReason.NOMINATED: Rate(per_second=5, burst=10)})
+RATES: Final[dict[str, Rate]] = {names.EventReason.NOMINATED: Rate(per_second=5, burst=10)}
 
 NOTE_BYTES_AT_MOST: Final = 1024
 NAME_LENGTH_AT_MOST: Final = 253
 DIGEST_LENGTH: Final = 16
 INSTANCE_LENGTH_AT_MOST: Final = 128
-WAITING_AT_MOST: Final = 10_000  # a drain of a thousand nodes tells every pod
+WAITING_AT_MOST: Final = 10_000  # a drain of a thousand nodes publishes an event for every pod
 REMEMBERED_AT_MOST: Final = 20_000
 SEND_SECONDS: Final = 10.0
 ATTEMPTS_AT_MOST: Final = 4
@@ -61,8 +59,8 @@ _NAMESPACE_IS_GOING: Final = "because it is being terminated"
 RETRIES: Final = Backoff(first_seconds=0.5, cap_seconds=5.0, jitter=0.5)
 
 
-class ObjectReference(msgspec.Struct, frozen=True):
-    """The object an event is about."""
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
+    """The object that an event is about."""
 
     api_version: str
     kind: str
@@ -72,30 +70,30 @@ class ObjectReference(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that people should know. Without `dedupe` values it is never dropped as a repetition."""
+    """An event to publish. Without `dedupe` values it is never dropped as a repetition."""
 
     regarding: ObjectReference
     reason: str
     note: str
     type: str = NORMAL
-    action: str = ""  # what was done or tried; the reason if there is no better word
+    action: str = ""  # the reason if empty
     dedupe: tuple[str, ...] = ()
     dedupe_seconds: float = DEDUPE_SECONDS
 
 
 class EventCounts(msgspec.Struct):
-    """What became of the events, for the metrics. Every published one is counted once, when its fate is known."""
+    """The number of events by outcome, for the metrics. Each published event counts once."""
 
     sent: int = 0
-    repeated: int = 0  # within the dedupe time, by us or by the leader before us
-    limited: int = 0  # by their class's rate
-    dropped: int = 0  # because too many were waiting, or it was too late
-    ignored: int = 0  # because what they are about is going
+    repeated: int = 0  # within the dedupe time, by this process or by the leader before
+    limited: int = 0  # by the rate of their reason
+    dropped: int = 0  # because the queue was full or closed
+    ignored: int = 0  # because their object or its namespace is being deleted
     failed: int = 0
 
 
 class _Series(msgspec.Struct):
-    """An event on the server that repetitions are added to."""
+    """An event on the server, to which repetitions are added."""
 
     count: int
     last_at: datetime
@@ -105,7 +103,7 @@ _QueuedEvent: TypeAlias = tuple[Event, datetime]
 
 
 class EventRecorder:
-    """Takes events from anybody at any time; one task, `run`, sends them."""
+    """Queues events; the task `run` sends them."""
 
     def __init__(
         self,
@@ -113,26 +111,25 @@ class EventRecorder:
         clock: Clock,
         *,
         instance: str,
-        rates: Mapping[str, Rate] = DEFAULT_RATES,
         waiting_at_most: int = WAITING_AT_MOST,
         seed: int = 0,
     ) -> None:
-        assert instance, "an event must say which process reports it"
+        assert instance, "an event needs a reporting instance"
         self.counts = EventCounts()
         self._api = api
         self._clock = clock
         self._instance = instance[:INSTANCE_LENGTH_AT_MOST]
-        self._buckets = {reason: TokenBucket(rate, at=clock.monotonic()) for reason, rate in rates.items()}
+        self._buckets = {reason: TokenBucket(rate, at=clock.monotonic()) for reason, rate in RATES.items()}
         self._waiting_at_most = waiting_at_most
         self._waiting: deque[_QueuedEvent] = deque()
-        self._published: dict[str, float] = {}  # dedupe key to when it may be published again, oldest first
-        self._series: dict[str, _Series] = {}  # by name and namespace; the one used longest ago first
+        self._published: dict[str, float] = {}  # by dedupe key: when it may be published again; oldest first
+        self._series: dict[str, _Series] = {}  # by namespace and name; least recently used first
         self._chance = Random(seed)
         self._closed = False
         self._changed = asyncio.Event()
 
     def publish(self, event: Event) -> None:
-        """Have it sent, unless it is a repetition, over its rate, or one too many. Never waits and never raises."""
+        """Queue the event unless it is a repetition, exceeds its rate, or the queue is full. Does not wait or raise."""
         now = self._clock.monotonic()
         key = dedupe_key(event)
         if key and now < self._published.get(key, now):
@@ -151,7 +148,7 @@ class EventRecorder:
         self._changed.set()
 
     def close(self) -> None:
-        """Take no more; `run` returns when what is waiting has been sent."""
+        """Accept no more events. `run` returns when it has sent the queued ones."""
         self._closed = True
         self._changed.set()
 
@@ -165,14 +162,12 @@ class EventRecorder:
             self._changed.clear()
             await self._changed.wait()
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
     def _remember(self, key: str, now: float, seconds: float) -> None:
         self._published.pop(key, None)
         self._published[key] = now + seconds
         if len(self._published) > REMEMBERED_AT_MOST:
             self._published = {key: until for key, until in self._published.items() if until > now}
-        # Still too many: a repetition of the oldest is the lesser evil.
+        # Still too many: the oldest may be repeated.
         while len(self._published) > REMEMBERED_AT_MOST:
             del self._published[next(iter(self._published))]
 
@@ -181,7 +176,7 @@ class EventRecorder:
             try:
                 news = await within(self._clock, SEND_SECONDS, self._write(event, at))
             except (Conflict, NotFound, Forbidden, Invalid) as error:
-                if _is_going(error):
+                if isinstance(error, Conflict | NotFound) or namespace_is_going(error):  # the object is going
                     self.counts.ignored += 1
                 else:
                     self._give_up(event, error)
@@ -201,7 +196,7 @@ class EventRecorder:
         log.warning("event %s on %s %s: %s", event.reason, event.regarding.kind, event.regarding.name, error)
 
     async def _write(self, event: Event, at: datetime) -> bool:
-        """Create it, or add it to its series. False: it was told within its dedupe time, by another process."""
+        """Create the event or add it to its series. False: another process has sent it within its dedupe time."""
         body = event_body(event, at=at, instance=self._instance)
         key = f"{body['metadata']['namespace']}/{body['metadata']['name']}"
         known = self._series.get(key)
@@ -217,8 +212,8 @@ class EventRecorder:
         return True
 
     async def _join(self, key: str, event: Event, body: Body, at: datetime) -> bool:
-        """Somebody has told it: we ourselves, if an answer was lost, or the leader before us."""
-        # A patch that changes nothing shows the event, and needs no right that sending events does not.
+        """The event exists: this process has sent it and lost the answer, or the leader before has sent it."""
+        # An empty patch returns the event, and needs no right beyond those for sending events.
         meta = body["metadata"]
         there = await self._api.write(Patch(EVENTS, meta["name"], {}, namespace=meta["namespace"]))
         known = _series_of(there)
@@ -242,7 +237,7 @@ class EventRecorder:
 
 
 def _series_of(event: Body) -> _Series:
-    """How often the event on the server has been told, and when last; long ago if it does not say."""
+    """The count and the last time of an event on the server; long ago if it has no time."""
     series = event.get("series") or {}
     text = series.get("lastObservedTime") or event.get("eventTime") or ""
     try:
@@ -252,43 +247,27 @@ def _series_of(event: Body) -> _Series:
     return _Series(series.get("count", 1), last_at)
 
 
-def _is_going(error: ApiError) -> bool:
-    """Whether it is refused because what it is about is going, or its namespace."""
-    return isinstance(error, Conflict | NotFound) or namespace_is_going(error)
-
-
 def namespace_is_going(error: ApiError) -> bool:
-    """Whether nothing can be created because the namespace is being deleted, which only the text tells."""
+    """Whether a create failed because the namespace is being deleted; only the message says so."""
     return isinstance(error, Forbidden) and _NAMESPACE_IS_GOING in error.message
 
 
-# -- what is sent -----------------------------------------------------------------------------------------------------
-
-
 def dedupe_key(event: Event) -> str:
-    """Reason and values; the text does not matter. Empty: never dropped."""
+    """The reason and the dedupe values, without the text. Empty: never dropped."""
     return "-".join((event.reason.lower(), *event.dedupe)) if event.dedupe else ""
 
 
 def namespace_of(regarding: ObjectReference) -> str:
-    """Where an event lives: what has no namespace has its events in `default`."""
+    """The namespace of an event: that of its object, or `default`."""
     return regarding.namespace or NAMESPACE_OF_CLUSTER_SCOPED
 
 
 def event_body(event: Event, *, at: datetime, instance: str) -> dict[str, Any]:
-    """The Event object."""
-    regarding = event.regarding
-    reference = {
-        "apiVersion": regarding.api_version,
-        "kind": regarding.kind,
-        "name": regarding.name,
-        "uid": regarding.uid,
-        "namespace": regarding.namespace,
-    }
+    reference: dict[str, str] = msgspec.to_builtins(event.regarding)
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {"name": _event_name(event), "namespace": namespace_of(regarding)},
+        "metadata": {"name": _event_name(event), "namespace": namespace_of(event.regarding)},
         "eventTime": micro_time(at),
         "reportingController": names.COMPONENT,
         "reportingInstance": instance,
@@ -301,7 +280,7 @@ def event_body(event: Event, *, at: datetime, instance: str) -> dict[str, Any]:
 
 
 def _event_name(event: Event) -> str:
-    """The object's name and a digest of everything that makes it this event and no other."""
+    """The name of the object and a digest of the event's content."""
     about = event.regarding
     parts = (about.api_version, about.kind, about.name, about.uid, event.reason, event.action, event.type, event.note)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -310,7 +289,7 @@ def _event_name(event: Event) -> str:
 
 
 def cut(text: str, bytes_at_most: int) -> str:
-    """The text, shortened at a whole character if its UTF-8 is too long."""
+    """The text, cut at a whole character if its UTF-8 is too long."""
     encoded = text.encode()
     if len(encoded) <= bytes_at_most:
         return text

@@ -1,8 +1,7 @@
-"""What happens when a part of the program raises an error that nobody expects?
+"""Handles unexpected errors of the parts of the program.
 
-It is a bug, but one bug must not stop the others' work: drains go on while a disruption pass fails. The error is logged
-and counted, and whoever failed is tried again after a back-off. In tests and simulations the error is raised instead,
-so that nothing is hidden.
+An unexpected error is a bug, but it must not stop other parts: drains go on while a disruption pass fails. The error is
+logged and counted, and the part starts again after a back-off. Tests and simulations raise the error instead.
 """
 
 import logging
@@ -16,13 +15,13 @@ from dovetail.runtime.tasks import root_cause
 log = logging.getLogger(__name__)
 
 RESTARTS: Final = Backoff(first_seconds=1.0, cap_seconds=60.0, jitter=0.2)
-# A part that has run for so long without an error starts with a short back-off again.
+# A part that has run for this long without an error starts with a short back-off again.
 SOUND_SECONDS: Final = 600.0
 TOLD_AT_MOST: Final = 1_000
 
 
 class Failures:
-    """Takes unexpected errors. `tolerated`: they are logged and counted, by part; otherwise they are raised."""
+    """Logs and counts unexpected errors by part if they are `tolerated`, and raises them otherwise."""
 
     def __init__(self, *, tolerated: bool = False, seed: int = 0) -> None:
         self.tolerated = tolerated
@@ -47,12 +46,12 @@ class Failures:
         log.error("%s has failed at %s and is tried again: %r", about, where, cause, exc_info=None if told else error)
 
     def restart_seconds(self, failures: int) -> float:
-        """How long a part that has failed so many times in a row waits before it starts again."""
+        """The delay before a part starts again after this many failures in a row."""
         return RESTARTS.seconds(failures, self._chance)
 
 
 def _raised_at(error: BaseException) -> str:
-    """The line of code that raised it."""
+    """The module and line that raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,14 +1,15 @@
-"""Who may act, until when by the own clock, and what stops everybody else?
+"""Leader election with a Lease, and the fence that stops the writes of a process that has lost it.
 
-One process leads: the one named in the Lease. Two facts keep two from ever acting at once, without trusting anybody's
-wall clock: a leader stops at `renew_deadline_seconds` after it *began* its last successful renewal, and a candidate
-takes over no sooner than `duration_seconds` after it *saw* that renewal. What lies between the two is the time that a
-request already sent may still take. Every write of a leader goes through a FencedApi, which asks right before sending.
+The process named in the Lease leads. Two rules keep two processes from acting at once, without trusting any wall clock:
+a leader stops `renew_deadline_seconds` after it *began* its last successful renewal, and a candidate takes over no
+sooner than `duration_seconds` after it *saw* that renewal. The time between the two is for requests that are already
+sent. Every write of a leader goes through a FencedApi, which checks the lease right before it sends.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -36,18 +37,17 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What keeps a candidate from the lease is said at once, and then ever more rarely.
+# A repeated error is logged at once, and then ever more rarely.
 TOLD_AGAIN_SECONDS: Final = 10.0
 TOLD_AGAIN_SECONDS_AT_MOST: Final = 600.0
-# A namespace that is not there may come, but nobody waits for it by the second.
+# Between two attempts while the namespace of the Lease does not exist.
 NAMESPACE_SECONDS: Final = 10.0
-
-# A list of Leases of one name has one page; so many are more than any cluster has namespaces.
+# Leases of one name fit on one page; no cluster has this many pages of namespaces.
 PAGES_AT_MOST: Final = 1_000
 
 
 class LeaseTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of an election. `duration` less `renew_deadline` is what clocks may drift and requests may take."""
+    """`duration_seconds` minus `renew_deadline_seconds` is the margin for clock drift and requests under way."""
 
     duration_seconds: int = 15
     renew_deadline_seconds: float = 10.0
@@ -58,24 +58,24 @@ class LeaseTimings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt_seconds(self) -> float:
-        """For one request: one that hangs must leave time for another try."""
+        """The timeout of one request: after a request that hangs there must be time for another attempt."""
         return self.renew_deadline_seconds / 2
 
     @property
     def look_seconds(self) -> float:
-        """Candidates look twice as often as leaders renew: what they notice late, they take over late."""
+        """Candidates read the Lease twice as often as leaders renew it, so that they take over soon."""
         return self.retry_seconds / 2
 
 
 class LeaseLost(Exception):
-    """The lease could not be renewed in time, or somebody else has it: nothing may be done any more."""
+    """The lease was not renewed in time, or another process holds it: this process must not act."""
 
 
 # -- the fence --------------------------------------------------------------------------------------------------------
 
 
 class Fence:
-    """Until when this process may write, by its own clock."""
+    """Says until when this process may write, by its own monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -91,7 +91,6 @@ class Fence:
         return self.seconds_left > 0
 
     def open(self, *, until: float, epoch: int) -> None:
-        """Writing is safe until then (monotonic)."""
         self._safe_until = until
         self.epoch = epoch
 
@@ -105,10 +104,10 @@ class Fence:
 
 
 class FencedApi(ReadThroughApi):
-    """The API for a leader: reads pass, and whatever changes something is refused once the lease is not surely held.
+    """The API for a leader: refuses writes when the lease may be lost.
 
-    Nothing that waits may lie between the check and the wire: give the real client `before_write=fence.check` too. It
-    calls that after its rate limit, retries and credentials.
+    Nothing may wait between the check and the request: give the real client `before_write=fence.check` as well, which
+    it calls after its rate limit, retries and credentials.
     """
 
     def __init__(self, api: KubeApi, fence: Fence) -> None:
@@ -120,35 +119,35 @@ class FencedApi(ReadThroughApi):
         return await self._api.write(write)
 
 
-# -- what is seen of a lease ------------------------------------------------------------------------------------------
+# -- observed leases --------------------------------------------------------------------------------------------------
 
 
 class ObservedLease(msgspec.Struct, frozen=True):
-    """A lease as it was last seen to change, and when that was by the own clock."""
+    """A lease, and when this process first saw it in this version, by its own clock."""
 
     lease: Lease
     changed_at: float
 
     @property
     def live_until(self) -> float:
-        """Until when its holder may believe to hold it; the past if nobody does."""
+        """Until when its holder may act; in the past if it has no holder."""
         if not self.lease.spec.holder_identity:
             return float("-inf")
         return self.changed_at + max(1, self.lease.spec.lease_duration_seconds or 1)
 
 
 def sighted(before: ObservedLease | None, lease: Lease, *, at: float) -> ObservedLease:
-    """Any new version counts as a renewal. What the lease says about the time is some other machine's opinion."""
-    same = (
-        before is not None
-        and before.lease.metadata.uid == lease.metadata.uid
-        and before.lease.metadata.resource_version == lease.metadata.resource_version
-    )
-    return before if same and before is not None else ObservedLease(lease, at)
+    """Any new version counts as a renewal. The times in the lease are those of another machine's clock."""
+    new = lease.metadata
+    if before is not None:
+        old = before.lease.metadata
+        if (old.uid, old.resource_version) == (new.uid, new.resource_version):
+            return before
+    return ObservedLease(lease, at)
 
 
 def micro_time(at: datetime) -> str:
-    """As Kubernetes reads and writes MicroTime: always UTC, always six digits."""
+    """Kubernetes' MicroTime: always UTC, always six digits."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -156,9 +155,9 @@ def micro_time(at: datetime) -> str:
 
 
 class Election:
-    """Takes, keeps and gives back one Lease for one process. `identity` must be unique to the process.
+    """Acquires, renews and releases one Lease for one process. `identity` must be unique to the process.
 
-    `api` must not be fenced, nor rate-limited together with other work.
+    `api` must not be fenced, and must not share its rate limit with other work.
     """
 
     def __init__(
@@ -171,7 +170,7 @@ class Election:
         identity: str,
         timings: LeaseTimings = LeaseTimings(),  # noqa: B008  frozen
     ) -> None:
-        assert identity, "a lease without a holder is nobody's"
+        assert identity, "a holder needs a name"
         self.fence = Fence(clock)
         self.identity = identity
         self._api = api
@@ -180,24 +179,14 @@ class Election:
         self._name = name
         self._timings = timings
         self._seen: ObservedLease | None = None
-        self._problem = ""
+        self.problem = ""  # why there can be no leader until an administrator acts
         self._complaint = _Complaint(clock)
 
-    @property
-    def problem(self) -> str:
-        """What only somebody else can mend before there can be a leader, and how; empty if there is nothing."""
-        return self._problem
-
-    @property
-    def holder(self) -> str:
-        """Who held the lease when we last looked."""
-        return (self._seen.lease.spec.holder_identity or "") if self._seen else ""
-
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, lead while keeping it, and give it back when `lead` returns.
+        """Wait for the lease, run `lead` while renewing it, and release it when `lead` returns.
 
-        When the lease is lost, `lead` is cancelled and LeaseLost raised; what `lead` raises comes out as it is. In both
-        cases, and when cancelled, the lease is left to run out: a request that was cut off may still be on its way.
+        When the lease is lost, `lead` is cancelled and LeaseLost is raised; errors of `lead` are raised as they are. In
+        both cases, and when cancelled, the lease runs out by itself: an interrupted request may still be under way.
         """
         await self.acquire()
         try:
@@ -213,26 +202,26 @@ class Election:
         await self.release()
 
     async def acquire(self) -> None:
-        """Return when the lease is ours. Errors of the API are logged, and it is tried again."""
+        """Return when this process holds the lease. Errors of the API are logged and retried."""
         while True:
             began_at = self._clock.monotonic()
             try:
                 mine = await within(self._clock, self._timings.attempt_seconds, self._try_to_take())
-                self._problem = ""
+                self.problem = ""
             except (ApiError, TimeoutError) as error:
                 if self._complaint.is_due(_text(error)):
                     log.warning("lease %s/%s: cannot take it: %s", self._namespace, self._name, _text(error))
                 mine = None
             if mine is not None:
                 self._held(mine, began_at)
-                # The answer may have come too late to be of use.
+                # The answer may have come too late.
                 if self.fence.is_open:
                     log.info("lease %s/%s: leading, epoch %d", self._namespace, self._name, self.fence.epoch)
                     return
-            await self._clock.sleep(NAMESPACE_SECONDS if self._problem else self._seconds_to_next_look())
+            await self._clock.sleep(NAMESPACE_SECONDS if self.problem else self._seconds_to_next_look())
 
     async def keep(self) -> None:
-        """Renew until the lease is lost, which is raised; cancel it to stop."""
+        """Renew the lease until it is lost. Raises LeaseLost."""
         try:
             while True:
                 await self._clock.sleep(max(0.0, min(self._timings.retry_seconds, self.fence.seconds_left)))
@@ -252,7 +241,7 @@ class Election:
             raise
 
     async def release(self) -> None:
-        """Let the next one take over at once. Only when all work has ended; failing, the lease runs out by itself."""
+        """Let another process take over at once. Call it when all work has ended."""
         self.fence.shut()
         seen = self._seen
         if seen is None or seen.lease.spec.holder_identity != self.identity:
@@ -264,114 +253,92 @@ class Election:
         except (ApiError, TimeoutError) as error:
             log.warning("lease %s/%s: cannot give it back: %s", self._namespace, self._name, _text(error))
 
-    # -- requests -------------------------------------------------------------------------------------------------
-
     async def _try_to_take(self) -> Lease | None:
-        """The lease if it is ours now, else None."""
+        """The lease if this process holds it now, else None."""
         lease = await self._look()
-        if lease is None:
-            # Deleted under its holder's hands: the holder does not know yet.
-            if self._seen and self._clock.monotonic() < self._seen.live_until:
-                return None
-            return await self._create()
-        seen = self._seen
-        assert seen is not None
-        mine = lease.spec.holder_identity == self.identity
-        if not mine and self._clock.monotonic() < seen.live_until:
+        mine = lease is not None and lease.spec.holder_identity == self.identity
+        # If the Lease was deleted, its holder may not know yet.
+        if not mine and self._seen and self._clock.monotonic() < self._seen.live_until:
             return None
-        now = micro_time(self._clock.now())
-        spec = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._timings.duration_seconds,
-            "renewTime": now,
-            "acquireTime": now,
-            "leaseTransitions": (lease.spec.lease_transitions or 0) + (not mine),
-        }
+        if lease is None:
+            return await self._create()
         try:
-            return await self._patch(lease, spec)
+            return await self._patch(lease, self._spec((lease.spec.lease_transitions or 0) + (not mine)))
         except Conflict:
             return None
 
     async def _renew(self) -> Lease:
-        """The lease, renewed; raises LeaseLost if it is another's or gone."""
+        """The renewed lease. Raises LeaseLost if another process holds it or it is gone."""
         assert self._seen is not None
-        try:
-            return await self._patch(self._seen.lease, self._renewal())
-        except (Conflict, NotFound):
-            pass
-        # Somebody changed it, or an earlier renewal has taken effect after all.
+        with suppress(Conflict, NotFound):
+            return await self._patch(self._seen.lease, self._spec())
+        # Somebody changed the Lease, or an earlier renewal has taken effect after all.
         lease = await self._look()
         if lease is None:
             raise LeaseLost("the lease was deleted")
         if lease.spec.holder_identity != self.identity:
             raise LeaseLost(f"it is held by {lease.spec.holder_identity or 'nobody'}")
         try:
-            return await self._patch(lease, self._renewal())
+            return await self._patch(lease, self._spec())
         except NotFound:
             raise LeaseLost("the lease was deleted") from None
 
-    def _renewal(self) -> dict[str, Any]:
-        return {
+    def _spec(self, transitions: int | None = None) -> dict[str, Any]:
+        """The spec of a Lease that this process renews or, with the number of transitions, acquires."""
+        now = micro_time(self._clock.now())
+        renewal = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._timings.duration_seconds,
-            "renewTime": micro_time(self._clock.now()),
+            "renewTime": now,
         }
+        return renewal if transitions is None else {**renewal, "acquireTime": now, "leaseTransitions": transitions}
 
     async def _look(self) -> Lease | None:
         try:
             lease = await self._api.get(LEASES, self._name, namespace=self._namespace)
         except NotFound:
             return None
-        # Not when the request began: the renewal that the answer shows may be later than that.
+        # The time of the answer and not of the request: the renewal may have come in between.
         self._seen = sighted(self._seen, lease, at=self._clock.monotonic())
         return lease
 
     async def _create(self) -> Lease | None:
-        now = micro_time(self._clock.now())
         body = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
             "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": {
-                "holderIdentity": self.identity,
-                "leaseDurationSeconds": self._timings.duration_seconds,
-                "renewTime": now,
-                "acquireTime": now,
-                # Goes on counting if somebody deleted the lease: it serves as the epoch.
-                "leaseTransitions": (self._seen.lease.spec.lease_transitions or 0) + 1 if self._seen else 0,
-            },
+            # The number of transitions serves as the epoch: it grows even if somebody deleted the Lease.
+            "spec": self._spec((self._seen.lease.spec.lease_transitions or 0) + 1 if self._seen else 0),
         }
         try:
             return await self._api.write(Create(LEASES, body, namespace=self._namespace))
         except AlreadyExists:
             return None
         except NotFound as error:  # not the lease, which is being created
-            self._problem = (
+            self.problem = (
                 f"namespace {self._namespace} does not exist, so there can be no Lease, and nothing is done: create it "
                 f"(kubectl create namespace {self._namespace}), or name another by --leader-election-namespace"
             )
-            raise NotFound(self._problem, code=error.code, reason=error.reason) from None
+            raise NotFound(self.problem, code=error.code, reason=error.reason) from None
 
     async def _patch(self, lease: Lease, spec: Mapping[str, Any]) -> Lease:
         lock = {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
         body = {"metadata": lock, "spec": spec}
         return await self._api.write(Patch(LEASES, self._name, body, namespace=self._namespace))
 
-    # -- time -----------------------------------------------------------------------------------------------------
-
     def _held(self, lease: Lease, began_at: float) -> None:
         self._seen = ObservedLease(lease, self._clock.monotonic())
         self.fence.open(until=began_at + self._timings.renew_deadline_seconds, epoch=lease.spec.lease_transitions or 0)
 
     def _seconds_to_next_look(self) -> float:
-        """The usual time, but no longer than until the lease runs out."""
+        """The usual time, or until the lease runs out if that is sooner."""
         usual = self._timings.look_seconds
         left = self._seen.live_until - self._clock.monotonic() if self._seen else usual
         return max(SHORTEST_WAIT_SECONDS, min(usual, left)) if left > 0 else usual
 
 
 class _Complaint:
-    """What was said last, and when it may be said again: after twice as long each time."""
+    """Logs a repeated error after ever longer pauses: each is twice as long as the last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -380,7 +347,6 @@ class _Complaint:
         self._pause_seconds = TOLD_AGAIN_SECONDS
 
     def is_due(self, text: str) -> bool:
-        """Whether to say it now."""
         now = self._clock.monotonic()
         if text != self._text:
             self._text, self._pause_seconds = text, TOLD_AGAIN_SECONDS
@@ -391,7 +357,7 @@ class _Complaint:
         return True
 
 
-# -- others of the same name (R38) ------------------------------------------------------------------------------------
+# -- Leases of the same name (R38) ------------------------------------------------------------------------------------
 
 
 async def wait_until_alone(
@@ -405,11 +371,11 @@ async def wait_until_alone(
 ) -> None:
     """Return once no Lease of this name in another namespace is live; until then `tell` why, whenever that changes.
 
-    A Lease with a holder counts as live until it has been watched for its whole duration without a renewal: its times
-    are another machine's, and cannot be compared with ours. Errors of the API but Unavailable come out: who may not
-    look cannot know, and must not act.
+    A Lease with a holder counts as live until it has not changed for its whole duration: its times come from another
+    machine's clock. Errors of the API other than Unavailable are raised: without the right to list Leases, this process
+    must not act.
     """
-    seen: dict[tuple[str, str], ObservedLease] = {}
+    seen: dict[str, ObservedLease] = {}
     told = ""
     while True:
         try:
@@ -419,24 +385,18 @@ async def wait_until_alone(
             await clock.sleep(timings.retry_seconds)
             continue
         now = clock.monotonic()
-        seen = {
-            (lease.metadata.namespace, lease.metadata.name): sighted(
-                seen.get((lease.metadata.namespace, lease.metadata.name)), lease, at=now
-            )
-            for lease in leases
-            if lease.metadata.namespace != namespace
-        }
+        others = {lease.metadata.namespace: lease for lease in leases if lease.metadata.namespace != namespace}
+        seen = {space: sighted(seen.get(space), lease, at=now) for space, lease in others.items()}
         rivals = [sighting.lease for sighting in seen.values() if sighting.live_until > now]
         if not rivals:
             return
-        if (reason := why_not_alone(rivals)) != told:
+        if (reason := _why_not_alone(rivals)) != told:
             tell(reason)
             told = reason
         await clock.sleep(timings.retry_seconds)
 
 
-def why_not_alone(rivals: Sequence[Lease]) -> str:
-    """Why we do not act, and what to do about it."""
+def _why_not_alone(rivals: Sequence[Lease]) -> str:
     leases = [f"{rival.metadata.namespace}/{rival.metadata.name} by {rival.spec.holder_identity}" for rival in rivals]
     held = ", ".join(sorted(leases))
     return (

@@ -1,9 +1,9 @@
-"""Which parts of the program run, from when, and in which order do they stop?
+"""Starts and stops the parts of the program.
 
 Every replica runs the reflectors and the heartbeat; only the leader runs the controllers, once all reflectors are
-synced. A part that fails is started again after a back-off, and starts from what the objects say (R24); the others go
-on. Where failures are not tolerated, as in tests, it ends the program with its error. Stopping goes the other way
-round: controllers, recorder, lease.
+synced. A part that fails starts again after a back-off, from the state of the objects (R24); the other parts go on.
+Where failures are not tolerated, as in tests, the error ends the program. The controllers stop first, then the
+recorder, then the lease is released.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ log = logging.getLogger(__name__)
 
 
 class ManagerTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the manager waits for what."""
+    """Timeouts of the manager."""
 
-    grace_seconds: float = 20.0  # for the controllers to stop, and then for the recorder to send what it has
+    grace_seconds: float = 20.0  # for the controllers to stop, and again for the recorder to send its events
     heartbeat_seconds: float = 1.0
-    stuck_seconds: float = 30.0  # a loop that has not come round for so long is not alive
-    unsynced_seconds: float = 30.0  # before it is said that, and why, nothing happens yet
+    stuck_seconds: float = 30.0  # without a heartbeat for this long, the process is not alive
+    unsynced_seconds: float = 30.0  # until the first log line about reflectors that are not synced
     unsynced_again_seconds: float = 10.0
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller is given: the API, which refuses writes once the lease is not surely held, and when to stop.
+    """What a controller works with. `api` refuses writes when the lease may be lost.
 
-    `failures` takes the errors of single objects that are worked on.
+    `failures` takes the errors that concern a single object.
     """
 
     api: KubeApi
@@ -48,7 +48,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Controller(Protocol):
-    """A part of the program with a name. `run` returns soon after `stopping` is set, and not before."""
+    """A part of the program. `run` returns soon after `stopping` is set, and not before."""
 
     @property
     def name(self) -> str: ...
@@ -70,15 +70,15 @@ class SyncSource(Protocol):
 
 
 class PartFailed(Exception):
-    """A part of the program has failed, and that is not tolerated; the cause is its error."""
+    """A part of the program has failed, and failures are not tolerated. The cause is its error."""
 
 
 class NotStopped(Exception):
-    """Controllers did not stop within the grace period and were cancelled; the lease is left to run out."""
+    """Controllers did not stop within the grace period and were cancelled. The lease runs out by itself."""
 
 
 class HealthStatus(msgspec.Struct, frozen=True):
-    """An answer for a probe, with what is wrong."""
+    """The answer to a probe."""
 
     ok: bool
     problems: tuple[str, ...] = ()
@@ -88,9 +88,9 @@ _STUCK_PARTS_NAMED: Final = 10
 
 
 class Manager:
-    """Runs everything until `stop` is set. `election` None: there is no other replica, and nothing is fenced.
+    """Runs everything until `stop` is set. Without an `election` there is one replica, and writes are not fenced.
 
-    `clearance` is awaited before this replica tries to lead: `wait_until_alone` of R38.
+    `clearance` runs before this replica tries to lead: `wait_until_alone` of R38.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Manager:
         return self._election is None or self._election.fence.is_open
 
     def readiness(self) -> HealthStatus:
-        """Whether all caches are synced, and there can be a leader; of non-leaders too."""
+        """Whether all caches are synced and a leader can be elected. A replica that does not lead can be ready."""
         problems = [f"{reflector.name} is not synced" for reflector in self._reflectors if not reflector.synced]
         if self._election is not None and self._election.problem:
             problems.append(self._election.problem)
         return HealthStatus(not problems, tuple(problems))
 
     def liveness(self) -> HealthStatus:
-        """Whether the event loop comes round."""
+        """Whether the event loop runs."""
         late = self._clock.monotonic() - self._beat_at
         stuck = late > self._timings.stuck_seconds
         return HealthStatus(not stuck, (f"the event loop has been stuck for {late:.0f} s",) if stuck else ())
@@ -152,10 +152,8 @@ class Manager:
             cause = root_cause(errors)
             raise cause from cause.__cause__
 
-    # -- leading --------------------------------------------------------------------------------------------------
-
     async def _lead_until(self, stop: asyncio.Event) -> None:
-        """Lead, or wait to lead, until told to stop."""
+        """Lead, or wait to lead, until `stop` is set."""
         leading = asyncio.Event()
 
         async def lead() -> None:
@@ -173,7 +171,7 @@ class Manager:
             await asyncio.wait((task, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             if not leading.is_set():
-                task.cancel()  # still a candidate: there is nothing to stop
+                task.cancel()  # still a candidate: no controller runs
 
     async def _lead(self, stop: asyncio.Event) -> None:
         if not await self._wait_synced(stop):
@@ -196,7 +194,7 @@ class Manager:
             tasks = []
             for controller in self._controllers:
                 tasks.append(group.create_task(self._controller(controller, context), name=controller.name))
-                await self._clock.sleep(0)  # each takes stock of a large cluster when it begins: not all in one turn
+                await self._clock.sleep(0)  # each reads the whole cluster at its start: not all in one turn
             await context.stopping.wait()
             try:
                 await within(self._clock, self._timings.grace_seconds, _ended(*tasks))
@@ -210,7 +208,7 @@ class Manager:
             raise PartFailed(f"{controller.name} has ended without being asked to")
 
     async def _part(self, name: str, run: Callable[[], Awaitable[None]], stopping: asyncio.Event | None = None) -> None:
-        """Run it until it ends, and again after each error."""
+        """Run a part until it returns; run it again after each error."""
         failed = 0
         while True:
             began_at = self._clock.monotonic()
@@ -226,12 +224,11 @@ class Manager:
                 await self._clock.sleep(pause_seconds)
                 continue
             with suppress(TimeoutError):
-                return await within(self._clock, pause_seconds, _set(stopping))
-
-    # -- waiting --------------------------------------------------------------------------------------------------
+                await within(self._clock, pause_seconds, stopping.wait())
+                return None
 
     async def _wait_synced(self, stop: asyncio.Event) -> bool:
-        """Whether everything is synced; False if stopped before."""
+        """Wait for the reflectors. False: `stop` was set before they were synced."""
         pause_seconds = self._timings.unsynced_seconds
         while not stop.is_set():
             try:
@@ -263,10 +260,6 @@ class Manager:
 async def _all_synced(reflectors: Sequence[SyncSource]) -> None:
     for reflector in reflectors:
         await reflector.wait_synced()
-
-
-async def _set(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 async def _ended(*tasks: asyncio.Task[None]) -> None:

@@ -1,4 +1,4 @@
-"""How long does one wait after a failure?"""
+"""Back-off after failures."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Backoff(msgspec.Struct, frozen=True, kw_only=True):
-    """Waits that double from `first_seconds` to `cap_seconds`; up to the share `jitter` of each is left to chance."""
+    """Delays that double from `first_seconds` to `cap_seconds`. A random part, up to `jitter`, is taken off each."""
 
     first_seconds: float
     cap_seconds: float
@@ -17,7 +17,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         assert 0 <= self.jitter < 1, self
 
     def seconds(self, failures: int, chance: Random) -> float:
-        """How long to wait after so many failures in a row; never more than the cap."""
+        """The delay after this many failures in a row."""
         assert failures >= 1, failures
         longest = min(self.cap_seconds, self.first_seconds * 2.0 ** min(failures - 1, 60))
         return longest * (1 - self.jitter * chance.random())

@@ -1,50 +1,21 @@
-"""An API that passes reads on as they are: the base of those that only look at writes."""
+"""An API that passes reads on unchanged: the base of the APIs that only look at writes."""
 
-from typing import TypeVar
+from typing import Any
 
-from dovetail.ports import KubeApi, Page, Resource, Watch
-
-T = TypeVar("T")
+from dovetail.ports import KubeApi, Page, Watch
 
 
 class ReadThroughApi(KubeApi):
-    """Subclasses say what becomes of writes."""
+    """Subclasses define `write`."""
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
 
-    async def list(
-        self,
-        resource: Resource[T],
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        limit: int = 500,
-        continue_: str = "",
-    ) -> Page[T]:
-        return await self._api.list(
-            resource, namespace=namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
-        )
+    async def list(self, *args: Any, **options: Any) -> Page[Any]:
+        return await self._api.list(*args, **options)
 
-    def watch(
-        self,
-        resource: Resource[T],
-        *,
-        resource_version: str,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        timeout_seconds: int = 300,
-    ) -> Watch[T]:
-        return self._api.watch(
-            resource,
-            resource_version=resource_version,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            timeout_seconds=timeout_seconds,
-        )
+    def watch(self, *args: Any, **options: Any) -> Watch[Any]:
+        return self._api.watch(*args, **options)
 
-    async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
-        return await self._api.get(resource, name, namespace=namespace)
+    async def get(self, *args: Any, **options: Any) -> Any:
+        return await self._api.get(*args, **options)

@@ -1,7 +1,6 @@
-"""How to wait for something no longer than the clock allows, without leaving a task behind.
+"""Timeouts that use the Clock and leave no task behind.
 
-asyncio.timeout would ask the event loop for the time; only the Clock may be asked, so that a simulated process can be
-paused as a whole.
+asyncio.timeout uses the time of the event loop. Only the Clock may be used, so that a simulated process can be paused.
 """
 
 import asyncio
@@ -13,18 +12,17 @@ from dovetail.ports import Clock
 
 R = TypeVar("R")
 
-# A loop that waits for an instant must wait at least so long a time: sums of fractions may leave a rest so small that
-# waiting for it does not move the clock.
+# The shortest wait in a loop. Rounding may leave a rest so small that waiting for it does not move the clock.
 SHORTEST_WAIT_SECONDS: Final = 0.001
 
 
 async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, R]) -> R:
-    """The work's result; it is cancelled, and TimeoutError raised, when it takes longer."""
+    """The result of the work. Cancels it and raises TimeoutError when it takes longer."""
     return await _race(work, clock.sleep(max(0.0, seconds)))
 
 
 async def unless_idle(clock: Clock, seconds: float, work: Callable[[Callable[[], None]], Coroutine[Any, Any, R]]) -> R:
-    """The work's result; TimeoutError when it has not called the function it was given for so long."""
+    """The result of the work. Raises TimeoutError when it does not call its argument for this long."""
     heard_at = clock.monotonic()
 
     def heard() -> None:
@@ -39,7 +37,7 @@ async def unless_idle(clock: Clock, seconds: float, work: Callable[[Callable[[],
 
 
 def root_cause(error: BaseException) -> BaseException:
-    """The first plain error of a group: one failure ends everything, and what follows from it is noise."""
+    """The first plain error of a group: the other errors only follow from it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -54,7 +52,7 @@ async def _race(work: Coroutine[Any, Any, R], alarm: Coroutine[Any, Any, None]) 
             worker.cancel()
             timer.cancel()
     finally:
-        work.close()  # if we were cancelled before it began
+        work.close()  # in case of a cancellation before it began
     if worker.cancelled():
         raise TimeoutError
     result, error = worker.result()
@@ -72,7 +70,7 @@ async def _outcome(work: Coroutine[Any, Any, R]) -> tuple[list[R], Exception | N
 
 
 async def happens_within(seconds: float | None, event: asyncio.Event) -> None:
-    """Wait for it, but no longer, by the wall clock.
+    """Wait for the event, or until the time is over by the wall clock.
 
     `asyncio.wait_for` of Python 3.11 loses a cancellation, and so a Ctrl-C, that comes in the same turn as the event.
     """

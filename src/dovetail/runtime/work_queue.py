@@ -1,8 +1,8 @@
-"""Which key is to be worked on next, and by whom?
+"""A work queue of keys, as in client-go.
 
-A request is only a key; the worker looks at the object as it is by then. A key that is being worked on is never handed
-out a second time; if it is added meanwhile, it comes once more afterwards. Keys come out in the order in which they
-became ready, so a key that keeps coming back cannot starve the others.
+A request is only a key; the worker reads the object when it gets the key. A key in work is not handed out a second
+time; if it is added meanwhile, it is handed out again afterwards. Keys are handed out in the order in which they became
+ready, so a key that keeps coming back cannot starve the others.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ KEYS_AT_MOST: Final = 200_000
 
 
 class QueueFull(Exception):
-    """More keys than the queue's limit: something adds them faster than anybody can work."""
+    """The queue has reached its limit of keys."""
 
 
 class QueueClosed(Exception):
-    """No more keys are handed out."""
+    """The queue hands out no more keys."""
 
 
 class WorkQueue(Generic[K]):
-    """Keys waiting, delayed, and in work. `run` must be running for keys to be handed out."""
+    """Keys that are ready, delayed or in work. It hands out keys while `run` is running."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class WorkQueue(Generic[K]):
         on_add: Callable[[], None] | None = None,
         on_hand_out: Callable[[float], None] | None = None,
     ) -> None:
-        """`on_add` is told of each key that becomes ready, `on_hand_out` how long one has waited; for the metrics."""
+        """For the metrics, `on_add` is called for each key that becomes ready, `on_hand_out` with its waiting time."""
         self._clock = clock
         self._on_add = on_add
         self._on_hand_out = on_hand_out
@@ -61,9 +61,9 @@ class WorkQueue(Generic[K]):
         self._chance = Random(seed)
         self._ready: dict[K, float] = {}  # in the order in which they became ready, with when that was
         self._due_at: dict[K, float] = {}  # the delayed ones
-        self._due: list[tuple[float, int, K]] = []  # a heap of them; entries that _due_at contradicts are void
+        self._due: list[tuple[float, int, K]] = []  # a heap of them; entries that differ from _due_at are void
         self._in_work: set[K] = set()
-        self._again: dict[K, None] = {}  # in work, and to be handed out once more
+        self._again: dict[K, None] = {}  # in work, and to be handed out again
         self._failures: dict[K, int] = {}
         self._waiting: deque[asyncio.Future[K]] = deque()
         self._sequence = 0
@@ -82,7 +82,7 @@ class WorkQueue(Generic[K]):
         self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Hand the key out after a while; of several delays the earliest counts. Raises QueueFull."""
+        """Hand the key out after a delay; of several delays the earliest counts. Raises QueueFull."""
         if seconds <= 0:
             self.add(key)
             return
@@ -93,7 +93,7 @@ class WorkQueue(Generic[K]):
         self._check_room(key)
         self._sequence += 1
         self._due_at[key] = due_at
-        # Void entries are swept before they are more than the others.
+        # Void entries are removed before they outnumber the others.
         if len(self._due) > 2 * len(self._due_at) + 16:
             self._due = [entry for entry in self._due if self._due_at.get(entry[2]) == entry[0]]
             heapq.heapify(self._due)
@@ -106,22 +106,22 @@ class WorkQueue(Generic[K]):
         self.add_after(key, self._backoff.seconds(self._failures[key], self._chance))
 
     def forget(self, key: K) -> None:
-        """The key's back-off starts over: it was worked on with success, or is gone."""
+        """Reset the key's back-off."""
         self._failures.pop(key, None)
 
     def __len__(self) -> int:
-        """The keys that are to be handed out, delayed ones included; not those in work."""
+        """The number of keys to be handed out, including delayed ones and not those in work."""
         return len(self._ready.keys() | self._due_at.keys() | self._again.keys())
 
     @property
     def busy(self) -> bool:
-        """Whether there is something to do now."""
+        """Whether a key is ready or in work."""
         return bool(self._ready or self._in_work)
 
     # -- for workers ----------------------------------------------------------------------------------------------
 
     async def get(self) -> K:
-        """The next key, which the caller must give back by `done`. Raises QueueClosed."""
+        """The next key. The caller must call `done` afterwards. Raises QueueClosed."""
         if self._closed and not self._ready:
             raise QueueClosed
         place: asyncio.Future[K] = asyncio.get_running_loop().create_future()
@@ -130,13 +130,13 @@ class WorkQueue(Generic[K]):
         try:
             return await place
         except asyncio.CancelledError:
-            # Handed out in the same turn in which the worker was cancelled: somebody else must have it.
+            # The key was handed out in the turn in which the worker was cancelled: another worker must get it.
             if place.done() and not place.cancelled() and place.exception() is None:
                 self.done(place.result(), again=True)
             raise
 
     def done(self, key: K, *, again: bool = False) -> None:
-        """The key is no longer in work; it comes once more if it was added meanwhile, or if asked."""
+        """The key is no longer in work. It is handed out again if it was added meanwhile or if `again` is set."""
         self._in_work.remove(key)
         again = again or key in self._again
         self._again.pop(key, None)
@@ -147,7 +147,7 @@ class WorkQueue(Generic[K]):
     # -- for the owner --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Hand keys out when they are due and the rate allows. Returns when closed and nothing is left to hand out."""
+        """Hand keys out when they are due and the rate allows. Returns when the queue is closed and empty."""
         while True:
             self._changed.clear()
             self._promote()
@@ -162,7 +162,7 @@ class WorkQueue(Generic[K]):
         self._dismiss()
 
     def close(self, *, drain: bool) -> None:
-        """Take no more keys. `drain`: what is ready is still handed out. What is delayed is dropped either way."""
+        """Accept no more keys and drop the delayed ones. `drain`: hand out the ready ones."""
         self._closed = True
         self._due_at.clear()
         self._due.clear()
@@ -171,13 +171,11 @@ class WorkQueue(Generic[K]):
             self._ready.clear()
         self._changed.set()
 
-    # -- inside ---------------------------------------------------------------------------------------------------
-
     def _check_room(self, key: K) -> None:
         if key in self._due_at or key in self._ready or key in self._in_work:
             return
         if len(self._ready) + len(self._due_at) + len(self._in_work) >= self._keys_at_most:
-            raise QueueFull(f"the work queue holds {self._keys_at_most} keys, and {key!r} is one too many")
+            raise QueueFull(f"the work queue is full: it has {self._keys_at_most} keys, so {key!r} is refused")
 
     def _make_ready(self, key: K) -> None:
         if key in self._in_work:
@@ -196,11 +194,9 @@ class WorkQueue(Generic[K]):
                 self._make_ready(key)
 
     def _hand_out(self) -> float | None:
-        """Give ready keys to waiting workers; then how long until there is more to do, None until something changes."""
+        """Give ready keys to waiting workers. Returns the seconds until more is due; None: until something changes."""
         now = self._clock.monotonic()
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()  # cancelled
-        while self._waiting and self._ready:
+        while self._ready and self._next_worker():
             if self._bucket and not self._bucket.take(now):
                 return max(SHORTEST_WAIT_SECONDS, self._bucket.wait_seconds(now))
             key = next(iter(self._ready))
@@ -209,9 +205,13 @@ class WorkQueue(Generic[K]):
                 self._on_hand_out(now - ready_at)
             self._in_work.add(key)
             self._waiting.popleft().set_result(key)
-            while self._waiting and self._waiting[0].done():
-                self._waiting.popleft()
         return max(SHORTEST_WAIT_SECONDS, self._due[0][0] - now) if self._due else None
+
+    def _next_worker(self) -> bool:
+        """Whether a worker waits. Drops those that were cancelled."""
+        while self._waiting and self._waiting[0].done():
+            self._waiting.popleft()
+        return bool(self._waiting)
 
     def _dismiss(self) -> None:
         for place in self._waiting:
@@ -224,19 +224,19 @@ class WorkQueue(Generic[K]):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Nothing more to do until something changes; or until `after_seconds`, if the clock alone will change it (R1)."""
+    """Nothing to do until something changes or, if time alone changes it, until `after_seconds` have passed (R1)."""
 
     after_seconds: float | None = None
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """It did not work; try again after the key's back-off."""
+    """It failed; try again after the key's back-off."""
 
     reason: str
 
 
 class TerminalFailure(msgspec.Struct, frozen=True):
-    """It did not work, and trying again cannot help until somebody changes the object."""
+    """It failed, and trying again cannot help until somebody changes the object."""
 
     reason: str
 
@@ -245,7 +245,7 @@ Outcome: TypeAlias = Done | Retry | TerminalFailure
 
 
 def settle(queue: WorkQueue[K], key: K, outcome: Outcome) -> None:
-    """The one place that turns an outcome into a requeue."""
+    """Requeue the key as the outcome says."""
     match outcome:
         case Done(after_seconds=after_seconds):
             queue.forget(key)

@@ -1,1 +1,1 @@
-"""Where could these pods go: what pods ask for and nodes offer, as values that two engines share."""
+"""Decides where pods can go: what pods ask for and nodes offer, as values that two engines share."""

@@ -1,4 +1,4 @@
-"""How much of a node do daemons take, and which of their ports (05 §8)?"""
+"""The resources and ports that daemons take on a node (05 §8)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Daemon(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What the pods of one DaemonSet need. Taints that only prefer others never keep a daemon away."""
+    """What the pods of a DaemonSet need. PreferNoSchedule taints never keep a daemon away."""
 
     name: str
     alternatives: tuple[Requirements, ...]
@@ -34,12 +34,12 @@ class Daemon(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return untolerated(self.tolerations, taints) is None
 
     def runs_on(self, labels: Requirements, taints: Taints) -> bool:
-        """Whether it has a pod on a node that is there."""
+        """Whether it runs on an existing node."""
         return self.tolerates(taints) and any(map(labels.compatible, self.alternatives))
 
 
 def read_daemon(name: str, template: SchedulingPod, pods: Iterable[SchedulingPod]) -> Daemon:
-    """From the DaemonSet's template and its pods. Raises RequirementError and ResourceError."""
+    """Read a DaemonSet from its template and its pods. Raises RequirementError and ResourceError."""
     pod = representative(template, pods)
     return Daemon(
         name=name,
@@ -51,9 +51,9 @@ def read_daemon(name: str, template: SchedulingPod, pods: Iterable[SchedulingPod
 
 
 def representative(template: SchedulingPod, pods: Iterable[SchedulingPod]) -> SchedulingPod:
-    """The newest pod, which shows what admission has made of the template; until there is one, the template itself.
+    """The newest pod, which shows what admission did to the template; without pods, the template.
 
-    Each pod asks for its own node by name, so where the template says which nodes, it is the template that counts.
+    Each pod asks for its node by name, so the node affinity of the template counts if it has one.
     """
     newest = max(pods, key=_age_key, default=template)
     asked = template.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
@@ -69,15 +69,12 @@ def _age_key(pod: SchedulingPod) -> tuple[datetime, str]:
 
 
 def node_reserve(daemons: Iterable[Daemon], labels: Requirements, taints: Taints, bound: Resources) -> Resources:
-    """What has to stay free on a node for daemons that are still to come; `bound`: what those there request.
+    """The room to reserve on a node for daemons that are not there yet; `bound` is what the others request.
 
-    A daemon that is there against all expectation takes nothing from the others: the reserve is never negative.
+    An unexpected daemon on the node takes nothing from the others: the reserve is never negative.
     """
     expected = total(daemon.request for daemon in daemons if daemon.runs_on(labels, taints))
     return (expected - bound) | NOTHING
-
-
-# -- new nodes ---------------------------------------------------------------------------------------------------------
 
 
 class DaemonGroup(msgspec.Struct, frozen=True):
@@ -97,7 +94,7 @@ def daemon_groups(
     types: Mapping[str, Requirements],
     allow_undefined: frozenset[str] = names.WELL_KNOWN_LABELS,
 ) -> list[DaemonGroup]:
-    """Of the types, in their order. `template` and `taints` are those of the NodePool's nodes."""
+    """Groups the types, in their order. `template` and `taints` are those of the NodePool's nodes."""
     node = template & _COMING
     possible = [
         (daemon, [each for each in daemon.alternatives if node.compatible(each, allow_undefined)])
@@ -120,6 +117,6 @@ def daemon_groups(
 
 
 def least_overhead(groups: Iterable[DaemonGroup]) -> Resources:
-    """What daemons take at least, whichever of the groups' types it will be (05 §8.4)."""
+    """The least that daemons take on any type of the groups (05 §8.4)."""
     overheads = [group.overhead for group in groups]
     return reduce(and_, overheads) if overheads else NOTHING

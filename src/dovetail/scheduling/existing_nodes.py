@@ -1,4 +1,4 @@
-"""Does a node that exists take a pod, and what of it is left (05 §9)?"""
+"""Existing nodes: checks whether a pod fits, and keeps track of the room (05 §9)."""
 
 from collections.abc import Iterable
 
@@ -12,12 +12,12 @@ from dovetail.scheduling.volumes import over_limit
 
 
 def nodes_in_order(nodes: Iterable[NodeInfo]) -> list[NodeInfo]:
-    """Those that are open, in the order in which they are tried."""
+    """The open nodes, in the order in which they are tried."""
     return sorted((node for node in nodes if node.open), key=lambda node: (not node.initialized, node.name))
 
 
 class ExistingNode:
-    """A node, and what of it is left."""
+    """A node and its free room."""
 
     def __init__(self, node: NodeInfo, labels: Requirements, free: Resources) -> None:
         self.node = node
@@ -28,7 +28,7 @@ class ExistingNode:
         self.placed: list[PodInfo] = []
 
     def take(self, wish: RelaxedRequest, topology: Topology) -> None:
-        """Raises Refusal."""
+        """Place the pod. Raises Refusal."""
         self.check(wish, topology)
         pod = wish.pod
         self.free -= pod.request
@@ -38,7 +38,7 @@ class ExistingNode:
         topology.record(pod, self.labels, self.node.taints, there=True)
 
     def check(self, wish: RelaxedRequest, topology: Topology) -> None:
-        """Raises Refusal. The labels of a node are as they are: no answer can narrow them any further."""
+        """Raises Refusal. The labels of an existing node are fixed: no rule can narrow them."""
         pod = wish.pod
         check_taints(wish, self.node.taints)
         if driver := over_limit(pod.volumes.attachments, self.attachments, self.node.attach_limits):
@@ -48,19 +48,8 @@ class ExistingNode:
             raise Refusal(f"too little {short}")
         if unmet := self.labels.incompatibility(wish.full):
             raise Refusal(str(unmet))
-        self._check_topology(wish, topology)
-
-    def takes(self, wish: RelaxedRequest, topology: Topology) -> bool:
-        """Whether it would."""
-        try:
-            self.check(wish, topology)
-        except Refusal:
-            return False
-        return True
-
-    def _check_topology(self, wish: RelaxedRequest, topology: Topology) -> None:
-        if not any(map(self.labels.compatible, wish.pod.volumes.alternatives)):
+        if not any(map(self.labels.compatible, pod.volumes.alternatives)):
             raise Refusal("its volumes cannot be used here")
-        found = topology.narrowed(wish.pod, wish.rules, wish.strict, self.labels)
-        if isinstance(found, TopologyRule):
-            raise Refusal(f"{found} does not allow it")
+        narrowed = topology.narrowed(pod, wish.rules, wish.strict, self.labels)
+        if isinstance(narrowed, TopologyRule):
+            raise Refusal(f"{narrowed} does not allow it")

@@ -1,4 +1,4 @@
-"""Which ports of its node does a pod take, and does another pod have one of them (05 §5)?"""
+"""Host ports of pods, and conflicts between them (05 §5)."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _ALL_ADDRESSES = frozenset((ANY_ADDRESS, "::"))
 
 
 class HostPort(NamedTuple):
-    """A port of the node, on one of its addresses or on all."""
+    """A port of the node, on one address or on all."""
 
     port: int
     protocol: str
@@ -24,7 +24,9 @@ NO_PORTS: Final[HostPorts] = frozenset()
 
 
 def host_ports(spec: SchedulingPodSpec) -> HostPorts:
-    """Of its containers and sidecars. On the host's network every port is the host's; templates do not write that."""
+    """The host ports of containers and sidecars. With host network every port is one, even if the template does not say
+    so.
+    """
     return frozenset(
         HostPort(number, port.protocol or "TCP", port.host_ip or ANY_ADDRESS)
         for container in (*spec.containers, *(each for each in spec.init_containers if each.restart_policy == "Always"))
@@ -34,7 +36,7 @@ def host_ports(spec: SchedulingPodSpec) -> HostPorts:
 
 
 def conflict(ports: HostPorts, taken: HostPorts) -> HostPort | None:
-    """The first port, by number, that the others have. Asked of other pods only: a pod is no conflict to itself."""
+    """The first port, by number, that another pod has taken."""
     if not ports or not taken:
         return None
     addresses: dict[tuple[int, str], set[str]] = {}
@@ -44,5 +46,4 @@ def conflict(ports: HostPorts, taken: HostPorts) -> HostPort | None:
 
 
 def _is_taken(port: HostPort, by: set[str] | None) -> bool:
-    """Whether others have it on one of these addresses."""
     return by is not None and (port.ip in by or port.ip in _ALL_ADDRESSES or not by.isdisjoint(_ALL_ADDRESSES))

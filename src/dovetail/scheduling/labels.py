@@ -1,4 +1,4 @@
-"""What is a label called today, may people ask for it, and which one did they mean (05 §2.1)?"""
+"""Current names of labels, restricted labels, and guesses for misspelled ones (05 §2.1)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,12 +10,12 @@ RESTRICTED_DOMAINS: Final = (names.GROUP, names.KWOK_GROUP)
 
 
 def normalised(key: str) -> str:
-    """Today's name of a label."""
+    """The current name of a label."""
     return names.NORMALISED_LABELS.get(key, key)
 
 
 def is_restricted(key: str, well_known: frozenset[str] = names.WELL_KNOWN_LABELS) -> bool:
-    """Whether pods and NodePools may not ask for it: nobody could promise that a new node has the value."""
+    """Whether pods and NodePools must not ask for the label, because no new node can be promised to have it."""
     if key in well_known:
         return False
     domain, slash, _ = key.rpartition("/")
@@ -27,7 +27,7 @@ def _is_below(domain: str) -> bool:
 
 
 def likely_meant(key: str, known: Iterable[str]) -> str | None:
-    """The known label that somebody who wrote this key may have meant."""
+    """The known label that the key may be a misspelling of."""
     others = sorted(set(known) - {key})
     name = key.rpartition("/")[2]
     alike = [each for each in others if name and each.rpartition("/")[2] == name]

@@ -1,4 +1,4 @@
-"""What can a new node be: instance types, limits of pools, reservations, minimum numbers of values (05 §9, §11)?"""
+"""New nodes: instance types, limits of pools, reservations and minValues (05 §9, §11)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,15 +8,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.scheduling.daemons import Daemon, DaemonGroup, daemon_groups, least_overhead
 from dovetail.scheduling.host_ports import NO_PORTS, HostPorts, conflict
-from dovetail.scheduling.placement import (
-    MachineType,
-    NewClaim,
-    Offer,
-    PlacementRequest,
-    PodInfo,
-    Pool,
-    SchedulingOptions,
-)
+from dovetail.scheduling.placement import MachineType, NewClaim, NodeInfo, Offer, PodInfo, Pool, SchedulingOptions
 from dovetail.scheduling.refusals import PlacementDeferred, Refusal
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import NOTHING, Resources
@@ -24,7 +16,7 @@ from dovetail.scheduling.topology import reach_of
 
 
 def pools_in_order(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]]) -> list[Pool]:
-    """Those that can be made of something: the heaviest first, of equals the last by name."""
+    """The pools with instance types: the highest weight first, then the last name."""
     usable = (pool for pool in pools if types.get(pool.name))
     return sorted(usable, key=lambda pool: (pool.weight, pool.name), reverse=True)
 
@@ -39,7 +31,7 @@ class Option(msgspec.Struct, frozen=True):
 def daemon_options(
     pool: Pool, types: Iterable[MachineType], daemons: Sequence[Daemon], well_known: frozenset[str]
 ) -> list[Option]:
-    """All types of a pool."""
+    """The types of a pool, grouped by their daemons."""
     by_name = {type_.name: type_ for type_ in types}
     groups = daemon_groups(
         daemons,
@@ -52,7 +44,7 @@ def daemon_options(
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to be made, as far as its pods have decided it."""
+    """A new node as its pods have narrowed it so far."""
 
     pool: Pool
     requirements: Requirements
@@ -70,7 +62,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supply:
-    """What a pool can still be made of; `left` of its limits."""
+    """What a pool can still create; `left` has what remains of its limits."""
 
     def __init__(self, pool: Pool, options: Sequence[Option], left: dict[str, int]) -> None:
         self.pool = pool
@@ -78,17 +70,8 @@ class Supply:
         self._options = options
         self._left = left
 
-    @staticmethod
-    def of(pool: Pool, problem: PlacementRequest) -> "Supply":
-        options = daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known)
-        supply = Supply(pool, options, dict(pool.limits))
-        for node in problem.nodes:
-            if node.pool == pool.name and node.open:
-                use_up(supply._left, node.capacity)
-        return supply
-
     def draft(self, placeholder: str) -> Draft:
-        """A node without pods. Raises Refusal if the pool is at its limits."""
+        """A new node without pods. Raises Refusal if the pool has reached its limits."""
         if self._left.get(names.NODES_RESOURCE, 1) <= 0:
             raise Refusal("its limit of nodes is reached")
         options = [Option(each.daemons, tuple(filter(self._affordable, each.types))) for each in self._options]
@@ -99,7 +82,7 @@ class Supply:
         return Draft(pool=self.pool, requirements=self.pool.requirements & host, reach=self.reach, options=within)
 
     def opened(self, draft: Draft) -> None:
-        """It may become the largest of its types, resource by resource."""
+        """Take the node off the limits: it may become the largest of its types, resource by resource."""
         largest = NOTHING
         for type_ in draft.types:
             largest |= type_.capacity
@@ -109,14 +92,23 @@ class Supply:
         return all(type_.capacity[name] <= left for name, left in self._left.items() if name != names.NODES_RESOURCE)
 
 
+def limits_left(pool: Pool, nodes: Iterable[NodeInfo]) -> dict[str, int]:
+    """The limits of the pool minus the capacity of its open nodes."""
+    left = dict(pool.limits)
+    for node in nodes if left else ():
+        if node.pool == pool.name and node.open:
+            use_up(left, node.capacity)
+    return left
+
+
 def use_up(left: dict[str, int], capacity: Resources, nodes: int = 1) -> None:
-    """So many more nodes of a pool with limits, or less; `nodes` is one of the limits, too (R34)."""
+    """Take nodes off the limits of a pool, or put them back; `nodes` is one of the limits (R34)."""
     for name in left:
         left[name] -= nodes * (1 if name == names.NODES_RESOURCE else capacity[name])
 
 
 class Reservations:
-    """What is bought already, across pools; of what is told of one reservation the least counts."""
+    """Reserved capacity of all pools. If types disagree about a reservation, the least counts."""
 
     def __init__(self, types: Mapping[str, Sequence[MachineType]], left: dict[str, int] | None = None) -> None:
         self._left = left or {}
@@ -142,12 +134,12 @@ class Reservations:
 
 
 def offers(type_: MachineType, requirements: Requirements) -> Iterator[Offer]:
-    """The ways to buy a type for a node like this, now."""
+    """The available offers of a type that meet the requirements."""
     return (each for each in type_.offers if each.available and requirements.intersects(each.requirements))
 
 
 def suitable(draft: Draft, requirements: Requirements, requested: Resources, ports: HostPorts) -> tuple[Option, ...]:
-    """The instance type filter. Raises Refusal if nothing is left, and says of how many types what is wrong."""
+    """The types that remain. Raises Refusal with the number of types by reason if none does."""
     kept, flaws = [], Counter[str]()
     for option in draft.options:
         if conflict(ports, option.daemons.ports):
@@ -171,7 +163,7 @@ def _flaw(type_: MachineType, requirements: Requirements, needed: Resources) -> 
 
 
 def too_few(requirements: Requirements, types: Sequence[MachineType]) -> dict[str, int]:
-    """Of the labels with too few different values among the types, how many there are."""
+    """The labels with fewer values among the types than minValues asks for, with their number."""
     asked = {each.key: each.min_values for each in requirements if each.min_values is not None}
     reached = {key: len({value for type_ in types for value in _values(type_, key)}) for key in asked}
     return {key: reached[key] for key, least in asked.items() if reached[key] < least}
@@ -196,12 +188,12 @@ def _with_min_values(requirements: Requirements, reached: Mapping[str, int]) -> 
 
 
 def decided(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
-    """With enough different types, and with the reservations that it may use. Raises Refusal and Waiting."""
+    """The draft with enough types and its reservations. Raises Refusal and Waiting."""
     return _flexible(_reserved(_flexible(draft, options), held, options, reservations), options)
 
 
 def _flexible(draft: Draft, options: SchedulingOptions) -> Draft:
-    """With enough different types; if that is only wished for, its first pod may lower it."""
+    """Checks minValues. If it is only preferred, the first pod of the node may lower it."""
     types = tuple(draft.types)
     if options.strict_min_values or len(draft.pods) > 1:
         _check_min_values(draft.requirements, types)
@@ -214,7 +206,7 @@ def _flexible(draft: Draft, options: SchedulingOptions) -> Draft:
 
 
 def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
-    """It holds whatever it might be launched into. What it cannot hold it cannot be made of."""
+    """The draft with the reservations that it may use, and without types that it can only get by others."""
     node = draft.requirements
     wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
     holds = reservations.holdable(wanted, held)
@@ -238,7 +230,7 @@ def _unreserved(type_: MachineType, requirements: Requirements) -> bool:
 
 
 def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
-    """With the cheapest types, and pinned to the reservations that it holds. Raises Refusal."""
+    """The NodeClaim with the cheapest types, pinned to its reservations. Raises Refusal."""
     node = draft.requirements.without(names.HOSTNAME_LABEL)
     if draft.held:
         node = node.add(one_of(names.CAPACITY_TYPE_LABEL, (names.CapacityType.RESERVED.value,)))
@@ -266,6 +258,6 @@ def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:
 
 
 def cheapest(type_: MachineType, requirements: Requirements, held: frozenset[str]) -> int | None:
-    """Its best price now: in a reservation, if it holds one, and never in one that it does not hold."""
+    """The lowest price of the type: in one of the reservations held, or without a reservation if none is."""
     may_use = held or frozenset(("",))
     return min((each.price for each in offers(type_, requirements) if each.reservation in may_use), default=None)

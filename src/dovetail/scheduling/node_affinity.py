@@ -1,4 +1,4 @@
-"""Which nodes does a pod ask for, and which would it rather have, at each step of relaxation (05 §2.2, §10)?"""
+"""Node selector and node affinity of a pod at each step of relaxation (05 §2.2, §10)."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ from dovetail.scheduling.requirements import (
 
 
 class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What a pod says of its node. Fields of nodes are not read; `match_fields` says that there are some."""
+    """The nodes that a pod asks for. Node fields are not evaluated; `match_fields` says that there are some."""
 
     selector: Requirements = NO_REQUIREMENTS
     terms: tuple[Requirements, ...] = ()  # one of these, in the order in which they are tried; none: no matter
@@ -24,22 +24,22 @@ class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True)
     match_fields: bool = False
 
     def strict(self, dropped_terms: int = 0) -> Requirements:
-        """What must hold, once so many of the required terms have been given up; the last one never is."""
+        """The requirements after dropping some of the required terms. The last term is never dropped."""
         assert dropped_terms == 0 or dropped_terms < len(self.terms), "the last required term stays"
         return self.selector & self.terms[dropped_terms] if self.terms else self.selector
 
     def full(self, dropped_terms: int = 0, dropped_preferences: int = 0) -> Requirements:
-        """That, and the heaviest preference that has not been given up yet."""
+        """The strict requirements and the heaviest remaining preference."""
         strict = self.strict(dropped_terms)
         left = self.preferences[dropped_preferences:]
         return strict & left[0] if left else strict
 
     def alternatives(self) -> tuple[Requirements, ...]:
-        """Everything that would do, of which a node has to be one; preferences aside."""
+        """The required alternatives, without preferences. A node has to meet one."""
         return tuple(self.selector & term for term in self.terms) or (self.selector,)
 
     def restricted(self, well_known: frozenset[str]) -> list[str]:
-        """Labels that it asks for and may not (05 §2.1); preferences are free."""
+        """Restricted labels that it requires (05 §2.1)."""
         asked = {*self.selector.keys(), *(each.key for term in self.terms for each in term)}
         return sorted(key for key in asked if is_restricted(key, well_known))
 
@@ -48,7 +48,7 @@ ANYWHERE: Final = ParsedNodeAffinity()
 
 
 def read_node_affinity(spec: SchedulingPodSpec, *, preferences: bool = True) -> ParsedNodeAffinity:
-    """A pod's; without `preferences` (policy Ignore) as if it had none. Raises RequirementError."""
+    """Read the affinity of a pod, with or without `preferences`. Raises RequirementError."""
     affinity = spec.affinity.node_affinity
     required = affinity.required_during_scheduling_ignored_during_execution
     terms = () if required is None else required.node_selector_terms

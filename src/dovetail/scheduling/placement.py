@@ -1,6 +1,6 @@
-"""What is a scheduling engine asked, and what does it answer (05 §1)? Two engines share this, and the order of pods.
+"""The input and output of the scheduling engines (05 §1), and the order of pods.
 
-Everything is read already: whoever asks has parsed quantities, selectors and requirements once. Nothing here changes.
+Callers have parsed quantities, selectors and requirements. All values are immutable.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ Namespaces = Mapping[str, Mapping[str, str]]
 
 
 class TopologyRuleKind(StrEnum):
-    """What a rule wants; in the order in which rules are asked, so that a choice is made among what others leave."""
+    """The kind of a rule, in the order of evaluation: a rule that chooses a domain comes last."""
 
     APART = "anti-affinity"
     TOGETHER = "affinity"
@@ -44,7 +44,9 @@ class TopologyRuleKind(StrEnum):
 
 
 class NodeFilter(msgspec.Struct, frozen=True, cache_hash=True):
-    """Which nodes a spread looks at (05 §7.1.4): like one of these, and with tolerations only nodes open to them."""
+    """The nodes that a spread counts (05 §7.1.4): they meet one alternative and, with tolerations, have no other
+    taints.
+    """
 
     alternatives: tuple[Requirements, ...] = (NO_REQUIREMENTS,)
     tolerations: Tolerations | None = None
@@ -56,10 +58,11 @@ class NodeFilter(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
-    """One term of a pod about other pods. Equal rules of many pods are one group (05 §7): everything is in the key.
+    """A term of a pod about other pods. Equal rules of many pods form one group (05 §7), so every field is part of the
+    key.
 
-    `tolerations`: only domains behind taints that these tolerate are known to it; None: all. What only prefers others
-    away is always tolerated here, for in the end the pod goes there.
+    With `tolerations` only domains behind tolerated taints are known; None: all. PreferNoSchedule is always tolerated,
+    because in the end the pod goes there.
     """
 
     kind: TopologyRuleKind
@@ -77,11 +80,11 @@ class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
         return self.selector.matches(pod.labels)
 
     def counts(self, pod: "PodInfo | BoundPod", labels: Requirements, taints: Taints) -> bool:
-        """Whether the pod is one of those that it is about, on a node that it looks at."""
+        """Whether the rule selects the pod, on a node that it counts."""
         return self.selects(pod) and self.nodes.passes(labels, taints)
 
     def inverse(self) -> "TopologyRule":
-        """The rule as it restricts the pods that it selects: whatever its carriers tolerate."""
+        """The rule as it restricts the pods that it selects, whatever its carriers tolerate."""
         return msgspec.structs.replace(self, tolerations=None)
 
     def __str__(self) -> str:
@@ -92,7 +95,7 @@ class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Origin(StrEnum):
-    """Why a pod is to be placed, which decides what it means if it cannot be (05 §11, §12)."""
+    """Why a pod has to be placed, which decides what a failure means (05 §11, §12)."""
 
     PENDING = "pending"
     CANDIDATE = "candidate"
@@ -100,7 +103,7 @@ class Origin(StrEnum):
 
 
 class PodInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod that is to be placed. Rules are in the order of the pod, preferred ones heaviest first."""
+    """A pod to place. Rules are in the order of the spec, preferred ones heaviest first."""
 
     uid: str
     namespace: str = "default"
@@ -132,7 +135,7 @@ class PodInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pod that has a node, as far as rules between pods see it. One that ends is on the node, but counts for none."""
+    """A pod on a node, as rules between pods see it. A terminating pod does not count."""
 
     uid: str
     namespace: str = "default"
@@ -148,13 +151,15 @@ def read_pod(
     namespaces: Namespaces | None = None,
     origin: Origin = Origin.PENDING,
 ) -> PodInfo:
-    """A pod that is to be placed. Raises RequirementError and ResourceError."""
+    """Read a pod to place. Raises RequirementError and ResourceError."""
     meta, spec, known = pod.metadata, pod.spec, namespaces or {}
     affinity = read_node_affinity(spec)
     tolerations = frozenset(spec.tolerations)
     together, apart = spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity
-    spreads = [(each, _spread(pod, each, affinity, tolerations)) for each in spec.topology_spread_constraints]
-    anyway = [each.when_unsatisfiable == "ScheduleAnyway" for each, _ in spreads]
+    spreads = [
+        (constraint.when_unsatisfiable == "ScheduleAnyway", _spread(pod, constraint, affinity, tolerations))
+        for constraint in spec.topology_spread_constraints
+    ]
     return PodInfo(
         uid=meta.uid,
         namespace=meta.namespace or "default",
@@ -168,7 +173,7 @@ def read_pod(
         ports=host_ports(spec),
         volumes=volumes,
         rules=_effective(
-            *(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if not soft),
+            *(rule for anyway, rule in spreads if not anyway),
             *_about_the_same(
                 _terms(
                     TopologyRuleKind.TOGETHER, pod, together.required_during_scheduling_ignored_during_execution, known
@@ -192,13 +197,12 @@ def read_pod(
                 known,
             )
         ),
-        preferred_spread=_effective(*(rule for (_, rule), soft in zip(spreads, anyway, strict=True) if soft)),
+        preferred_spread=_effective(*(rule for anyway, rule in spreads if anyway)),
         resource_claims=bool(spec.resource_claims),
     )
 
 
 def read_bound_pod(pod: SchedulingPod, namespaces: Namespaces | None = None) -> BoundPod:
-    """A pod that has a node already."""
     terms = pod.spec.affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution
     return BoundPod(
         uid=pod.metadata.uid,
@@ -210,7 +214,7 @@ def read_bound_pod(pod: SchedulingPod, namespaces: Namespaces | None = None) -> 
 
 
 def _effective(*rules: TopologyRule) -> tuple[TopologyRule, ...]:
-    """Without those that can have no effect: away from nobody, or spread among nobody."""
+    """Without rules that select no pod and so have no effect."""
     return tuple(rule for rule in rules if rule.kind is TopologyRuleKind.TOGETHER or rule.selector is not None)
 
 
@@ -221,7 +225,7 @@ def _heaviest(terms: Iterable[PreferredPods]) -> list[PodAffinityTerm]:
 def _spread(
     pod: SchedulingPod, constraint: TopologySpreadConstraint, affinity: ParsedNodeAffinity, tolerations: Tolerations
 ) -> TopologyRule:
-    """As Kubernetes has it, a spread that honours taints looks only at those that forbid."""
+    """As in Kubernetes, a spread that honours taints ignores PreferNoSchedule."""
     honoured = tolerations | {SOFT_TAINTS_TOLERATED} if constraint.node_taints_policy == "Honor" else None
     ignored = constraint.node_affinity_policy == "Ignore"
     return TopologyRule(
@@ -237,7 +241,7 @@ def _spread(
 
 
 def _about_the_same(terms: list[TopologyRule]) -> list[TopologyRule]:
-    """As Kubernetes has it, of several required affinities each counts only pods that all of them are about."""
+    """As in Kubernetes, several required affinities count only pods that all of them select."""
     if len(terms) < 2:
         return terms
     selectors = [rule.selector for rule in terms if rule.selector is not None]
@@ -268,7 +272,7 @@ def _terms(
 
 
 def _namespaces(term: PodAffinityTerm, own: str, known: Namespaces) -> frozenset[str] | None:
-    """A selector that is empty selects all, those included that nobody has told us of."""
+    """An empty selector selects all namespaces, known or not."""
     if term.namespace_selector is None:
         return frozenset(term.namespaces or (own,))
     selector = _selector(term.namespace_selector, {})
@@ -281,7 +285,7 @@ def _namespaces(term: PodAffinityTerm, own: str, known: Namespaces) -> frozenset
 def _selector(
     wire: LabelSelector | None, labels: Mapping[str, str], same: Sequence[str] = (), other: Sequence[str] = ()
 ) -> Selector | None:
-    """With what the pod's own labels add to it; a selector that cannot be read selects nothing (05 §7.1.1)."""
+    """The selector with matchLabelKeys of the pod. An unreadable selector selects nothing (05 §7.1.1)."""
     if wire is None:
         return None
     expressions = [(each.key, each.operator, each.values) for each in wire.match_expressions]
@@ -297,10 +301,10 @@ def _selector(
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A node that is there, or is about to be. `taints` are those that count, `requested` that of all its pods.
+    """An existing node, or one that is starting. `taints` are those that count, `requested` includes all its pods.
 
-    Pods on a node that is not open (a candidate, or one that is going) count, but it takes none, and nobody counts on
-    its being somewhere.
+    A node that is not open (a candidate, or one that is going) takes no pods, but its pods count. Its domains are not
+    known because of it.
     """
 
     name: str
@@ -319,12 +323,12 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pods: tuple[BoundPod, ...] = ()
 
     def requirements(self) -> Requirements:
-        """Its labels; without one for the host's name, that is the node's."""
+        """The labels; the host name defaults to the node's name."""
         return of_labels({names.HOSTNAME_LABEL: self.name, **self.labels})
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to buy a type. Prices are whole billionths; `reservation` names what is bought already, `left` how many."""
+    """A way to buy a type. Prices are billionths; `left` is the number of free instances in the `reservation`."""
 
     requirements: Requirements
     price: int
@@ -334,12 +338,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def price_text(price: int) -> str:
-    """In the currency, to a hundredth of a cent."""
+    """The price to a hundredth of a cent."""
     return f"{price / 10**9:.4f}".rstrip("0").rstrip(".")
 
 
 class MachineType(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type; `allocatable` is what it leaves for pods, daemons included (05 §4.7)."""
+    """An instance type; `allocatable` is for pods and daemons (05 §4.7)."""
 
     name: str
     requirements: Requirements
@@ -349,7 +353,7 @@ class MachineType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
-    """A NodePool: what all its nodes are like (05 §9), and how much of them there may be. No limit is no entry."""
+    """A NodePool: what its nodes have in common (05 §9), and its limits."""
 
     name: str
     weight: int = 0
@@ -359,7 +363,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pool(pool: NodePool) -> Pool:
-    """What all nodes of the pool will be like. Raises RequirementError and ResourceError."""
+    """Read a NodePool. Raises RequirementError and ResourceError."""
     template, limits = pool.spec.template, pool.spec.limits
     class_ = template.spec.node_class_ref
     own = {names.NODEPOOL_LABEL: pool.metadata.name, f"{class_.group}/{class_.kind.lower()}": class_.name}
@@ -376,7 +380,7 @@ def read_pool(pool: NodePool) -> Pool:
 
 
 class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read wishes, and what to do where they cannot all come true (05 §1)."""
+    """How strictly preferences are taken (05 §1)."""
 
     respect_preferences: bool = True
     strict_min_values: bool = True
@@ -389,7 +393,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Where do these pods go? They count nowhere else while they are moved. `types` are those of each pool by name."""
+    """The pods to place. They count in no domain meanwhile. `types` are those of each pool, by name."""
 
     pods: tuple[PodInfo, ...]
     nodes: tuple[NodeInfo, ...] = ()
@@ -403,7 +407,7 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A node to be made for these pods (by UID): one of the types, the cheapest first."""
+    """A new node for these pods, by UID. Types are in the order of price."""
 
     pool: str
     pods: tuple[str, ...]
@@ -419,7 +423,7 @@ RESOURCE_CLAIMS: Final = "it has resource claims"
 
 
 class PodError(msgspec.Struct, frozen=True):
-    """Why a pod has no place. `waiting`: it is not that there is none, but the next run will see (05 §9, Reserved)."""
+    """Why a pod has no place. `waiting`: the next run may find one (05 §9, Reserved)."""
 
     pod: Ref
     origin: Origin
@@ -431,7 +435,7 @@ class PodError(msgspec.Struct, frozen=True):
 
 
 class Solution(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods by UID: on nodes by name, on new nodes, or why not."""
+    """Places of pods by UID, on nodes by name and on new nodes, and the errors."""
 
     existing: Mapping[str, tuple[str, ...]] = {}
     new_claims: tuple[NewClaim, ...] = ()
@@ -439,15 +443,15 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_scheduled(self) -> bool:
-        """Whether nobody is worse off: a pod that was pending before may be so after (05 §11)."""
+        """Whether every pod that was running or has to move has a place (05 §11)."""
         return all(error.origin is Origin.PENDING for error in self.errors.values())
 
     def new_for(self, uids: Collection[str]) -> list[NewClaim]:
-        """The new nodes that hold one of these pods."""
+        """The new nodes with one of these pods."""
         return [claim for claim in self.new_claims if any(uid in uids for uid in claim.pods)]
 
     def summary(self, most: int = 5) -> str:
-        """What went wrong, for people."""
+        """The errors, for people."""
         said = [str(error) for error in self.errors.values()]
         more = len(said) - most
         return "; ".join(said[:most]) + (f" and {more} other(s)" if more > 0 else "")
@@ -459,10 +463,10 @@ Shape = tuple[object, ...]
 
 
 def queue(problem: PlacementRequest) -> list[PodInfo]:
-    """Largest first; of equal size those alike together, then the oldest (05 §9, 08 §6.2).
+    """The pods in the order of placement: largest first; of one size, like pods together, then the oldest (05 §9, 08
+    §6.2).
 
-    Pods are alike if nothing but names and times could tell the engine one from the other. Which kind comes first is
-    decided by the oldest pod of each.
+    Pods are alike if they differ only in names and times. The oldest pod of each kind decides the order of the kinds.
     """
     carried = (rule for node in problem.nodes for pod in node.pods if pod.counts for rule in pod.apart)
     read = labels_read((*(rule for pod in problem.pods for rule in pod.all_rules), *carried))
@@ -474,12 +478,11 @@ Rank = tuple[int, int, datetime, str]
 
 
 def rank(pod: PodInfo) -> Rank:
-    """The largest first, then the oldest."""
     return (-pod.request[CPU], -pod.request[MEMORY], pod.created or _LONG_AGO, pod.uid)
 
 
 def in_order(pods: Sequence[PodInfo], shapes: Sequence[S], ranks: Iterable[Rank]) -> list[tuple[PodInfo, S]]:
-    """The same, once it is known which are alike."""
+    """Like `queue`, if it is known which pods are alike."""
     ordered = sorted(zip(ranks, range(len(pods)), strict=True))
     first: dict[S, int] = {}
     for place, (_, index) in enumerate(ordered):
@@ -490,7 +493,7 @@ def in_order(pods: Sequence[PodInfo], shapes: Sequence[S], ranks: Iterable[Rank]
 
 
 def labels_read(rules: Iterable[TopologyRule]) -> frozenset[str]:
-    """The labels of pods that some rule asks for: no other can make a difference."""
+    """The labels of pods that some rule selects by. No other label makes a difference."""
     selectors = {rule.selector for rule in rules if rule.selector is not None}
     return frozenset(key for each in selectors for key, _ in each.labels).union(
         each.key for selector in selectors for each in selector.expressions
@@ -502,7 +505,7 @@ def labels_of(pod: PodInfo, read: frozenset[str]) -> tuple[tuple[str, str], ...]
 
 
 def needs(pod: PodInfo) -> Shape:
-    """All that the engine asks of a pod, its labels aside."""
+    """Everything that the engine reads of a pod, without its labels."""
     return (
         pod.namespace,
         pod.request,

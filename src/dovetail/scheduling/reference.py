@@ -1,7 +1,7 @@
-"""Where do pods go, one at a time and without any short cut (05 §9-§11)?
+"""The reference engine: places pods one at a time, without shortcuts (05 §9-§11).
 
-This is the measure of the fast engine: same order, same ties, same answer. In production only the fast engine calls it,
-for the words of a refusal: `fast.solving` asks it why each pod that is left has no place.
+The fast engine must give the same answers, in the same order and with the same ties. In production only `fast.solving`
+uses this engine, for the reasons why pods cannot be placed.
 """
 
 from collections import Counter, deque
@@ -9,11 +9,19 @@ from collections.abc import Callable, Sequence
 
 from dovetail.scheduling.daemons import node_reserve
 from dovetail.scheduling.existing_nodes import ExistingNode, nodes_in_order
-from dovetail.scheduling.new_nodes import Draft, Reservations, Supply, decided, finished, pools_in_order, suitable
+from dovetail.scheduling.new_nodes import (
+    Draft,
+    Reservations,
+    Supply,
+    daemon_options,
+    decided,
+    finished,
+    limits_left,
+    pools_in_order,
+    suitable,
+)
 from dovetail.scheduling.placement import (
     RESOURCE_CLAIMS,
-    NodeInfo,
-    Origin,
     PlacementRequest,
     PodError,
     PodInfo,
@@ -22,20 +30,20 @@ from dovetail.scheduling.placement import (
     TopologyRule,
     queue,
 )
-from dovetail.scheduling.refusals import PlacementDeferred, Refusal, check_ports, check_taints, pod_error
+from dovetail.scheduling.refusals import PlacementDeferred, Refusal, check_ports, check_taints, pod_error, solution
 from dovetail.scheduling.relaxation import RelaxedRequest, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import Topology
 
 
 def solve(problem: PlacementRequest, go_on: Callable[[], bool] = lambda: True) -> Solution:
-    """A place for each pod, or why not. Once `go_on` says no, what has been placed so far is the answer."""
+    """A place for each pod, or the reason why there is none. Stops as soon as `go_on` returns False."""
     engine = Engine.of(problem)
     order = queue(problem)
     waiting = deque(pod for pod in order if not pod.resource_claims)
     errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in order if pod.resource_claims}
     length_when_pushed: dict[str, int] = {}
-    while waiting and length_when_pushed.get(waiting[0].uid) != len(waiting):  # else a whole round was in vain
+    while waiting and length_when_pushed.get(waiting[0].uid) != len(waiting):  # else a whole round has placed nothing
         if not go_on():
             reached = PlacementDeferred("it was not reached in the time given")
             errors.update((pod.uid, pod_error(pod, reached)) for pod in waiting if pod.uid not in errors)
@@ -51,13 +59,8 @@ def solve(problem: PlacementRequest, go_on: Callable[[], bool] = lambda: True) -
     return engine.solution(order, errors)
 
 
-def fitting(problem: PlacementRequest, pod: PodInfo) -> tuple[str, ...]:
-    """The nodes, by name, that would take the pod at some step of relaxation, were it the next to be placed."""
-    return Engine.of(problem).fitting(pod)
-
-
 class Engine:
-    """Places one pod after the other."""
+    """Places one pod after another."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Engine:
         supplies: Sequence[Supply],
         reservations: Reservations,
         *,
-        made: int = 0,  # nodes that are to be made anyway, and cannot be joined
+        made: int = 0,  # new nodes of the solution that pods cannot join
     ) -> None:
         self._made = made
         self._options = options
@@ -84,11 +87,18 @@ class Engine:
             labels = node.requirements()
             reserve = node_reserve(problem.daemons, labels, node.taints, node.requested_by_daemons)
             sites.append(ExistingNode(node, labels, node.allocatable - node.requested - reserve))
-        supplies = [Supply.of(pool, problem) for pool in pools_in_order(problem.pools, problem.types)]
+        supplies = [
+            Supply(
+                pool,
+                daemon_options(pool, problem.types[pool.name], problem.daemons, problem.options.well_known),
+                limits_left(pool, problem.nodes),
+            )
+            for pool in pools_in_order(problem.pools, problem.types)
+        ]
         return Engine(problem.options, Topology.of(problem), sites, supplies, Reservations(problem.types))
 
     def place(self, pod: PodInfo) -> None:
-        """Raises Refusal, with what is wrong when all is given up that can be, or Waiting."""
+        """Place the pod. Raises Waiting, or the Refusal of the last step of relaxation."""
         refusal = Refusal()
         for wish in wishes(pod, respect_preferences=self._options.respect_preferences):
             try:
@@ -96,11 +106,6 @@ class Engine:
             except Refusal as error:
                 refusal = error
         raise refusal
-
-    def fitting(self, pod: PodInfo) -> tuple[str, ...]:
-        steps = list(wishes(pod, respect_preferences=self._options.respect_preferences))
-        found = [site for site in self._sites if any(site.takes(wish, self._topology) for wish in steps)]
-        return tuple(sorted(site.node.name for site in found))
 
     def attempt(self, wish: RelaxedRequest) -> None:
         reasons: list[str] = []
@@ -121,7 +126,7 @@ class Engine:
         return False
 
     def _with_others(self, wish: RelaxedRequest) -> bool:
-        """On a node that is to be made anyway; the one with the fewest pods first, of equals the oldest."""
+        """On a new node of the solution: the one with the fewest pods first, then the oldest."""
         for index in sorted(range(len(self._drafts)), key=lambda index: len(self._drafts[index].pods)):
             try:
                 draft = self._joined(self._drafts[index], wish)
@@ -132,7 +137,7 @@ class Engine:
         return False
 
     def _alone(self, wish: RelaxedRequest, reasons: list[str]) -> bool:
-        """On a node of its own. What waits for a reservation of one pool does not fall through to the next."""
+        """On another new node. A pod that waits for a reservation of one pool does not go to the next pool."""
         index = len(self._drafts)
         for supply in self._supplies:
             try:
@@ -152,10 +157,8 @@ class Engine:
         self._drafts[index] = draft
         self._topology.record(draft.pods[-1], draft.requirements, draft.pool.taints, reach=draft.reach)
 
-    # -- one pod on one node to be made
-
     def _joined(self, draft: Draft, wish: RelaxedRequest) -> Draft:
-        """With the pod. Raises Refusal and Waiting."""
+        """The new node with the pod. Raises Refusal and Waiting."""
         well_known = self._options.well_known
         check_taints(wish, draft.pool.taints)
         check_ports(wish.pod.ports, draft.ports)
@@ -190,25 +193,7 @@ class Engine:
         )
         return decided(joined, draft.held, self._options, self._reservations)
 
-    # -- the outcome
-
     def solution(self, order: Sequence[PodInfo], errors: dict[str, PodError]) -> Solution:
-        existing = {}
-        for site in self._sites:
-            refused = [pod for pod in site.placed if self._too_early(site.node, pod)]
-            why = Refusal(f"node {site.node.name} is not initialized")
-            errors |= {pod.uid: pod_error(pod, why) for pod in refused}
-            if placed := tuple(pod.uid for pod in site.placed if pod.uid not in errors):
-                existing[site.node.name] = placed
-        claims = []
-        for draft in self._drafts:
-            try:
-                claims.append(finished(draft, self._options))
-            except Refusal as refusal:
-                errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
-        in_order = {pod.uid: errors[pod.uid] for pod in order if pod.uid in errors}
-        return Solution(existing=existing, new_claims=tuple(claims), errors=in_order)
-
-    def _too_early(self, node: NodeInfo, pod: PodInfo) -> bool:
-        """What a deleting node leaves is owed already, and may wait for the node to come up (05 §12.3)."""
-        return self._options.refuse_uninitialized and not node.initialized and pod.origin is not Origin.DELETING
+        placed = ((site.node, site.placed) for site in self._sites)
+        options = self._options
+        return solution(order, placed, self._drafts, errors, options, finish=lambda draft: finished(draft, options))

@@ -1,7 +1,10 @@
-"""Why can a pod not go to a node? What holds for nodes that exist and for those that are to be made."""
+"""Checks and results that both engines share, for existing and for new nodes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from dovetail.scheduling.host_ports import HostPorts, conflict
-from dovetail.scheduling.placement import PodError, PodInfo
+from dovetail.scheduling.placement import NewClaim, NodeInfo, Origin, PodError, PodInfo, SchedulingOptions, Solution
 from dovetail.scheduling.relaxation import RelaxedRequest
 from dovetail.scheduling.taints import Taints, untolerated
 
@@ -11,7 +14,17 @@ class Refusal(Exception):
 
 
 class PlacementDeferred(Exception):
-    """It could, were it not for others: relaxing does not help, the next run may."""
+    """The pod has to wait for the next run: relaxing does not help."""
+
+
+class Drafted(Protocol):
+    """A new node and its pods."""
+
+    @property
+    def pods(self) -> Sequence[PodInfo]: ...
+
+
+D = TypeVar("D", bound=Drafted)
 
 
 def pod_error(pod: PodInfo, refusal: Refusal | PlacementDeferred) -> PodError:
@@ -27,3 +40,34 @@ def check_taints(wish: RelaxedRequest, taints: Taints) -> None:
 def check_ports(ports: HostPorts, taken: HostPorts) -> None:
     if port := conflict(ports, taken):
         raise Refusal(f"host port {port} is taken")
+
+
+def solution(
+    order: Iterable[PodInfo],
+    placed: Iterable[tuple[NodeInfo, Sequence[PodInfo]]],
+    drafts: Iterable[D],
+    errors: dict[str, PodError],
+    options: SchedulingOptions,
+    *,
+    finish: Callable[[D], NewClaim],
+) -> Solution:
+    """The solution, with errors in the order of the pods.
+
+    With `refuse_uninitialized` only pods of deleting nodes may wait for a node to come up: they have to move anyway
+    (05 §12.3).
+    """
+    existing = {}
+    for node, pods in placed:
+        if options.refuse_uninitialized and not node.initialized:
+            why = Refusal(f"node {node.name} is not initialized")
+            errors |= {pod.uid: pod_error(pod, why) for pod in pods if pod.origin is not Origin.DELETING}
+        if kept := tuple(pod.uid for pod in pods if pod.uid not in errors):
+            existing[node.name] = kept
+    claims = []
+    for draft in drafts:
+        try:
+            claims.append(finish(draft))
+        except Refusal as refusal:
+            errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
+    in_order = {pod.uid: errors[pod.uid] for pod in order if pod.uid in errors}
+    return Solution(existing=existing, new_claims=tuple(claims), errors=in_order)

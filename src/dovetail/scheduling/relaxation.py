@@ -1,4 +1,4 @@
-"""What does a pod ask for, and what does it give up, one preference after the other (05 §10)?"""
+"""The preferences of a pod, which are given up one after another (05 §10)."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ class RelaxedRequest(msgspec.Struct, frozen=True):
 
 
 def wishes(pod: PodInfo, *, respect_preferences: bool = True) -> Iterator[RelaxedRequest]:
-    """Everything first, then each time one thing less, in the order of 05 §10."""
+    """Everything first, then one preference less each time, in the order of 05 §10."""
     affinity = pod.affinity
     preferences = (pod.preferred_together, pod.preferred_apart, affinity.preferences, pod.preferred_spread)
     counts = [len(each) for each in preferences]

@@ -1,11 +1,11 @@
-"""Which values may a label have, and do two answers to that leave a common one (05 §2)?
+"""Sets of allowed label values, and their intersections (05 §2).
 
-A requirement is exact: a set of values, finite or all but some, and whether the label may be missing. So the common
-part of two requirements holds for a node if and only if both do, in any order and number. In two places this says more
-than a shown operator can. Requirements that contradict each other leave nothing, not even a missing label, which a bare
-DoesNotExist would. And what has to be there, but may not be x, is shown as NotIn, which would take a missing label.
+A requirement is exact: a set of values, finite or all but some, and whether the label may be missing. So a node meets
+the intersection of two requirements if and only if it meets both. In two cases no single operator says the same:
+contradictory requirements allow nothing, not even a missing label, as a bare DoesNotExist would; and a label that must
+exist with any value but x is shown as NotIn, which would allow a missing label.
 
-The values of labels have no sign, so bounds below 0 bound nothing or leave nothing.
+Label values have no sign, so bounds below 0 allow everything or nothing.
 """
 
 import re
@@ -29,8 +29,6 @@ _VALUES_SHOWN = 5
 
 
 class Operator(StrEnum):
-    """How requirements are written."""
-
     IN = "In"
     NOT_IN = "NotIn"
     EXISTS = "Exists"
@@ -45,13 +43,11 @@ class RequirementError(ValueError):
     """The requirement cannot be read; the message is for people."""
 
 
-# -- one label ---------------------------------------------------------------------------------------------------------
-
-
 class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """What is allowed of one label: these values, or with `complement` all but these that lie within the bounds.
+    """The allowed values of one label: these, or with `complement` all others within the bounds.
 
-    By itself it allows every value. With a bound, only whole numbers are allowed. `optional`: or no label at all.
+    By default every value is allowed. With a bound, only whole numbers are allowed. `optional`: the label may be
+    missing.
     """
 
     key: str
@@ -72,24 +68,23 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def operator(self) -> Operator:
-        """How people see it; bounds do not show."""
+        """The operator to show, without bounds."""
         if self.complement:
             return Operator.NOT_IN if self.values else Operator.EXISTS
         return Operator.IN if self.values else Operator.DOES_NOT_EXIST
 
     @property
     def impossible(self) -> bool:
-        """No label, and no missing one, can be like this."""
+        """Whether it allows no value and no missing label."""
         return not self.optional and self.any_value() is None
 
     def has(self, value: str | None) -> bool:
-        """Whether the label may have the value; None: whether it may be missing."""
+        """Whether it allows the value; None: a missing label."""
         if value is None:
             return self.optional
         return (value in self.values) != self.complement and _within(value, self.gte, self.lte)
 
     def __and__(self, other: "Requirement") -> "Requirement":
-        """What both allow."""
         assert self.key == other.key, f"{self.key} and {other.key} have nothing to do with each other"
         gte, lte = _tighter(max, self.gte, other.gte), _tighter(min, self.lte, other.lte)
         min_values = _tighter(max, self.min_values, other.min_values)
@@ -111,25 +106,25 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return Requirement(self.key, complement, values, min_values=min_values, optional=optional)
 
     def overlaps(self, other: "Requirement") -> bool:
-        """Whether some value is allowed by both."""
+        """Whether both allow some value."""
         if self.complement and other.complement:
             return (self & other).any_value() is not None
         concrete, against = (self, other) if other.complement else (other, self)
         return any(map(against.has, concrete.values))
 
     def agrees(self, other: "Requirement") -> bool:
-        """Whether some label, or none at all, is allowed by both."""
+        """Whether both allow some value, or a missing label."""
         return (self.optional and other.optional) or self.overlaps(other)
 
     def any_value(self) -> str | None:
-        """The smallest value that is allowed, a number if there is a choice; None if only a missing label is."""
+        """The smallest allowed value, a number if possible; None if there is none."""
         if not self.complement:
             return min(self.values, default=None)
         numbers = count(self.gte or 0) if self.lte is None else range(self.gte or 0, self.lte + 1)
         return next((str(number) for number in numbers if str(number) not in self.values), None)
 
     def entries(self) -> list[objects.NodeSelectorRequirement]:
-        """As NodeClaims have it; more than one entry where one cannot say it all (R34)."""
+        """As in a NodeClaim; several entries where one operator is not enough (R34)."""
         written: list[tuple[Operator, list[str]]] = []
         if self.gte is not None:
             written.append((Operator.GTE, [str(self.gte)]))
@@ -150,7 +145,6 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def _tighter(of: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
-    """What is missing binds nothing."""
     if one is None or other is None:
         return other if one is None else one
     return of(one, other)
@@ -172,12 +166,12 @@ def _within(value: str, gte: int | None, lte: int | None) -> bool:
 
 
 def one_of(key: str, values: Iterable[str], min_values: int | None = None) -> Requirement:
-    """One of these values; none: nothing will do."""
+    """One of these values; without values, nothing is allowed."""
     return Requirement(key, complement=False, values=frozenset(values), min_values=min_values)
 
 
 def read_requirement(entry: objects.NodeSelectorRequirement) -> Requirement:
-    """One entry of a pod, NodePool, NodeClaim, instance type or volume. Raises RequirementError."""
+    """Read an entry of a pod, NodePool, NodeClaim, instance type or volume. Raises RequirementError."""
     key, values, fewest = normalised(entry.key), frozenset(entry.values), entry.min_values
     match entry.operator:
         case Operator.IN:
@@ -213,18 +207,15 @@ def _bound(entry: objects.NodeSelectorRequirement) -> int:
     raise RequirementError(f"label {shown(entry.key)}: operator {entry.operator} wants one whole number of 64 bits")
 
 
-# -- many labels -------------------------------------------------------------------------------------------------------
-
-
 class IncompatibilityReason(StrEnum):
-    """Why a set of requirements cannot be met."""
+    """Why requirements are incompatible."""
 
     UNDEFINED = "undefined"  # the label is asked for, and nobody says what it is
     CONFLICT = "conflict"  # no value suits both
 
 
 class Incompatibility(msgspec.Struct, frozen=True, gc=False):
-    """The first label, by name, that cannot be as wanted. `meant`: the label that it may be a typing error of."""
+    """The first label, by name, that cannot be as wanted. `meant` is a label that it may be a misspelling of."""
 
     key: str
     reason: IncompatibilityReason
@@ -240,7 +231,7 @@ class Incompatibility(msgspec.Struct, frozen=True, gc=False):
 
 
 class Requirements:
-    """At most one requirement for each label, in the order of their names. Immutable, and equal by content."""
+    """At most one requirement per label, by name. Immutable, and equal by content."""
 
     __slots__ = ("_by_key", "_hash")
 
@@ -253,7 +244,6 @@ class Requirements:
         self._hash = hash(tuple(self._by_key.values()))
 
     def __and__(self, other: "Requirements") -> "Requirements":
-        """What both allow."""
         if not self._by_key or not other._by_key:
             return self if self._by_key else other
         return Requirements((*self, *other))
@@ -265,7 +255,7 @@ class Requirements:
         return Requirements(each for each in self if each.key not in keys)
 
     def get(self, key: str) -> Requirement:
-        """What is allowed of the label; where nothing is said, everything is."""
+        """The requirement of a label; without one, everything is allowed."""
         found = self._by_key.get(key)
         return Requirement(key, optional=True) if found is None else found
 
@@ -295,16 +285,16 @@ class Requirements:
 
     @property
     def impossible(self) -> bool:
-        """Whether some label can have no value, and cannot be missing either."""
+        """Whether a requirement allows nothing."""
         return any(each.impossible for each in self)
 
     def intersects(self, other: "Requirements") -> bool:
-        """Whether each label that both name can be as both want it (05 §2.7)."""
+        """Whether the labels that both name can have common values (05 §2.7)."""
         few, many = (self._by_key, other._by_key) if len(self) <= len(other) else (other._by_key, self._by_key)
         return all(key not in many or each.agrees(many[key]) for key, each in few.items())
 
     def compatible(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> bool:
-        """Whether a node that is like this can be as `want`; what it does not say it has not (05 §2.6)."""
+        """Whether a node like this can meet `want`. Labels that it does not name are missing (05 §2.6)."""
         return self._first_unmet(want, allow_undefined) is None
 
     def incompatibility(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> Incompatibility | None:
@@ -329,7 +319,7 @@ class Requirements:
         return None
 
     def entries(self) -> list[objects.NodeSelectorRequirement]:
-        """As NodeClaims have them."""
+        """As in a NodeClaim."""
         return [entry for each in self for entry in each.entries()]
 
 
@@ -337,15 +327,15 @@ NO_REQUIREMENTS: Final = Requirements()
 
 
 def read_requirements(entries: Iterable[objects.NodeSelectorRequirement]) -> Requirements:
-    """All entries together. Raises RequirementError."""
+    """Read entries that all apply. Raises RequirementError."""
     return Requirements(map(read_requirement, entries))
 
 
 def of_labels(labels: Mapping[str, str]) -> Requirements:
-    """Exactly these labels: what a node has."""
+    """Exactly these labels, as a node has them."""
     return Requirements(one_of(key, (value,)) for key, value in labels.items())
 
 
 def selecting(labels: Mapping[str, str]) -> Requirements:
-    """These labels under today's names: what a node selector wants."""
+    """These labels under their current names, as a node selector asks for them."""
     return Requirements(one_of(normalised(key), (value,)) for key, value in labels.items())

@@ -1,7 +1,7 @@
-"""How much does a pod request, how much has a node, and does the one fit the other (05 §4)?
+"""Resource requests of pods and the resources of nodes (05 §4).
 
-Amounts are whole numbers: thousandths of a cpu, bytes, units. What cannot be read, is negative, or is more than 64 bits
-hold is refused by name: a pod with such a request cannot be placed, and of a node it counts as nothing, and is told.
+Amounts are ints: thousandths of a cpu, bytes, units. Text that is unreadable, negative or more than 64 bits is refused
+by name: a pod with such a request cannot be placed; on a node it counts as nothing and is reported.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ _BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 class BadQuantity(msgspec.Struct, frozen=True):
-    """Something that is no amount of a resource, and why."""
+    """A text that is not an amount of the resource, and why."""
 
     resource: str
     text: str
@@ -39,18 +39,15 @@ class BadQuantity(msgspec.Struct, frozen=True):
 
 
 class ResourceError(ValueError):
-    """A pod's request is no amount; `quantity` says which."""
+    """A request of a pod is not an amount."""
 
     def __init__(self, quantity: BadQuantity) -> None:
         super().__init__(str(quantity))
         self.quantity = quantity
 
 
-# -- amounts -----------------------------------------------------------------------------------------------------------
-
-
 class Resources:
-    """Amounts by resource, in the order of their names. Immutable, and equal by content: nothing is as if missing."""
+    """Amounts by resource name. Immutable, and equal by content; 0 equals missing."""
 
     __slots__ = ("_amounts", "_hash")
 
@@ -101,11 +98,11 @@ class Resources:
         return Resources({name: of(self[name], other[name]) for name in self._amounts.keys() | other._amounts.keys()})
 
     def fits(self, free: "Resources") -> bool:
-        """Whether there is room for this. Where anything at all is overdrawn there is room for nothing (05 §4.4)."""
+        """Whether there is room. A node with an overdrawn resource has room for nothing (05 §4.4)."""
         return self.lacking(free) is None
 
     def lacking(self, free: "Resources") -> str | None:
-        """The first resource, by name, that is short, or is overdrawn already."""
+        """The first resource, by name, that is short or overdrawn."""
         overdrawn = next((name for name, amount in free.items() if amount < 0), None)
         return overdrawn or next((name for name, amount in self.items() if amount > free[name]), None)
 
@@ -115,7 +112,6 @@ ONE_POD: Final = Resources({PODS: 1})
 
 
 def total(parts: Iterable[Resources]) -> Resources:
-    """The sum of all."""
     amounts: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():
@@ -123,11 +119,8 @@ def total(parts: Iterable[Resources]) -> Resources:
     return Resources(amounts)
 
 
-# -- from text ---------------------------------------------------------------------------------------------------------
-
-
 def read_amounts(quantities: Quantities) -> Resources:
-    """What a pod asks for. Raises ResourceError."""
+    """The amounts that a pod asks for. Raises ResourceError."""
     found, bad = offered_amounts(quantities)
     if bad:
         raise ResourceError(bad[0])
@@ -135,7 +128,7 @@ def read_amounts(quantities: Quantities) -> Resources:
 
 
 def offered_amounts(quantities: Quantities) -> tuple[Resources, tuple[BadQuantity, ...]]:
-    """What a node or an instance type has, and what it says besides that cannot be counted on."""
+    """The amounts of a node or instance type, and those that cannot be read."""
     if not quantities:
         return NOTHING, ()
     # The cache must not hold megabytes of somebody's mistake.
@@ -165,7 +158,7 @@ def _amount(resource: str, text: str) -> int | BadQuantity:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """As people write it."""
+    """The amount as people write it."""
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
@@ -174,11 +167,8 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
-# -- what a pod requests -----------------------------------------------------------------------------------------------
-
-
 def pod_request(pod: SchedulingPod) -> Resources:
-    """What the scheduler keeps free for the pod, one pod of the node's number included. Raises ResourceError."""
+    """The request of the pod, including 1 of the resource `pods`. Raises ResourceError."""
     spec = pod.spec
     known = {status.name: status for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     infeasible = _resize_infeasible(pod)
@@ -202,7 +192,9 @@ def pod_request(pod: SchedulingPod) -> Resources:
 
 
 def _container_request(container: Container, known: Mapping[str, ContainerStatus], infeasible: bool) -> Resources:
-    """While it is being resized, the larger of what it has and what it wants; if that cannot be, what it has."""
+    """During a resize, the larger of the current and the wanted request; if the resize is infeasible, the
+    current one.
+    """
     wants = read_amounts({**container.resources.limits, **container.resources.requests})
     status = known.get(container.name)
     if status is None:
@@ -219,7 +211,7 @@ def _resize_infeasible(pod: SchedulingPod) -> bool:
 
 
 def _pod_level(pod: SchedulingPod, summed: Resources) -> Resources:
-    """What is said for the pod as a whole stands over the sum; a limit only where no container says anything."""
+    """Requests of the pod as a whole replace the sum; limits only where no container requests anything."""
     whole = pod.spec.resources
     if not (whole.requests or whole.limits):
         return summed
@@ -233,11 +225,8 @@ def _is_pod_level(resource: str) -> bool:
     return resource in (CPU, MEMORY) or resource.startswith(HUGE_PAGES_PREFIX)
 
 
-# -- what a node has ---------------------------------------------------------------------------------------------------
-
-
 class NodeResources(msgspec.Struct, frozen=True):
-    """Of a Node, its claim, or both. `bad`: what they say besides, which counts as nothing."""
+    """The resources of a Node, its claim, or both. `bad` amounts count as nothing."""
 
     allocatable: Resources
     capacity: Resources
@@ -245,7 +234,7 @@ class NodeResources(msgspec.Struct, frozen=True):
 
 
 def node_resources(node: Node | None, claim: NodeClaim | None) -> NodeResources:
-    """What the Node says; until it is initialized, what it does not say yet is as its claim expects it (05 §4.6).
+    """The resources of the Node; until it is initialized, missing ones come from its claim (05 §4.6).
 
     A kubelet that is starting reports zero of what its device plugins have not counted yet.
     """
@@ -271,7 +260,7 @@ def _filled(found: Resources, expected: Resources) -> Resources:
 
 
 def type_allocatable(capacity: Resources, overhead: Resources) -> Resources:
-    """What an instance type leaves for pods; memory set aside for huge pages is no ordinary memory (05 §4.7)."""
+    """The resources that an instance type leaves for pods. Memory for huge pages is no ordinary memory (05 §4.7)."""
     left = capacity - overhead
     huge = sum(amount for name, amount in capacity.items() if name.startswith(HUGE_PAGES_PREFIX))
     if not huge or left[MEMORY] <= 0:

@@ -1,4 +1,4 @@
-"""Does a pod tolerate what keeps others away, and which taints of a node count (05 §3)?"""
+"""Tolerations of pods, and the taints of nodes that count (05 §3)."""
 
 import re
 from collections.abc import Iterable
@@ -26,11 +26,8 @@ _EPHEMERAL = (
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
-# -- what a pod tolerates ----------------------------------------------------------------------------------------------
-
-
 def untolerated(tolerations: Tolerations, taints: Iterable[Taint]) -> Taint | None:
-    """The first taint that keeps the pod away. PreferNoSchedule does, too, until relaxation adds a toleration."""
+    """The first taint that is not tolerated. PreferNoSchedule counts until relaxation tolerates it."""
     return next((taint for taint in taints if not any(_matches(each, taint) for each in tolerations)), None)
 
 
@@ -52,7 +49,7 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
-    """Gt: the taint's number is greater than the toleration's. What is no number of 64 bits compares with nothing."""
+    """Gt: the taint's number is greater than the toleration's. Text that is not a 64-bit number is not tolerated."""
     has, limit = _number(taint.value), _number(toleration.value)
     if has is None or limit is None:
         return False
@@ -64,13 +61,10 @@ def _number(text: str) -> int | None:
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-# -- what a node has ---------------------------------------------------------------------------------------------------
-
-
 def node_taints(node: Node | None, claim: NodeClaim | None) -> Taints:
-    """The taints that count, of a Node, its claim, or both; a node without a claim is not managed and takes its own.
+    """The taints that count, of a Node, its claim, or both. A node without a claim is not managed and keeps its own.
 
-    Until the node is initialized, what will go by itself does not count. Our own sign of a candidate never does (R22).
+    Until the node is initialized, ephemeral and startup taints do not count. Our candidate taint never does (R22).
     """
     assert node is not None or claim is not None
     if claim is None or (node is not None and _says(node, names.INITIALIZED_LABEL)):
@@ -84,12 +78,12 @@ def node_taints(node: Node | None, claim: NodeClaim | None) -> Taints:
 
 
 def template_taints(taints: Iterable[Taint]) -> Taints:
-    """Those of a new node: a NodePool's `spec.taints`; its startup taints are gone before pods come (05 §3.5)."""
+    """The taints of a new node: `spec.taints` of a NodePool, without startup taints (05 §3.5)."""
     return _visible(taints)
 
 
 def is_ephemeral(taint: Taint) -> bool:
-    """Whether the taint goes by itself while a node comes up."""
+    """Whether the taint disappears while a node starts."""
     return taint.key.startswith(names.READINESS_TAINT_PREFIX) or any(taint.matches(known) for known in _EPHEMERAL)
 
 
@@ -98,6 +92,6 @@ def _says(node: Node, label: str) -> bool:
 
 
 def _visible(taints: Iterable[Taint]) -> Taints:
-    """In one order and without times, so that nodes with equal taints have equal values."""
+    """Sorted and without times, so that nodes with equal taints have equal values."""
     counted = {(taint.key, taint.effect, taint.value) for taint in taints if not taint.matches(_CANDIDATE)}
     return tuple(Taint(key=key, value=value, effect=effect) for key, effect, value in sorted(counted))

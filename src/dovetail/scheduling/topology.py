@@ -1,7 +1,7 @@
-"""Which domains (zones, hosts, ...) do the rules between pods leave to a pod (05 §7)?
+"""The domains (zones, hosts, ...) that the rules between pods leave to a pod (05 §7).
 
-Equal rules of many pods are one group, which counts the pods that it selects by domain. A required anti-affinity is
-also seen from the other side: an inverse group counts the pods that carry it, and keeps those that it selects away.
+Equal rules of many pods form one group, which counts the selected pods by domain. A required anti-affinity also has an
+inverse group, which counts the pods that carry it and keeps the selected pods away.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Offered = Mapping[str, Collection[Taints]]
 
 
 class TopologyGroup:
-    """How many pods are in each domain, of those that one rule is about. A domain that is not counted is not known.
+    """Counts the pods that a rule selects, by domain. A domain without a count is not known.
 
     A host is its own domain, known or not.
     """
@@ -34,12 +34,12 @@ class TopologyGroup:
         self.changed()
 
     def changed(self) -> None:
-        """Its counts, or the domains that it knows."""
+        """Forget answers: counts or known domains have changed."""
         if self._allowed:
             self._allowed.clear()
 
     def choose(self, pod_allows: Requirement, node_allows: Requirement, selects_itself: bool) -> frozenset[str]:
-        """The domains that are left to a pod on a node; none: it cannot go there (05 §7.2)."""
+        """The domains for a pod on a node; empty: it cannot go there (05 §7.2)."""
         if self.of_hosts:
             hosts = filter(pod_allows.has, node_allows.values if not node_allows.complement else ())
             return frozenset(host for host in hosts if self.lets_onto(host, pod_allows, selects_itself))
@@ -48,26 +48,26 @@ class TopologyGroup:
         return frozenset(found[:1] if allowed.only_one else found)
 
     def allowed(self, pod_allows: Requirement, selects_itself: bool) -> "AllowedDomains":
-        """The domains that are left to a pod, wherever there are nodes; not to be asked of hosts."""
+        """The domains for a pod on any node. Not for hosts."""
         known = self._allowed.get((pod_allows, selects_itself))
         if known is None:
             known = self._allowed[pod_allows, selects_itself] = self._find_allowed(pod_allows, selects_itself)
         return known
 
     def lets_onto(self, host: str, pod_allows: Requirement, selects_itself: bool) -> bool:
-        """Whether a pod can go to a host."""
         if self.rule.kind is TopologyRuleKind.TOGETHER:
             return bool(self.counts.get(host)) or (selects_itself and not self.in_reach(pod_allows))
         return self.counts.get(host, 0) <= self.most_on_host(selects_itself)
 
     def most_on_host(self, selects_itself: bool) -> int:
-        """As many may be on a host before one more comes. Of hosts there can always be one more, so the least is 0."""
+        """The most pods on a host before one more comes. A new host is always possible, so the least count is 0."""
         return self.rule.max_skew - selects_itself if self.rule.kind is TopologyRuleKind.SPREAD else 0
 
     def recorded(self, node_allows: Requirement, *, there: bool) -> list[str]:
-        """Where a pod counts: where its node is, if that is certain. Away from it is wherever it could still be.
+        """The domains in which a pod counts: that of its node, if it is certain. An anti-affinity counts in all
+        possible ones.
 
-        A node that is there is in no domain at all if it has no such label.
+        On an existing node without the label, a pod counts in no domain.
         """
         concrete = not node_allows.complement
         if there or concrete:
@@ -101,7 +101,7 @@ class TopologyGroup:
 
 
 class AllowedDomains:
-    """Domains in the order in which they are chosen; `only_one`: the first of them that the node can be in."""
+    """Domains in the order of choice; `only_one`: the node takes the first possible one."""
 
     __slots__ = ("domains", "names", "only_one")
 
@@ -112,7 +112,7 @@ class AllowedDomains:
 
 
 class Topology:
-    """All groups of a problem. It changes with each placement, which is to be recorded."""
+    """All groups of a problem. Each placement must be recorded."""
 
     def __init__(
         self, groups: Mapping[TopologyRule, TopologyGroup], inverse: Mapping[TopologyRule, TopologyGroup]
@@ -168,11 +168,11 @@ class Topology:
         *,
         reach: Requirements = NO_REQUIREMENTS,
     ) -> Requirements | TopologyRule:
-        """The node with the pod on it, or the rule that does not let it go there.
+        """The requirements of the node with the pod on it, or the rule that forbids it.
 
-        `rules`: those of the pod that it has not given up. `strict`: what the pod asks of nodes, preferences aside.
-        `reach`: where a node that says nothing can be.
-        Each group is asked about what the ones before it have left; spreads come last, as they choose one domain.
+        `rules` are the remaining rules of the pod, `strict` its requirements without preferences, `reach` the values of
+        labels that the node does not restrict. Each group narrows what the groups before it have left; spreads come
+        last, because they choose one domain.
         """
         for group in self._consulted(pod, rules):
             rule = group.rule
@@ -196,7 +196,7 @@ class Topology:
         there: bool = False,
         reach: Requirements = NO_REQUIREMENTS,
     ) -> None:
-        """The pod is on this node, which is there already, or still to be made (05 §7.3)."""
+        """Count the pod on an existing node (`there`) or on a new one (05 §7.3)."""
         for group in self._groups.values():
             if group.rule.counts(pod, node, taints):
                 _add_all(group, group.recorded(allowed_to(node, reach, group.rule.key), there=there))
@@ -206,14 +206,14 @@ class Topology:
 
 
 def allowed_to(node: Requirements, reach: Requirements, key: str) -> Requirement:
-    """Where a node can be: what it says, and if it says nothing, what its pool's types can be."""
+    """The values of a label on a node: its own requirement, or what the types of its pool allow."""
     return reach.get(key) if key in reach and key not in node else node.get(key)
 
 
 def reach_of(types: Iterable[MachineType]) -> Requirements:
-    """What a node of one of these types can be like: the labels that all of them list values for.
+    """The labels for which all types list values, with these values.
 
-    A domain that only nodes of others are in is no choice for a new node, however few pods it has.
+    A domain in which only nodes of other pools are is no choice for a new node, however few pods it has.
     """
     of_each = [{each.key: each.values for each in type_.requirements if not each.complement} for type_ in types]
     keys = set[str]().union(*of_each).intersection(*of_each) if of_each else set[str]()
@@ -221,13 +221,13 @@ def reach_of(types: Iterable[MachineType]) -> Requirements:
 
 
 def as_asked(rules: Iterable[TopologyRule]) -> Iterator[TopologyRule]:
-    """In the order of kinds, so that a choice is made among what others leave."""
+    """The rules in the order of kinds: those that choose a domain come last."""
     own = list(rules)
     return (rule for kind in TopologyRuleKind for rule in own if rule.kind is kind)
 
 
 def apart(pod: PodInfo) -> Iterator[TopologyRule]:
-    """The rules by which it keeps others away; preferences never do."""
+    """The required anti-affinities of a pod."""
     return (rule for rule in pod.rules if rule.kind is TopologyRuleKind.APART)
 
 
@@ -237,15 +237,12 @@ def _add_all(group: TopologyGroup, domains: Iterable[str]) -> None:
 
 
 def _count_on(group: TopologyGroup, labels: Requirements) -> None:
-    """On a node without the label, a pod is in no domain."""
+    """A pod on a node without the label is in no domain."""
     _add_all(group, labels.get(group.rule.key).values)
 
 
-# -- which domains there are -------------------------------------------------------------------------------------------
-
-
 def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]], key: str) -> Offered:
-    """What the pools offer of a key (05 §7.1.3)."""
+    """The values of a label that the pools offer (05 §7.1.3)."""
     found: dict[str, set[Taints]] = {}
     for pool in pools:
         asked = pool.requirements.get(key)
@@ -261,7 +258,7 @@ def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineT
 
 
 def reachable(rule: TopologyRule, offered: Offered) -> Iterator[str]:
-    """Those that a rule knows: offered behind taints that do not matter to it."""
+    """The domains that a rule knows: those offered behind tolerated taints."""
     return (
         domain
         for domain, behind in offered.items()

@@ -1,4 +1,4 @@
-"""Where can a pod's volumes be used, and has the node room to attach them (05 §6)?"""
+"""Where the volumes of a pod can be used, and whether a node can attach them (05 §6)."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -135,9 +135,6 @@ def _flaw(claim: PersistentVolumeClaim | None, storage: Storage) -> VolumeFlaw |
     return VolumeFlaw.BOUND_BEFOREHAND if class_.volume_binding_mode == "Immediate" else None
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
-
-
 def _places(claim: PersistentVolumeClaim, storage: Storage) -> Sequence[Requirements]:
     """Where the volume is, or could be made; empty: anywhere."""
     if claim.spec.volume_name:
@@ -172,9 +169,6 @@ def _combined(places: Iterable[tuple[str, Sequence[Requirements]]]) -> tuple[Req
         if len(found) > MAX_ALTERNATIVES:
             raise VolumeError(claim, VolumeFlaw.TOO_MANY)
     return tuple(found)
-
-
-# -- attaching ---------------------------------------------------------------------------------------------------------
 
 
 def attachments(pod: SchedulingPod, storage: Storage) -> frozenset[Attachment]:

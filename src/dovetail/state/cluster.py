@@ -65,7 +65,7 @@ class ClusterState:
 
         self.node_class = node_class
         self.warn = warn
-        self.pods: Store[PodRecord] = store("pods", pod_specs.WatchedPod, PodInterner().watched_pod)
+        self.pods: Store[PodRecord] = store("pods", pod_specs.SchedulingPod, PodInterner().watched_pod)
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
         self.pools: Store[objects.NodePool] = store(names.NODEPOOL_PLURAL, objects.NodePool)

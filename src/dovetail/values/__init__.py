@@ -1,1 +1,1 @@
-"""Parse and print the small values that Kubernetes objects hold: durations, quantities, schedules, selectors, times."""
+"""Parses and prints small values: durations, quantities, schedules, selectors and times."""

@@ -1,7 +1,7 @@
-"""What does a duration text mean, in nanoseconds, and how is a duration written?
+"""Parsing and printing of durations.
 
-Durations are plain ints: signed 64-bit nanoseconds, as in Go. Four grammars are in use and must not be mixed: full Go
-text (annotations) and three narrower ones that the CRDs enforce by pattern.
+Durations are signed 64-bit nanoseconds, as in Go. There are four grammars: full Go text for annotations, and three
+narrower ones that the CRDs enforce by pattern.
 """
 
 import re
@@ -43,7 +43,7 @@ _BUDGET_FORM = "want whole hours and minutes, such as 8h, 30m or 1h30m"
 
 
 class DurationError(ValueError):
-    """The text is not a duration of the wanted form, or too long a time; the message is for people."""
+    """The text is not a duration of the wanted form, or too long; the message is for people."""
 
 
 def shown(text: str) -> str:
@@ -52,7 +52,7 @@ def shown(text: str) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Nanoseconds of a Go duration: what Go's time.ParseDuration accepts, up to the longest text that is read."""
+    """Nanoseconds of a Go duration, as time.ParseDuration reads it."""
     return _parse(text, _GO_FORM)
 
 
@@ -85,7 +85,7 @@ def format_duration(ns: int) -> str:
 
 
 def short_duration(ns: int) -> str:
-    """The duration for people: exact, as it would be written, without zero parts: 30s, 1h30m, 72h."""
+    """The duration for people, exact and without zero parts: 30s, 1h30m, 72h."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     if ns < SECOND:
         return sign + _seconds(ns)
@@ -95,7 +95,7 @@ def short_duration(ns: int) -> str:
 
 
 def add(at: datetime, ns: int) -> datetime | None:
-    """The moment ns after at (an aware datetime), in UTC; None if a datetime cannot hold it.
+    """`at` plus `ns`, in UTC; None if a datetime cannot hold it.
 
     Rounded up to the microsecond, so that a wait never ends early.
     """
@@ -138,7 +138,7 @@ def _parse(text: str, form: str, grammar: re.Pattern[str] | None = None) -> int:
 
 
 def _fraction(digits: str, unit: int) -> int:
-    """Whole nanoseconds of 0.digits units, computed in floats because Go does and the last nanosecond shows it."""
+    """Whole nanoseconds of 0.digits units, in floats as in Go: the last nanosecond depends on it."""
     # Below 1e-31 of an hour nothing is left; Go also ignores the digits that no longer fit into 63 bits.
     value, scale = 0, 1.0
     for digit in digits[:40]:
@@ -150,7 +150,7 @@ def _fraction(digits: str, unit: int) -> int:
 
 
 def _seconds(ns: int, unit: int | None = None) -> str:
-    """The time in one unit, the largest that fits unless given, with a fraction but no trailing zeros."""
+    """The time in one unit, by default the largest that fits, without trailing zeros."""
     if unit is None:
         unit = MILLISECOND if ns >= MILLISECOND else MICROSECOND if ns >= MICROSECOND else NANOSECOND
         if ns == 0:
@@ -173,9 +173,9 @@ _SPAN = re.compile(r"(?:([0-9]{1,9})d)?((?:[0-9]+[hms])*)")
 
 
 def parse_span(text: str) -> int | None:
-    """Nanoseconds of `36h` and the other simple forms, with days before them: `7d`, `1d12h`; None: it has no such form.
+    """Nanoseconds of a simple duration that may begin with days: `36h`, `7d`, `1d12h`; None: it has another form.
 
-    Raises DurationError if it has, and is too long.
+    Raises DurationError if it is too long.
     """
     found = _SPAN.fullmatch(text)
     if found is None or not text:

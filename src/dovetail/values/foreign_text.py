@@ -1,7 +1,7 @@
-"""How is text that others wrote shown to people: text of objects, API servers, plugins and kubeconfigs?
+"""Shows text of objects, API servers, plugins and kubeconfigs safely.
 
-`plain` is the one function for that. What a terminal would obey, or the eye would not see, is written as an escape.
-What looks like a credential is left out. JSON and YAML keep the text and need only escapes: see `json_escaped`.
+`plain` escapes control and invisible characters and removes what looks like a credential. JSON and YAML output keeps
+the text and only needs escapes: see `json_escaped`.
 """
 
 import re
@@ -37,29 +37,29 @@ _LONG_AT_LEAST: Final = 40
 
 
 def plain(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text on one line, harmless to a terminal and without credentials; `secrets` are those that were sent."""
+    """The text on one line, without control characters and credentials; `secrets` are those that were sent."""
     return printable(redacted(text, secrets))
 
 
 def printable(text: str) -> str:
-    """The text with what is invisible, or obeyed by terminals, as Python's escapes: `\\x1b`, `\\u202e`."""
+    """The text with control and invisible characters as Python's escapes: `\\x1b`, `\\u202e`."""
     if text.isprintable() and (text.isascii() or not _IGNORABLE.search(text)):
         return text
     return _NOT_ASCII.sub(lambda found: found[0] if _is_visible(found[0]) else _escape(found[0]), text)
 
 
 def json_escaped(text: str) -> str:
-    """JSON that means the same, with what is invisible, or obeyed by terminals, as JSON's escapes."""
+    """Equivalent JSON with control and invisible characters as JSON's escapes."""
     return _NOT_ASCII_LINES.sub(lambda found: found[0] if _is_visible(found[0]) else _json_escape(found[0]), text)
 
 
 def is_printable(text: str) -> bool:
-    """Whether lines of text hold nothing that would have to be escaped."""
+    """Whether lines of text need no escapes."""
     return all(_is_visible(found[0]) for found in _NOT_ASCII_LINES.finditer(text))
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without credentials: those given, and what looks like one."""
+    """The text without the given secrets and without what looks like a credential."""
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, REDACTED)
@@ -109,7 +109,7 @@ def _is_no_word(text: str) -> bool:
 
 
 def _is_random(text: str) -> bool:
-    """Whether capitals and other characters alternate as in encoded random bytes, and not as in names and paths."""
+    """Whether capitals and other characters alternate as in encoded random bytes."""
     capitals = [character.isupper() for character in text]
     changes = sum(one != other for one, other in pairwise(capitals))
     return changes * 4 >= len(text) and any(character.isdigit() for character in text)

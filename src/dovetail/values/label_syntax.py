@@ -1,4 +1,4 @@
-"""How may labels be written: their keys, their values, and the names that keys are made of?"""
+"""Syntax of label keys and values."""
 
 import re
 from typing import Final
@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 def is_subdomain(text: str) -> bool:
-    """As objects are named, and the domain before the `/` of a key."""
+    """A DNS subdomain: the name of an object, or the domain of a key."""
     return len(text) <= SUBDOMAIN_LENGTH_AT_MOST and _SUBDOMAIN.fullmatch(text) is not None
 
 
@@ -28,5 +28,4 @@ def is_qualified(key: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """A name, or nothing."""
     return not text or is_label_name(text)

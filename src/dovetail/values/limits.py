@@ -1,4 +1,4 @@
-"""How long may a text be that users write (R53)? A longer one is invalid, and nobody parses it."""
+"""The longest texts that users may write (R53). A longer one is invalid and not parsed."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""How much is a Kubernetes resource quantity such as 500m, 1.5Gi or 1e3, exactly, and how is it written?
+"""Exact Kubernetes resource quantities such as 500m, 1.5Gi or 1e3.
 
-Amounts follow the API machinery. Where its results are accidents this module keeps to the documented meaning instead:
-tests/golden/values.md lists these places.
+Amounts follow the API machinery. Where its results are accidents, this module follows the documentation: see
+tests/golden/values.md.
 """
 
 import re
@@ -29,11 +29,11 @@ _FORM = re.compile(
 
 
 class QuantityError(ValueError):
-    """The text is not a quantity, or one out of all bounds; the message is for people."""
+    """The text is not a quantity, or is out of bounds; the message is for people."""
 
 
 class Format(StrEnum):
-    """The family of suffixes a quantity was written with, and is printed with."""
+    """The family of suffixes in which a quantity is written."""
 
     DECIMAL_SI = "DecimalSI"
     BINARY_SI = "BinarySI"
@@ -42,7 +42,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount. Quantities compare by amount alone: 1Ki equals 1024."""
+    """An exact amount. Quantities compare by amount: 1Ki equals 1024."""
 
     nano: int
     format: Format = field(default=Format.DECIMAL_SI, compare=False)
@@ -56,7 +56,7 @@ class Quantity:
         return _divide(self.nano, NANO_PER_MILLI)
 
     def __str__(self) -> str:
-        """The canonical form: no fraction, and the largest suffix that allows this."""
+        """The canonical form: no fraction, and the largest possible suffix."""
         units, fraction = divmod(self.nano, NANO_PER_UNIT)
         if self.format is Format.BINARY_SI and not fraction and abs(units) >= 1024:
             power = 0
@@ -73,7 +73,7 @@ class Quantity:
 
 
 def parse_quantity(text: str) -> Quantity:
-    """The amount of the text; what is finer than a billionth is rounded away from zero."""
+    """The amount of the text, rounded away from zero to a billionth."""
     found = _FORM.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if not found:
         raise QuantityError(

@@ -1,7 +1,4 @@
-"""May one more be done now, and if not, in how many seconds?
-
-A bucket keeps no time of its own: the caller says when it is, by a clock that never goes back.
-"""
+"""A token bucket. The caller passes the time, from a clock that never goes back."""
 
 from dataclasses import dataclass
 
@@ -10,7 +7,7 @@ _HAIR = 1e-9  # sums of fractions may come to so much less than a whole token
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many a second in the long run, and `burst` at once."""
+    """`per_second` on average, and `burst` at once."""
 
     per_second: float
     burst: int
@@ -21,10 +18,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Holds to a rate: filled up to the burst, and emptied by a token each time.
-
-    Who finds no token either leaves it at that (`take`) or has the next one laid by for him (`reserve`).
-    """
+    """A caller that finds no token gives up (`take`) or gets the next one later (`reserve`)."""
 
     def __init__(self, rate: Rate, *, at: float) -> None:
         self._rate = rate
@@ -40,18 +34,18 @@ class TokenBucket:
         return True
 
     def wait_seconds(self, at: float) -> float:
-        """How long until there is a token; 0 if there is one."""
+        """The seconds until the next token; 0 if there is one."""
         self._fill(at)
         return max(0.0, (1 - self._tokens) / self._rate.per_second)
 
     def reserve(self, at: float) -> float:
-        """Take a token, perhaps one that is yet to come; returns the seconds until it is there."""
+        """Take a token, perhaps a future one. Returns the seconds until then."""
         seconds = self.wait_seconds(at)
         self._tokens -= 1
         return seconds
 
     def give_back(self) -> None:
-        """Return a token that was reserved and not used."""
+        """Return a reserved token that was not used."""
         self._tokens += 1
 
     def _fill(self, at: float) -> None:

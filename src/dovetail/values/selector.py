@@ -1,4 +1,4 @@
-"""Does a Kubernetes label selector match these labels?"""
+"""Kubernetes label selectors."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One matchExpressions entry, already checked."""
+    """A checked entry of matchExpressions."""
 
     key: str
     operator: str
@@ -40,9 +40,9 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All labels and all expressions must match, so the empty selector matches everything.
+    """All labels and expressions must match; an empty selector matches everything.
 
-    A missing selector means something else in almost every field, and is for the caller to treat.
+    The meaning of a missing selector depends on the field, so the caller handles it.
     """
 
     labels: tuple[tuple[str, str], ...] = ()
@@ -59,12 +59,12 @@ class Selector:
         return True
 
     def __str__(self) -> str:
-        """The form kubectl takes after --selector; empty for the selector that matches everything."""
+        """The form for kubectl --selector; empty for the selector that matches everything."""
         return ",".join([*(f"{key}={value}" for key, value in self.labels), *map(str, self.expressions)])
 
 
 class SelectorIndex(Generic[T]):
-    """Which of many selectors match these labels? Without asking each: most name a label with its value."""
+    """Finds the matching ones of many selectors by a label that they require."""
 
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, str], list[tuple[int, Selector, T]]] = {}
@@ -80,7 +80,7 @@ class SelectorIndex(Generic[T]):
             self._others.append(entry)
 
     def matching(self, labels: Mapping[str, str]) -> tuple[T, ...]:
-        """The items of the matching selectors, in the order in which they were added."""
+        """The items of the matching selectors, in the order of `add`."""
         candidates = [*self._others, *(entry for pair in labels.items() for entry in self._by_label.get(pair, ()))]
         return tuple(item for _, selector, item in sorted(candidates, key=_place) if selector.matches(labels))
 

@@ -1,4 +1,4 @@
-"""Which moment does an RFC 3339 text name, and how is a moment written for machines and for people?"""
+"""RFC 3339 times, and times for people."""
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -14,14 +14,11 @@ _FORM = re.compile(
 
 
 class TimeError(ValueError):
-    """The text is not an RFC 3339 time that a datetime can hold; the message is for people."""
+    """The text is not an RFC 3339 time, or a datetime cannot hold it; the message is for people."""
 
 
 def parse_time(text: str) -> datetime:
-    """The moment in UTC, as Go's time.Parse(time.RFC3339) reads it; finer than a microsecond is cut off.
-
-    A text of more than 256 characters is no time here.
-    """
+    """The time in UTC, as Go's time.Parse(time.RFC3339) reads it, cut to microseconds."""
     found = _FORM.fullmatch(text) if len(text) <= limits.VALUE else None
     if not found:
         raise TimeError(f"{shown(text)} is not a time: want RFC 3339, such as 2026-03-07T02:00:00Z")

@@ -19,6 +19,7 @@ from tests.cluster.scheduling.differences import Fitting
 from tests.cluster.scheduling.plane import SchedulingPlane
 from tests.cluster.scheduling.scenarios import ZONE, node, pod
 from tests.cluster.scheduling.world import Manifest, Scenario, world
+from tests.scheduling import inspection
 
 replace = msgspec.structs.replace
 
@@ -36,7 +37,7 @@ def test_pods_that_come_one_by_one(plane: SchedulingPlane) -> None:
         return [step for each in found for step in each]
 
     steps = asyncio.run(run())
-    told = tally(steps, reference.fitting)
+    told = tally(steps, inspection.fitting)
     print(f"\n{len(SEEDS)} scenarios, one by one: {told}")
     assert not told.unexplained
     assert told.bound > 100
@@ -50,14 +51,14 @@ def test_pods_that_come_one_by_one(plane: SchedulingPlane) -> None:
 def _takes_one_of_theirs(step: Step) -> bool:
     """Both engines take a node that the scheduler would take, the same one, and none if there is none."""
     problem, pod_ = step.question.problem, step.question.pod
-    chosen, fitting = frozenset(fast.solve(problem).existing), frozenset(reference.fitting(problem, pod_))
+    chosen, fitting = frozenset(fast.solve(problem).existing), frozenset(inspection.fitting(problem, pod_))
     if (
         chosen != frozenset(reference.solve(problem).existing)
         or len(chosen) != (1 if fitting else 0)
         or not chosen <= fitting
     ):
         return False
-    return chosen <= step.theirs or all(reasons_of(step, reference.fitting).values())
+    return chosen <= step.theirs or all(reasons_of(step, inspection.fitting).values())
 
 
 def test_pods_that_come_all_at_once(plane: SchedulingPlane) -> None:
@@ -69,7 +70,7 @@ def test_pods_that_come_all_at_once(plane: SchedulingPlane) -> None:
             ]
         return [step for each in found for step in each]
 
-    told = tally(asyncio.run(run()), reference.fitting)
+    told = tally(asyncio.run(run()), inspection.fitting)
     print(f"\n{len(BATCHES)} scenarios, all at once: {told}")
     assert not told.unexplained
     assert told.bound > 50
@@ -107,8 +108,8 @@ def test_pods_with_volumes_that_are_yet_to_be_made(plane: SchedulingPlane) -> No
 
     found = asyncio.run(run())
     assert [step.theirs for step in found] == [{"a", "b"}, {"a", "b", "c"}]
-    assert not tally(found, reference.fitting).excused_steps
-    assert not tally(found, reference.fitting).unexplained
+    assert not tally(found, inspection.fitting).excused_steps
+    assert not tally(found, inspection.fitting).unexplained
 
 
 def _claimed(name: str) -> Manifest:
@@ -174,7 +175,7 @@ WRONG_PODS: Final = (_no_spread_or_affinity, _no_selector, _no_volumes, _a_littl
 
 def _wrong_about_nodes(wrong: Callable[[NodeInfo], NodeInfo]) -> Fitting:
     def fitting(problem: PlacementRequest, pod: PodInfo) -> tuple[str, ...]:
-        return reference.fitting(replace(problem, nodes=tuple(map(wrong, problem.nodes))), pod)
+        return inspection.fitting(replace(problem, nodes=tuple(map(wrong, problem.nodes))), pod)
 
     return fitting
 
@@ -182,7 +183,7 @@ def _wrong_about_nodes(wrong: Callable[[NodeInfo], NodeInfo]) -> Fitting:
 def _wrong_about_pods(wrong: Callable[[PodInfo], PodInfo]) -> Fitting:
     def fitting(problem: PlacementRequest, pod: PodInfo) -> tuple[str, ...]:
         changed = wrong(pod)
-        return reference.fitting(replace(problem, pods=(changed,)), changed)
+        return inspection.fitting(replace(problem, pods=(changed,)), changed)
 
     return fitting
 

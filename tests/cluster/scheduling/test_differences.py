@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.scheduling import reference
 from tests.cluster.scheduling.differences import DIFFERENCES
 from tests.cluster.scheduling.plane import SchedulingPlane, any_of_them
 from tests.cluster.scheduling.scenarios import HOST, PREFERRED, RACK, REQUIRED, ZONE, node, pod
 from tests.cluster.scheduling.world import HELD, Manifest, Scenario, World, volume, world
+from tests.scheduling import inspection
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "scheduling-agreement.md"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
@@ -243,7 +243,7 @@ async def _seen(made: World, witness: Witness) -> Witness:
         key = await made.come(witness.pod)
         theirs = tuple(sorted(await made.decided(key)))
         question = made.question(made.pods[key], others)
-    ours = reference.fitting(question.problem, question.pod)
+    ours = inspection.fitting(question.problem, question.pod)
     return msgspec.structs.replace(witness, ours=ours, theirs=theirs)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.lines import LineSplitter, LineTooLong
+from dovetail.kube.watching import LineSplitter, LineTooLong
 
 
 @given(st.lists(st.binary(max_size=30)), st.data())

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.kube.pacing import take
+from dovetail.kube.retrying import take
 from dovetail.values.rate import Rate, TokenBucket
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.api.pod_specs import WatchedPod
+from dovetail.api.pod_specs import SchedulingPod
 from dovetail.model.records import PodInterner, PodRecord
 
 CONTAINER: dict[str, Any] = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
@@ -24,7 +24,7 @@ def record(
         "spec": {"containers": [CONTAINER], **spec},
         "status": status or {},
     }
-    return recorder.watched_pod(msgspec.json.decode(msgspec.json.encode(body), type=WatchedPod))
+    return recorder.watched_pod(msgspec.json.decode(msgspec.json.encode(body), type=SchedulingPod))
 
 
 def test_replicas_share_what_scheduling_reads() -> None:
@@ -67,8 +67,8 @@ def test_it_is_kept_as_long_as_a_pod_needs_it() -> None:
 
 
 def test_records_of_files_are_without_it() -> None:
-    assert PodInterner().pod(WatchedPod()).scheduling is None
-    assert not PodInterner().pod(WatchedPod()).provisionable
+    assert PodInterner().pod(SchedulingPod()).scheduling is None
+    assert not PodInterner().pod(SchedulingPod()).provisionable
 
 
 def test_why_it_has_no_node() -> None:

@@ -12,14 +12,10 @@ from dovetail.ports import ApiError, EventType, Gone, Page, TooManyRequests, Una
 from dovetail.runtime.reflector import (
     PAGES_AT_MOST,
     WATCHES_BEFORE_RELIST,
-    EventReceived,
     InBackoff,
     Listing,
-    PageReceived,
     ReflectorInput,
     ReflectorState,
-    RequestFailed,
-    VersionExpired,
     WaitOver,
     WatchEnded,
     Watching,
@@ -60,12 +56,12 @@ def take(
     return list(changes), then
 
 
-def page(*pods: Pod, **more: Any) -> PageReceived[Pod]:
-    return PageReceived(Page(list(pods), **{"resource_version": "100", **more}))
+def page(*pods: Pod, **more: Any) -> Page[Pod]:
+    return Page(list(pods), **{"resource_version": "100", **more})
 
 
-def told(type_: str, item: Pod | None, version: str = "200", **more: Any) -> EventReceived[Pod]:
-    return EventReceived(WatchEvent(EventType(type_), version, item, **more))
+def told(type_: str, item: Pod | None, version: str = "200", **more: Any) -> WatchEvent[Pod]:
+    return WatchEvent(EventType(type_), version, item, **more)
 
 
 # -- listing ----------------------------------------------------------------------------------------------------------
@@ -115,9 +111,8 @@ def test_a_list_without_end_is_a_failure() -> None:
 
 def test_a_continuation_that_is_too_old_starts_the_list_anew() -> None:
     _, state = take(Listing(initial=True), page(pod("a"), continue_="more"), {})
-    _, state = take(state, RequestFailed(Gone("too old")), {})
-    assert state == VersionExpired(initial=True, failures=1)
-    assert take(state, WaitOver(), {}) == ([], Listing(initial=True, failures=1))
+    _, state = take(state, Gone("too old"), {})
+    assert state == Listing(initial=True, failures=1)
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
@@ -141,7 +136,7 @@ def test_a_continuation_that_is_too_old_starts_the_list_anew() -> None:
         (told("BOOKMARK", None), []),
     ],
 )
-def test_what_the_watch_tells(event: EventReceived[Pod], expected: list[Any]) -> None:
+def test_what_the_watch_tells(event: WatchEvent[Pod], expected: list[Any]) -> None:
     changes, state = take(Watching("100", failures=3), event, known(pod("a")))
     assert changes == expected
     # On from the event's version, not the object's; and a watch that talks has not failed.
@@ -154,22 +149,19 @@ def test_an_end_is_ordinary_but_not_in_vain() -> None:
 
 
 def test_an_expired_version_is_listed_anew_and_then_more_slowly() -> None:
-    _, state = take(Watching("100"), RequestFailed(Gone("too old")), {})
-    assert state == VersionExpired(failures=1)
-    _, state = take(state, WaitOver(), {})
+    _, state = take(Watching("100"), Gone("too old"), {})
     assert state == Listing(failures=1)
     # The list went well, but its version cannot be watched either.
     _, state = take(state, page(pod("a")), {})
-    _, state = take(state, RequestFailed(Gone("too old")), {})
-    _, state = take(state, WaitOver(), {})
+    _, state = take(state, Gone("too old"), {})
     assert state == InBackoff(Listing(failures=2), failures=2)
     assert take(state, WaitOver(), {}) == ([], Listing(failures=2))
 
 
 def test_failures_are_waited_out_from_where_we_were() -> None:
-    _, state = take(Watching("100"), RequestFailed(Unavailable("no connection")), {})
+    _, state = take(Watching("100"), Unavailable("no connection"), {})
     assert state == InBackoff(Watching("100", failures=1, failed_watches=1), failures=1)
-    _, state = take(Listing(initial=True), RequestFailed(ApiError("?")), {})
+    _, state = take(Listing(initial=True), ApiError("?"), {})
     assert state == InBackoff(Listing(initial=True, failures=1), failures=1)
 
 
@@ -177,18 +169,18 @@ def test_after_many_failures_the_version_itself_is_in_doubt() -> None:
     state: ReflectorState[str] = Watching("100")
     for _ in range(WATCHES_BEFORE_RELIST):
         assert isinstance(state, Watching)
-        _, waiting = take(state, RequestFailed(Unavailable("no connection")), {})
+        _, waiting = take(state, Unavailable("no connection"), {})
         _, state = take(waiting, WaitOver(), {})
     assert state == Listing(failures=WATCHES_BEFORE_RELIST)
     # The new version has failed nobody yet; only the waits stay long until the watch tells something.
     _, state = take(state, page(), {})
-    _, state = take(state, RequestFailed(Unavailable("no connection")), {})
+    _, state = take(state, Unavailable("no connection"), {})
     failures = WATCHES_BEFORE_RELIST + 1
     assert state == InBackoff(Watching("100", failures, failed_watches=1), failures)
 
 
 def test_the_server_may_ask_for_time() -> None:
-    _, state = take(Watching("100"), RequestFailed(TooManyRequests("busy", retry_after=7)), {})
+    _, state = take(Watching("100"), TooManyRequests("busy", retry_after=7), {})
     assert state == InBackoff(Watching("100", failures=1, failed_watches=1), failures=1, at_least_seconds=7)
 
 
@@ -246,7 +238,7 @@ def test_an_unreadable_deletion_is_one_if_it_has_a_name() -> None:
 def test_an_unreadable_deletion_without_a_name_needs_a_list() -> None:
     changes, state = take(Watching("100"), told("DELETED", None, problem="?"), known(pod("a")))
     assert changes == [UndecodableObject("?")]
-    assert state == VersionExpired(failures=1)
+    assert state == Listing(failures=1)
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_a_full_queue_refuses_new_keys_only() -> None:
         queue.add_after("b", 5)
         queue.add("a")
         queue.add("b")
-        with pytest.raises(QueueFull, match="holds 2 keys, and 'c' is one too many"):
+        with pytest.raises(QueueFull, match="it has 2 keys, so 'c' is refused"):
             queue.add("c")
         with pytest.raises(QueueFull):
             queue.add_after("c", 5)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dovetail.scheduling.placement import BoundPod, PlacementRequest
-from dovetail.scheduling.reference import fitting
+from tests.scheduling.inspection import fitting
 from tests.unit.scheduling.problems import HOST, ZONE, affinity, bound, node, pod, term
 from tests.unit.scheduling.wire import Manifest
 

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of NodePool, NodeClaim and KWOKNodeClass, as text and as documents."""
+"""The CustomResourceDefinitions of NodePool, NodeClaim and KWOKNodeClass."""
 
 from importlib.resources import files
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What has to be in a cluster for the controller to run there, in the order in which it has to be made."""
+"""The manifests for running the controller in a cluster, in the order of creation."""
 
 from collections.abc import Collection
 from enum import StrEnum
@@ -16,7 +16,7 @@ NAMESPACE: Final = "dovetail-system"
 
 
 class Part(StrEnum):
-    """What can be printed alone."""
+    """A part that can be printed alone."""
 
     CRDS = "crds"
     RBAC = "rbac"
@@ -25,7 +25,7 @@ class Part(StrEnum):
 
 
 def manifests(*, namespace: str, image: str, parts: Collection[Part] = tuple(Part)) -> str:
-    """As one YAML stream, ready for `kubectl apply -f -`."""
+    """The manifests as one YAML stream, for `kubectl apply -f -`."""
     documents: list[Manifest] = []
     if Part.RBAC in parts:
         documents += rbac(namespace)
@@ -42,7 +42,7 @@ def manifests(*, namespace: str, image: str, parts: Collection[Part] = tuple(Par
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Without anchors, which nobody can read, and with quoted texts as they are."""
+    """Without anchors, and with quoted texts as they are."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

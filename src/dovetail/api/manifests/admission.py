@@ -1,8 +1,8 @@
-"""How are people told of a bad annotation on a pod when they apply it, and not when it is too late (seeds 000, 001)?
+"""A ValidatingAdmissionPolicy that warns about bad annotations on pods (seeds 000, 001).
 
-A ValidatingAdmissionPolicy warns: on pods, and on the templates of workloads, whose authors never see warnings about
-their pods. It refuses nothing, for a bad annotation has a defined meaning (R2, R11). It goes by the form alone, so that
-it lets pass some of what `dovetail lint` finds, such as the range 22-6, but it does not warn of what is right.
+It also checks the templates of workloads, because their authors do not see warnings about pods. It refuses nothing: a
+bad annotation has a defined meaning (R2, R11). It checks only the form, so it misses some mistakes that `dovetail lint`
+finds, such as the range 22-6, but it does not warn about correct values.
 """
 
 from typing import Any, Final

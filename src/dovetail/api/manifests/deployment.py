@@ -1,4 +1,4 @@
-"""How does the controller run in a cluster (07 §7)?"""
+"""The Deployment of the controller, its Service and its PodDisruptionBudget (07 §7)."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ GRACE_SECONDS: Final = 60
 
 
 def deployment(namespace: str, image: str) -> list[Manifest]:
-    """Two replicas, of which one acts and the other stands by; where its metrics are; and that one stays."""
+    """Two replicas, one of which leads."""
     selector = {"matchLabels": dict(SELECTED)}
     ports = [{"name": "http-metrics", "port": METRICS_PORT, "targetPort": "http-metrics"}]
     template = {"metadata": {"labels": dict(SELECTED)}, "spec": _pod(image)}

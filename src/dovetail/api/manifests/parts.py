@@ -1,4 +1,4 @@
-"""What the manifests have in common."""
+"""Common parts of the manifests."""
 
 from typing import Any, Final, TypeAlias
 

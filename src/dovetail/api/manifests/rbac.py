@@ -1,6 +1,6 @@
-"""What may the controller do? Exactly what it does: a test compares these tables with what it asks of a real server.
+"""The rights of the controller. A test compares them with its requests to a real server.
 
-There is no `update` anywhere: everything is patched (R31).
+There is no `update`: every change is a patch (R31).
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _SYSTEM_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public", 
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """Verbs on resources of one group; with names, only on those objects."""
+    """Verbs on resources of a group; with names, only on those objects."""
 
     group: str
     resources: tuple[str, ...]
@@ -65,7 +65,7 @@ OWN_NAMESPACE_GRANTS: Final = (
 
 
 def rbac(namespace: str) -> list[Manifest]:
-    """The namespace, the account and what it may do."""
+    """The namespace, the service account, its roles and bindings."""
     group = "rbac.authorization.k8s.io"
     version = f"{group}/v1"
     subjects = [{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]

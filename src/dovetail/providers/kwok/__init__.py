@@ -1,1 +1,1 @@
-"""The kwok provider: Nodes without machines behind them, in any cluster in which kwok runs."""
+"""The kwok provider: Nodes without machines, in any cluster in which kwok runs."""

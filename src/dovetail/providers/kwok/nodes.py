@@ -1,6 +1,6 @@
-"""What does the Node of a claim look like, and when does it appear (07 §4)?
+"""Nodes of NodeClaims on kwok (07 §4).
 
-What was chosen at launch is on the claim from then on: its Node is made from that, and nothing is chosen twice.
+The claim records what was chosen at launch. Its Node is made from that, so nothing is chosen twice.
 """
 
 import logging
@@ -27,7 +27,7 @@ _DIGEST_CHARACTERS = 10
 
 
 def node_name(claim: NodeClaim, provider: str = KWOK) -> str:
-    """The same for the same claim, another one for every other, and short enough to be the value of a label."""
+    """A name that is unique to the claim and short enough for a label."""
     assert claim.metadata.uid, "a claim without a UID cannot be told from another"
     digest = sha256(claim.metadata.uid.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     room = _LABEL_AT_MOST - len(provider) - len(digest) - 2
@@ -35,7 +35,7 @@ def node_name(claim: NodeClaim, provider: str = KWOK) -> str:
 
 
 def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, provider: str = KWOK) -> Instance:
-    """The machine that the claim gets; its labels are those of the Node, later ones winning."""
+    """The machine for the claim. Its labels become those of the Node; later ones win."""
     name = node_name(claim, provider)
     short = len(claim.metadata.name) <= _LABEL_AT_MOST
     labels = {
@@ -61,7 +61,7 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
 
 
 def _definite(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]:
-    """The labels of requirements that leave one value."""
+    """The labels of requirements with a single value."""
     return {
         names.NORMALISED_LABELS.get(each.key, each.key): each.values[0]
         for each in requirements
@@ -70,7 +70,7 @@ def _definite(requirements: Iterable[NodeSelectorRequirement]) -> dict[str, str]
 
 
 def launched_instance(claim: NodeClaim) -> Instance:
-    """The machine of a claim that has been launched, as the claim records it."""
+    """The machine of a launched claim, as the claim records it."""
     return Instance(
         provider_id=claim.status.provider_id,
         labels=claim.metadata.labels,
@@ -82,7 +82,7 @@ def launched_instance(claim: NodeClaim) -> Instance:
 
 
 def node_body(instance: Instance, *, owner: NodeClaim | None = None) -> dict[str, Any]:
-    """The Node as it is created: not registered yet; the claim's own taints come with the registration (06 §10)."""
+    """The Node to create. It is not registered yet; registration adds the claim's taints (06 §10)."""
     taint = {"key": names.UNREGISTERED_TAINT, "effect": str(names.TaintEffect.NO_EXECUTE)}
     return {
         "apiVersion": NODES.api_version,
@@ -118,7 +118,7 @@ def name_in(provider_id: str) -> str:
 
 
 def silent_since(node: Node) -> datetime | None:
-    """Since when the Node is being deleted and not Ready, both; None if it is not. A late heartbeat looks the same."""
+    """Since when the Node is being deleted and not Ready; None if it is not. A late heartbeat looks the same."""
     deleted_at = node.metadata.deletion_timestamp
     ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
     if deleted_at is None or (ready is not None and ready.status == "True"):
@@ -127,7 +127,7 @@ def silent_since(node: Node) -> datetime | None:
 
 
 def registration_delay(node_class: KWOKNodeClass | None) -> int:
-    """From the launch to the Node, in nanoseconds."""
+    """The nanoseconds from the launch to the Node."""
     text = None if node_class is None else node_class.spec.node_registration_delay
     if node_class is None or text is None:
         return 0
@@ -139,9 +139,9 @@ def registration_delay(node_class: KWOKNodeClass | None) -> int:
 
 
 def appears_at(claim: NodeClaim, node_class: KWOKNodeClass | None) -> datetime | None:
-    """When the Node of the claim is due; None if it is not to be made (any more).
+    """When to create the Node of the claim; None: not at all.
 
-    Not once the claim is registered: a machine that has vanished since must stay so.
+    A registered claim gets no new Node: its machine has vanished.
     """
     conditions = {each.type: each for each in claim.status.conditions}
     launched, registered = conditions.get(names.ConditionType.LAUNCHED), conditions.get(names.ConditionType.REGISTERED)

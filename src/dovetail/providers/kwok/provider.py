@@ -1,7 +1,7 @@
-"""How are machines made and ended where there are none (07 §4, §5)?
+"""The port CloudProvider for kwok (07 §4, §5).
 
-A kwok machine is its Node and nothing else. A launch only chooses; the Node is made afterwards by the controller
-`kwok.nodes`, from what the launch has left on the claim, so that a crash in between neither loses nor doubles it.
+A kwok machine is only its Node. A launch only chooses; the controller `kwok.nodes` then creates the Node from what the
+launch has recorded on the claim, so that a crash in between neither loses nor duplicates it.
 """
 
 import logging
@@ -46,7 +46,9 @@ PAGES_AT_MOST: Final = 4_000
 
 
 async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KWOKNodeClass:
-    """The claim's node class. Raises InsufficientCapacity if there is none, NodeClassNotReady if it says so itself."""
+    """The node class of the claim. Raises InsufficientCapacity if there is none, NodeClassNotReady if it
+    is not ready.
+    """
     name = claim.spec.node_class_ref.name
     if not name:  # the CRD refuses it, but its schema may not be in force
         raise InsufficientCapacity("spec.nodeClassRef.name is empty: no KWOKNodeClass is meant")
@@ -63,7 +65,7 @@ async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KW
 
 @contextmanager
 def _asking(what: str) -> Iterator[None]:
-    """The port knows only the cloud's errors: an API server that cannot be asked is one of them here."""
+    """Turns errors of the API server into errors of the port."""
     try:
         yield
     except ApiError as error:
@@ -71,7 +73,7 @@ def _asking(what: str) -> Iterator[None]:
 
 
 class KwokProvider(CloudProvider):
-    """Machines for claims whose node class is a KWOKNodeClass. `api` must refuse deletes once the lease is lost."""
+    """Machines for claims with a KWOKNodeClass. `api` must refuse deletes once the lease is lost."""
 
     name = KWOK
     node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
@@ -84,19 +86,17 @@ class KwokProvider(CloudProvider):
         self._notices = Notices()
         self._noticed: dict[str, str] = {}  # by UID of the Node: the annotation as it was last told
 
-    # -- machines -----------------------------------------------------------------------------------------------------
-
     async def create(self, claim: objects.NodeClaim) -> Instance:
-        """Choose. Nothing is written, so it can be tried as often as need be."""
+        """Choose a machine. Nothing is written, so this can be repeated."""
         await launchable_class(self._api, claim)
         type_, offering = choose(claim, self._by_name, self._seed)
         return instance_of(claim, type_, offering)
 
     async def delete(self, claim: objects.NodeClaim) -> None:
-        """Delete the Node, if there is still one; the machine is gone either way.
+        """Delete the Node. The machine is gone in any case.
 
-        A Node that holds our finalizer stays until it is drained, like every other; one that does not has never been
-        registered, and nothing runs there.
+        A Node with our finalizer stays until it is drained. A Node without it was never registered, and nothing runs
+        there.
         """
         provider_id = claim.status.provider_id
         with _asking(f"Node of {provider_id}"):
@@ -139,22 +139,18 @@ class KwokProvider(CloudProvider):
                 continue_ = page.continue_
         raise CloudError(f"the list of Nodes did not end after {PAGES_AT_MOST} pages")
 
-    # -- what there is ------------------------------------------------------------------------------------------------
-
     async def instance_types(self, pool: objects.NodePool) -> Sequence[InstanceType]:  # noqa: ARG002
         return self._types
 
     async def drift_reason(self, claim: objects.NodeClaim) -> str:  # noqa: ARG002
-        """Never: a KWOKNodeClass asks for nothing of the machine."""
+        """A KWOKNodeClass has nothing to drift from."""
         return ""
 
     def repair_policies(self) -> Sequence[RepairPolicy]:
         return REPAIR_POLICIES
 
-    # -- interruptions (R41) ------------------------------------------------------------------------------------------
-
     def node_seen(self, node: objects.Node) -> None:
-        """To be told of every Node as it is now. Each value of its annotation is one notice."""
+        """Call it for every added or changed Node. Each value of its annotation is one notice."""
         uid, value = node.metadata.uid, node.metadata.annotations.get(names.KWOK_INTERRUPTED, "false")
         if not _is_kwok(node) or value == "false":
             self._noticed.pop(uid, None)
@@ -166,7 +162,7 @@ class KwokProvider(CloudProvider):
             self._notices.add(uid, notice)
 
     def node_gone(self, node: objects.Node) -> None:
-        """To be told of every Node that is no longer there."""
+        """Call it for every deleted Node."""
         self._noticed.pop(node.metadata.uid, None)
         self._notices.drop(node.metadata.uid)
 

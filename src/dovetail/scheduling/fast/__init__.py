@@ -1,4 +1,4 @@
-"""The fast engine (08): the same answers as the reference engine, in a small part of its time."""
+"""The fast engine (08): the answers of the reference engine in a fraction of the time."""
 
 from dovetail.scheduling.fast.world import IncrementalWorld, World, solve
 

@@ -1,6 +1,6 @@
-"""Sets of numbered things (types, nodes) as the bits of one whole number, and which of them have enough of something.
+"""Sets of numbered things (types, nodes) as bits of one int, and lookups by amount.
 
-Python's numbers have as many bits as are needed, and put together two sets of 5,000 in a tenth of a microsecond.
+Python combines two sets of 5,000 in a tenth of a microsecond.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,7 +10,7 @@ Bits = int
 
 
 def members(bits: Bits) -> Iterator[int]:
-    """In their order."""
+    """The members of a set, in order."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -18,13 +18,13 @@ def members(bits: Bits) -> Iterator[int]:
 
 
 def bits_where(flags: Iterable[object]) -> Bits:
-    """Those whose flag is set."""
+    """The set of the numbers whose flag is true."""
     text = "".join("1" if flag else "0" for flag in flags)
     return int(text[::-1], 2) if text else 0
 
 
 class Thresholds:
-    """Which have at least, or at most, so much."""
+    """Finds the numbers with at least, or at most, an amount."""
 
     __slots__ = ("_from", "_values")
 
@@ -44,7 +44,7 @@ class Thresholds:
 
 
 class Column:
-    """One text of each, such as a label; None: it has none. `of` says who has which."""
+    """One text per number, such as a label; None if it has none. `of` has the set for each text."""
 
     __slots__ = ("none", "of", "texts")
 

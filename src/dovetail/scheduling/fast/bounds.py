@@ -1,10 +1,10 @@
-"""Can nodes certainly not be spared, and what shows it (08 §7)?
+"""Proves that nodes cannot be removed, and why (08 §7).
 
-Everything here is necessary for any way to place the pods, whatever the engine would try: so "impossible" is exact, and
-the number that shows it is the explanation for people. That nothing is shown does not mean that it is possible.
+Every condition here is necessary for any placement of the pods, so a proof is exact, and its numbers are the
+explanation for people. Without a proof the removal may still be impossible.
 
-To be sure, each pod is taken at all steps of its relaxation at once, rules between pods are only looked at on hosts, a
-new node is taken to have the fewest daemons, and a type to have its lowest price.
+Each pod is taken at all steps of its relaxation at once. Of the rules between pods only those about hosts count. A new
+node has the fewest daemons, and an instance type its lowest price.
 """
 
 from collections import Counter
@@ -28,10 +28,10 @@ _MOST_TAKERS: Final = 64
 
 
 def witness(world: World, pods: Sequence[PodInfo], without: Iterable[str], price: int) -> Witness | None:
-    """Why the pods cannot be on the other nodes, if that is certain, and on one new node that costs less than this.
+    """Why the pods do not fit on the other nodes, nor on one new node cheaper than `price`.
 
-    `pods` are those of the nodes: one that is pending anyway does not keep them. Who asks often gives the same object:
-    most of what happens in a cluster does not touch the few nodes that an answer depends on.
+    None: there is no proof. `pods` are the pods of the nodes; pending pods do not keep nodes. Callers that ask often
+    pass the same object: most changes in a cluster do not touch the few nodes on which a proof depends.
     """
     gone = tuple(without)
     others = _others(world, pods, gone)
@@ -50,7 +50,7 @@ def witness(world: World, pods: Sequence[PodInfo], without: Iterable[str], price
 
 
 def _others(world: World, pods: Sequence[PodInfo], without: Iterable[str]) -> Bits:
-    """The nodes that are left."""
+    """The nodes that remain."""
     rows = world.rows
     found = rows.usable & ~sum(1 << rows.of_name[name] for name in without)
     ready = found & rows.initialized
@@ -60,7 +60,7 @@ def _others(world: World, pods: Sequence[PodInfo], without: Iterable[str]) -> Bi
 
 
 def _takers(world: World, asked: Iterable[NodeQuery], others: Bits) -> Bits:
-    """Those that have room for at least one of the pods."""
+    """The nodes with room for at least one of the pods."""
     found = 0
     for each in asked:
         found |= world.rows.candidates(each)
@@ -86,7 +86,7 @@ def _found(world: World, need: "_Need", price: int) -> Witness | None:
 
 
 class _Need:
-    """What some pods need of the nodes that are left. `ruled`: rules between pods on hosts have a say."""
+    """What the pods need of the remaining nodes. `ruled`: rules between pods on hosts take part."""
 
     def __init__(self, world: World, pods: Sequence[PodInfo], others: Bits) -> None:
         self._world = world
@@ -109,7 +109,7 @@ class _Need:
         self._places = {shape: self._room(shape, count) for shape, count in self._count.items()}
 
     def of_resources(self) -> list[Shortage]:
-        """Where the sum of all is not enough."""
+        """The resources of which all nodes together have too little."""
         needed: Counter[str] = Counter()
         for shape, count in self._count.items():
             for name, amount in shape.request:
@@ -122,7 +122,7 @@ class _Need:
         return found
 
     def of_places(self) -> list[Shortage]:
-        """Where pods that are alike have too few; the one that lacks most is the last."""
+        """The groups of like pods with too few places; the one that lacks most comes last."""
         short = [
             Shortage(
                 needed=count,
@@ -137,12 +137,12 @@ class _Need:
         return sorted(short, key=lambda each: (each.needed - each.there, each.pods))
 
     def shapes_left(self, shortages: Iterable[Shortage]) -> dict[PodShape, int]:
-        """How many of which shape must go to a new node at least."""
+        """The least number of pods of each shape that need a new node."""
         short = {each.pods: each.needed - each.there for each in shortages if each.pods}
         return {shape: short[tuple(pods)] for shape, pods in self._pods.items() if tuple(pods) in short}
 
     def left_over(self, shortages: Sequence[Shortage]) -> dict[str, int]:
-        """How much a new node must have at least, daemons aside."""
+        """The least amounts that a new node must have, without daemons."""
         found: Counter[str] = Counter()
         for shape, count in self.shapes_left(shortages).items():
             for name, amount in shape.request:
@@ -153,7 +153,7 @@ class _Need:
         return found
 
     def _room(self, shape: PodShape, enough: int) -> int:
-        """How many of a shape the nodes could take, at most; it is not counted further than is asked for."""
+        """The most pods of a shape that the nodes can take, counted up to `enough`."""
         feasible = 0
         for level in shape.levels:
             feasible |= self._rows.candidates(level.asked)
@@ -179,10 +179,10 @@ class _Need:
         return most
 
     def _limits(self, shape: PodShape) -> list[tuple[Mapping[str, int], int, bool]]:
-        """Of rules about hosts that are never relaxed: the counts, how many may be there before, and if it is of them.
+        """Rules about hosts that are never relaxed: counts, the most before one more, if the shape counts itself.
 
-        The count of pods of a shape that keeps others away includes its own, so each is one more; of inverse rules it
-        is that of the carriers, which this shape may not be.
+        An anti-affinity counts the pods of its own shape, so each of them adds one. An inverse rule counts its
+        carriers, and this shape may not be one.
         """
         if not self._only_from_hidden:
             return []
@@ -200,7 +200,7 @@ class _Need:
 
 
 def _taker(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape]) -> tuple[int, str] | None:
-    """The cheapest type of a pool, at its lowest price, that could take what is left over."""
+    """The cheapest type of a pool, at its lowest price, that can take the rest."""
     types = table.fitting(left_over)
     for shape in shapes:
         types &= _open_to(table, shape)
@@ -208,7 +208,7 @@ def _taker(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape
 
 
 def _open_to(table: Table, shape: PodShape) -> Bits:
-    """Those that a pod could be on at some step of relaxation."""
+    """The types that a pod can use at some step of relaxation."""
     found = 0
     for level in shape.levels:
         if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:

@@ -1,4 +1,4 @@
-"""Of what are new nodes made, as pods are put on them one by one (05 §9, 08 §6.5)?"""
+"""Adds pods to new nodes and narrows their instance types (05 §9, 08 §6.5)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ from dovetail.scheduling.taints import untolerated
 
 
 class NodeDrafts:
-    """All nodes that are to be made in one solve. `left` of each pool's limits."""
+    """All new nodes of one solve. `left` has what remains of each pool's limits."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class NodeDrafts:
         self._version = 0  # each pod on a draft is a new one
 
     def join(self, search: Search, pod: PodInfo) -> FastDraft | None:
-        """The one with the fewest pods that takes it."""
+        """The new node with the fewest pods that takes the pod."""
         if not self.drafts:
             return None
         joining = search.joining
@@ -71,14 +71,14 @@ class NodeDrafts:
         return taken
 
     def _then(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
-        """What a node that is like this would be like with the pod, in the order to try; none: it cannot have it."""
+        """The states of a new node after it takes the pod, in the order to try; empty if it cannot."""
         known = search.joining.then.get(state)
         if known is None:
             known = search.joining.then[state] = self._before_others(search, state)
         return [found for each in known if (found := _pinned(search, each)) is not None] if search.elsewhere else known
 
     def _before_others(self, search: Search, state: NewNodeState) -> list[NewNodeState]:
-        """The same, other pods aside."""
+        """Like `_then`, without the rules between pods."""
         table, level = state.table, search.level
         if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
             return []
@@ -89,7 +89,7 @@ class NodeDrafts:
         return [each for each in found if each is not None]
 
     def _joined(self, search: Search, draft: FastDraft, then: list[NewNodeState]) -> FastDraft | bool:
-        """The draft with the pod, or whether it may take it later."""
+        """The new node with the pod; True: it may take the pod later, False: never."""
         for counts, most in search.limits:
             if counts.get(draft.host, 0) > most:
                 return False
@@ -148,7 +148,7 @@ class NodeDrafts:
         )
 
     def open(self, search: Search, pod: PodInfo) -> FastDraft | None:
-        """A new one of its own. Raises Waiting."""
+        """Another new node for the pod. Raises Waiting."""
         for table in self._tables:
             if table in search.joining.hopeless:
                 continue
@@ -197,7 +197,7 @@ class NodeDrafts:
 
 
 def _pinned(search: Search, state: NewNodeState) -> NewNodeState | None:
-    """Where other pods leave it to be."""
+    """The state narrowed to the domains that the rules between pods leave."""
     for each in search.elsewhere:
         domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
         found = state.table.pinned(state, each.key, domains)

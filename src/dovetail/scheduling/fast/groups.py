@@ -1,4 +1,4 @@
-"""How many pods of each rule are in each domain, kept up as pods are moved, and put back as it was (08 §5.6, §6.1)?"""
+"""Counts the pods of each rule by domain. Moves are recorded and can be undone (08 §5.6, §6.1)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
@@ -9,7 +9,7 @@ from dovetail.scheduling.topology import Offered, TopologyGroup, reachable
 
 
 class BoundPodGroup:
-    """Bound pods that no rule can tell apart, and how many of them are on which rows."""
+    """Bound pods that no rule can tell apart, and their number on each row."""
 
     __slots__ = ("pod", "rows")
 
@@ -19,7 +19,7 @@ class BoundPodGroup:
 
 
 class BoundPods:
-    """The pods that have a node, as far as rules count them."""
+    """The bound pods that rules count."""
 
     def __init__(self, rows: Rows) -> None:
         self.kinds: dict[tuple[str, frozenset[tuple[str, str]]], BoundPodGroup] = {}
@@ -59,11 +59,11 @@ class BoundPods:
 
     @property
     def rules_of_nobody(self) -> int:
-        """How many rules are remembered that no pod carries any more."""
+        """The number of cached rules that no pod carries any more."""
         return len(self._inverse) - len(self.carriers)
 
     def kind(self, pod: BoundPod) -> BoundPodGroup:
-        """Equal labels of many pods are mostly one object, which is looked at once."""
+        """Pods with equal labels mostly share the object, which is then looked up by identity."""
         known = self._known.get((pod.namespace, id(pod.labels)))
         if known is not None and known[0] is pod.labels:
             return known[1]
@@ -86,9 +86,9 @@ def _less(rows: dict[int, int], row: int) -> None:
 
 
 class CountedGroup(TopologyGroup):
-    """A group that knows why it knows a domain: it is offered, or open nodes are there. Hosts are known by their pods.
+    """A group that also counts why a domain is known: pools offer it, or open nodes are there.
 
-    `carriers`: how many bound pods carry the rule, of an inverse group.
+    Hosts are known by their pods. `carriers` is the number of bound pods that carry the rule of an inverse group.
     """
 
     __slots__ = ("carriers", "passing", "support", "texts")
@@ -111,11 +111,11 @@ class CountedGroup(TopologyGroup):
                 self.support[domain] = self.support.get(domain, 0) + number
 
     def domain(self, row: int) -> str | None:
-        """Where a pod on this node counts; None: nowhere."""
+        """The domain in which a pod on this node counts; None: in none."""
         return self.texts[row] if self.passing is None or self.passing >> row & 1 else None
 
     def shift(self, domain: str, number: int) -> None:
-        """So many pods more, or less."""
+        """Add or remove pods."""
         count = self.counts.get(domain, 0) + number
         if count or domain in self.support:
             self.counts[domain] = count
@@ -124,7 +124,7 @@ class CountedGroup(TopologyGroup):
         self.changed()
 
     def shift_support(self, domain: str, number: int) -> None:
-        """So many open nodes more, or less."""
+        """Add or remove open nodes."""
         support = self.support.get(domain, 0) + number
         if support:
             self.support[domain] = support
@@ -137,14 +137,14 @@ class CountedGroup(TopologyGroup):
 
 
 class RepresentativePod(Protocol):
-    """Pods that no rule can tell apart; one stands for all."""
+    """Pods that no rule can tell apart, represented by one."""
 
     @property
     def pod(self) -> PodInfo | BoundPod: ...
 
 
 class TopologyGroups:
-    """The groups of a world, each made when it is first asked for."""
+    """The groups of a world, created on first use."""
 
     def __init__(self, rows: Rows, bound: BoundPods, offered: Callable[[str], Offered]) -> None:
         self._rows = rows
@@ -158,7 +158,7 @@ class TopologyGroups:
             self.inverse(rule)
 
     def of(self, rule: TopologyRule) -> CountedGroup:
-        """The pods that the rule is about."""
+        """Counts the pods that the rule selects."""
         group = self._own.get(rule)
         if group is None:
             group = self._own[rule] = CountedGroup(rule, self._rows, self._offered(rule.key))
@@ -169,7 +169,7 @@ class TopologyGroups:
         return group
 
     def inverse(self, rule: TopologyRule) -> CountedGroup:
-        """The pods that carry an inverse rule."""
+        """Counts the pods that carry an inverse rule."""
         group = self._inverse.get(rule)
         if group is None:
             group = self._inverse[rule] = CountedGroup(rule, self._rows, self._offered(rule.key))
@@ -180,7 +180,7 @@ class TopologyGroups:
         return group
 
     def exchange(self, row: int, before: Iterable[BoundPod], after: Iterable[BoundPod]) -> None:
-        """Other pods are on a node."""
+        """Replace the pods of a node."""
         old, new = {pod.uid: pod for pod in before}, {pod.uid: pod for pod in after}
         gone = [pod for uid, pod in old.items() if new.get(uid) is not pod]
         come = [pod for uid, pod in new.items() if old.get(uid) is not pod]
@@ -204,24 +204,17 @@ class TopologyGroups:
                 if group is not None and domain is not None:
                     group.shift(domain, number)
 
-    def counts(self) -> list[object]:
-        """All of them, to compare."""
-        return [
-            (group.rule, sorted(group.counts.items()), sorted(group.support.items()), group.carriers)
-            for group in (*self._own.values(), *self._inverse.values())
-        ]
-
     def about(self, pods: RepresentativePod) -> list[CountedGroup]:
         """The groups that count these pods."""
         return _selecting(self._about, self._own, pods)
 
     def keeping_away(self, pods: RepresentativePod) -> list[CountedGroup]:
-        """The inverse groups that restrict them, carried or not."""
+        """The inverse groups that select these pods, with or without carriers."""
         return _selecting(self._keeping_away, self._inverse, pods)
 
 
 def _tell(known: dict[RepresentativePod, list[CountedGroup]], group: CountedGroup) -> None:
-    """Of a new group, those that it selects."""
+    """Add a new group to the pods that it selects."""
     for alike, groups in known.items():
         if group.rule.selects(alike.pod):
             groups.append(group)
@@ -246,7 +239,7 @@ def _count(group: CountedGroup, rows: Mapping[int, int]) -> None:
 
 
 class UndoLog:
-    """What was changed, so that it can be undone."""
+    """Records changes of groups to undo them."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[Callable[[str, int], None], str, int]] = []

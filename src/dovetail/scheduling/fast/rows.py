@@ -1,7 +1,7 @@
-"""Which nodes have the labels, the taints and the room that a pod asks for, all nodes at once (08 §5)?
+"""Finds the nodes with the labels, taints and room that a pod asks for (08 §5).
 
-Nodes are rows in the order in which they are tried. What a rule asks of a label is worked out once for each value that
-the label has, what it asks of taints once for each list of taints, and room is looked up in sorted lists.
+Nodes are rows in the order in which they are tried. A label requirement is evaluated once for each value of the label,
+tolerations once for each list of taints, and room is looked up in sorted lists.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _FEW: Final = 16
 
 
 class NodeQuery(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod asks of a node at one step of relaxation, other pods aside."""
+    """What a pod asks of a node at one step of relaxation, without rules between pods."""
 
     labels: Requirements
     places: tuple[Requirements, ...]  # of its volumes: one of these
@@ -33,7 +33,7 @@ class NodeQuery(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Rows:
-    """All nodes. Those that are not open count, but take nothing. `before`: what was known, with the same daemons."""
+    """All nodes. Nodes that are not open count but take no pods. `before` has the same daemons and is reused."""
 
     def __init__(self, nodes: Iterable[NodeInfo], daemons: Sequence[Daemon], before: "Rows | None" = None) -> None:
         self.nodes = sorted(nodes, key=lambda node: (not node.initialized, node.name))
@@ -59,7 +59,7 @@ class Rows:
         self._candidates: dict[NodeQuery, Bits] = {}
 
     def replace(self, changed: Iterable[tuple[int, NodeInfo]]) -> None:
-        """Nodes that look the same, and have other pods or other room for them."""
+        """Replace nodes of which only the pods or the room differ."""
         for row, node in changed:
             self.nodes[row] = node
             self.free[row] = self._free(node)
@@ -77,14 +77,13 @@ class Rows:
         return node.allocatable - node.requested - reserve
 
     def column(self, key: str) -> Column:
-        """A label."""
         found = self._columns.get(key)
         if found is None:
             found = self._columns[key] = Column([_label(node, key) for node in self.nodes])
         return found
 
     def like(self, wanted: Requirements) -> Bits:
-        """Those with the labels."""
+        """The nodes that meet the requirements."""
         found = self._like.get(wanted)
         if found is None:
             found = (1 << len(self.nodes)) - 1
@@ -94,7 +93,7 @@ class Rows:
         return found
 
     def tolerated(self, tolerations: Tolerations) -> Bits:
-        """Those without a taint that keeps the pod away."""
+        """The nodes whose taints are tolerated."""
         found = self._tolerated.get(tolerations)
         if found is None:
             fine = (bits for taints, bits in self._with_taints.items() if untolerated(tolerations, taints) is None)
@@ -102,7 +101,7 @@ class Rows:
         return found
 
     def passing(self, wanted: NodeFilter) -> Bits | None:
-        """Those that a spread looks at; None: all."""
+        """The nodes that a spread counts; None: all."""
         if wanted == _ALL_NODES:
             return None
         found = self._passing.get(wanted)
@@ -114,7 +113,7 @@ class Rows:
         return found
 
     def candidates(self, asked: NodeQuery) -> Bits:
-        """Those that could take one pod, if no more pods came than are there."""
+        """The nodes that can take one pod now."""
         found = self._candidates.get(asked)
         if found is None:
             found = self.usable & self.like(asked.labels) & self.tolerated(asked.tolerations)
@@ -125,7 +124,7 @@ class Rows:
         return found
 
     def candidates_by(self, asked: NodeQuery, keys: Sequence[str]) -> list[tuple[tuple[str, ...], Bits]]:
-        """The same by the values of some labels; without those that lack one."""
+        """The candidates by the values of some labels, without nodes that lack one."""
         found: list[tuple[tuple[str, ...], Bits]] = [((), self.candidates(asked))]
         for key in keys:
             of = self.column(key).of.items()
@@ -139,7 +138,7 @@ class Rows:
         return found
 
     def with_room(self, request: Resources) -> Bits:
-        """Those that are usable and have so much left."""
+        """The usable nodes with this much room."""
         found = self.usable
         for name, amount in request.items():
             found &= self._with_room(name).at_least(amount)
@@ -153,13 +152,13 @@ class Rows:
 
     @property
     def usable(self) -> Bits:
-        """Those that are open; where anything at all is overdrawn there is room for nothing (05 §4.4)."""
+        """The open nodes. A node with an overdrawn resource takes nothing (05 §4.4)."""
         if self._not_overdrawn < 0:
             self._not_overdrawn = bits_where(all(amount >= 0 for _, amount in free.items()) for free in self.free)
         return self.open & self._not_overdrawn
 
     def total_free(self, name: str, among: Bits) -> int:
-        """How much of a resource all of them have together; many ask about nearly the same."""
+        """The sum of a resource over these nodes. Many callers ask for nearly the same nodes."""
         known = self._totals.get(name)
         if known is None or (known[0] ^ among).bit_count() > _FEW:
             known = self._totals[name] = (among, sum(self.free[row][name] for row in members(among)))
@@ -169,5 +168,5 @@ class Rows:
 
 
 def _label(node: NodeInfo, key: str) -> str | None:
-    """Without one for the host's name, that is the node's."""
+    """A label of the node; the host name defaults to the node's name."""
     return node.labels.get(key, node.name if key == names.HOSTNAME_LABEL else None)

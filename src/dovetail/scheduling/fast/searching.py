@@ -1,7 +1,7 @@
-"""Where has a shape been looked for already, at one step of relaxation, during one solve (08 §6.3, §9)?
+"""Remembers where a shape has been tried during one solve, at one step of relaxation (08 §6.3, §9).
 
-Whatever has refused because of room, ports, labels or pods on the same host refuses for ever, since all of that only
-grows scarcer during a solve. So rows are walked once, and new nodes that have refused for good are dropped.
+Room, ports, labels and pods on a host only become scarcer during a solve. A node that has refused for one of these
+refuses for good, so rows are walked once, and such new nodes are dropped.
 """
 
 from heapq import heapify, heappop, heappush
@@ -17,7 +17,7 @@ from dovetail.scheduling.requirements import Requirement
 
 
 class FastDraft:
-    """A node to be made, as far as its pods have decided it."""
+    """A new node as its pods have narrowed it so far."""
 
     __slots__ = ("held", "host", "index", "needed", "pods", "ports", "relaxed", "state", "types")
 
@@ -34,7 +34,7 @@ class FastDraft:
 
 
 class ConsultedGroup:
-    """A group that is asked about a pod."""
+    """A group that has a say about a pod."""
 
     __slots__ = ("group", "key", "pod_allows", "selects_itself")
 
@@ -56,7 +56,7 @@ class Walk:
 
 
 class Search:
-    """One shape at one step."""
+    """One shape at one step of relaxation."""
 
     __slots__ = ("_joining", "_keys", "_walks", "elsewhere", "level", "limits", "shape", "together")
 
@@ -80,13 +80,13 @@ class Search:
 
     @property
     def joining(self) -> "JoinableDrafts":
-        """Most pods go to a node that is there, and never ask."""
+        """Created on first use: most pods go to an existing node."""
         if self._joining is None:
             self._joining = JoinableDrafts()
         return self._joining
 
     def walks(self, rows: Rows) -> list[Walk]:
-        """Those whose domains other pods leave open now."""
+        """The walks in domains that the rules between pods allow now."""
         if self._walks is None:
             self._walks = [Walk(*each) for each in rows.candidates_by(self.level.asked, self._keys)]
         if not self.elsewhere:
@@ -99,7 +99,7 @@ class Search:
 
 
 class JoinableDrafts:
-    """The nodes to be made that may take pods of a search: of each state a heap by number of pods, of equals by age."""
+    """The new nodes that may take pods of a search: for each state a heap by number of pods, then age."""
 
     __slots__ = ("_live", "_seen", "_version", "heaps", "hopeless", "then")
 
@@ -112,7 +112,7 @@ class JoinableDrafts:
         self._version = -1
 
     def refresh(self, drafts: list[FastDraft], version: int) -> None:
-        """Order them again if others have put pods on them."""
+        """Rebuild the heaps if other searches have added pods."""
         if self._version != version:
             self._version = version
             self._live += drafts[self._seen :]
@@ -124,22 +124,22 @@ class JoinableDrafts:
                 heapify(heap)
 
     def moved(self, draft: FastDraft, version: int) -> None:
-        """The draft, which was taken from its heap, has one more pod."""
+        """Put a draft back with one more pod."""
         self._version = version
         heappush(self.heaps.setdefault(draft.state, []), (len(draft.pods), draft.index))
 
     def opened(self, draft: FastDraft, version: int) -> None:
-        """So has a new one."""
+        """Add a new draft."""
         self._live.append(draft)
         self._seen += 1
         self.moved(draft, version)
 
     def dropped(self, dead: set[int]) -> None:
-        """These will never take one; they are in no heap any more."""
+        """Forget drafts that will never take a pod. They are in no heap."""
         if dead:
             self._live = [draft for draft in self._live if draft.index not in dead]
 
 
 def pop(heap: list[tuple[int, int]]) -> int:
-    """The new node with the fewest pods, of equals the oldest."""
+    """The new node with the fewest pods, then the oldest."""
     return heappop(heap)[1]

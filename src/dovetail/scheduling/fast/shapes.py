@@ -1,4 +1,4 @@
-"""Which pods are alike to the engine, and what does it ask on their behalf at each step of relaxation (08 §5.1)?"""
+"""Groups pods that are alike to the engine, with the steps of their relaxation (08 §5.1)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,9 +13,9 @@ from dovetail.scheduling.topology import apart, as_asked
 
 
 class RelaxationLevel:
-    """One step of relaxation. `on_new` and `places` are what it asks of a new node, and of where its volumes can be.
+    """One step of relaxation. `on_new` is what it asks of a new node, `places` where its volumes can be.
 
-    No new node has the name of a host that a pod could ask for.
+    No new node has a host name that a pod can ask for.
     """
 
     __slots__ = ("asked", "on_new", "places", "rules", "wish")
@@ -38,7 +38,7 @@ def _on_any_host(wanted: Iterable[Requirements]) -> Iterator[Requirements]:
 
 
 class PodShape:
-    """Pods that are alike; `pod` stands for all of them, with no labels but those that somebody reads."""
+    """Pods that are alike; `pod` represents them, with the labels that some rule reads."""
 
     __slots__ = ("apart", "levels", "pod", "request")
 
@@ -50,7 +50,7 @@ class PodShape:
 
 
 class _Needs:
-    """What pods ask for, their labels aside; `read`: the labels of other pods that their rules ask for."""
+    """What pods ask for, without their labels; `read` has the labels that their rules select by."""
 
     __slots__ = ("of_labels", "read")
 
@@ -60,7 +60,7 @@ class _Needs:
 
 
 class _CachedShape:
-    """A pod that was met; its shape as of the labels that were read then."""
+    """A pod, with its shape for the labels that were read last."""
 
     __slots__ = ("needs", "pod", "rank", "read", "shape")
 
@@ -73,7 +73,7 @@ class _CachedShape:
 
 
 class Shapes:
-    """All that were met."""
+    """All shapes."""
 
     def __init__(self, *, respect_preferences: bool) -> None:
         self.most_at_once = 0  # so many pods were asked about together
@@ -83,16 +83,16 @@ class Shapes:
         self._reads: dict[frozenset[str], frozenset[str]] = {}  # each set of labels is one object
 
     def __len__(self) -> int:
-        """How many pods are remembered."""
+        """The number of cached pods."""
         return len(self._pods)
 
     def in_order(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[tuple[PodInfo, PodShape]]:
-        """As they are to be placed. `read`: the labels that rules of bound pods ask for."""
+        """The pods in the order of placement. `read` has the labels that rules of bound pods select by."""
         found = [self._known(pod) for pod in pods]
         return in_order(pods, self._shapes(found, read), [each.rank for each in found])
 
     def of(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[PodShape]:
-        """Of each its shape."""
+        """The shape of each pod."""
         return self._shapes([self._known(pod) for pod in pods], read)
 
     def _shapes(self, pods: Sequence[_CachedShape], read: frozenset[str]) -> list[PodShape]:

@@ -1,7 +1,7 @@
-"""Where do these pods go, in one solve: the same answer as the reference engine's, found by shape (08 §6)?
+"""Places pods in one solve, by shape, with the answers of the reference engine (08 §6).
 
-Pods that are alike come one after the other. What the first of them has found out is true for the next: see
-`searching`. Only the words of a refusal are those of the reference engine.
+Pods that are alike follow one another, and what `searching` learns from the first holds for the next. The reasons of
+refusals come from the reference engine.
 """
 
 from collections import deque
@@ -18,14 +18,8 @@ from dovetail.scheduling.fast.searching import ConsultedGroup, FastDraft, Search
 from dovetail.scheduling.fast.shapes import PodShape, RelaxationLevel
 from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.new_nodes import Supply, use_up
-from dovetail.scheduling.placement import (
-    RESOURCE_CLAIMS,
-    Origin,
-    PodError,
-    PodInfo,
-    Solution,
-)
-from dovetail.scheduling.refusals import PlacementDeferred, Refusal, pod_error
+from dovetail.scheduling.placement import RESOURCE_CLAIMS, Origin, PodError, PodInfo, Solution
+from dovetail.scheduling.refusals import PlacementDeferred, Refusal, pod_error, solution
 from dovetail.scheduling.resources import Resources
 from dovetail.scheduling.topology import Topology
 from dovetail.scheduling.volumes import over_limit
@@ -35,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class PodRun:
-    """Pods that are alike, one after the other in the queue; how long that was when they were last put back."""
+    """Like pods that follow one another in the queue, and the length of the queue when they were last put back."""
 
     __slots__ = ("length_when_pushed", "pods", "shape")
 
@@ -46,7 +40,7 @@ class PodRun:
 
 
 class PlacementStep(NamedTuple):
-    """What became of a pod that was tried: the row that took it, a new node, or nothing."""
+    """The result for a pod: a row, a new node, or nothing."""
 
     pod: PodInfo
     row: int | None
@@ -54,7 +48,7 @@ class PlacementStep(NamedTuple):
 
 
 class TouchedRow:
-    """What is left of a row that has got pods."""
+    """The free room of a row that has received pods."""
 
     __slots__ = ("attachments", "free", "placed", "ports")
 
@@ -66,7 +60,7 @@ class TouchedRow:
 
 
 class Solve:
-    """One question. It changes the counts of the world's groups; `undo` puts them back."""
+    """One question. It changes the counts of the world's groups; `undo` restores them."""
 
     def __init__(
         self,
@@ -101,10 +95,8 @@ class Solve:
         self._selected = {shape: world.groups.about(shape) for shape in self._shapes}
         self._hide(hidden)
 
-    # -- before and after ----------------------------------------------------------------------------------------------
-
     def _move(self, pods: Sequence[PodInfo]) -> None:
-        """Pods that are moved count nowhere."""
+        """Pods that move count in no domain."""
         for pod in pods:
             bound = self._world.bound.of_uid.get(pod.uid)
             if bound is None:
@@ -124,13 +116,13 @@ class Solve:
             self._ledger.count(group, domain, number)
 
     def _keeping_away(self, shape: PodShape) -> list[CountedGroup]:
-        """The inverse groups that are about a shape, of those that anybody carries."""
+        """The inverse groups with carriers that select the shape."""
         found = self._world.groups.keeping_away(shape)
         carried = [group for group in found if group.carriers or group.rule in self._own_inverse]
         return sorted(carried, key=lambda group: group.rule.key) if len(carried) > 1 else carried
 
     def _hide(self, hidden: Sequence[int]) -> None:
-        """Nobody counts on a node's being somewhere that is not open any more."""
+        """A hidden node no longer makes its domains known."""
         inverse = (group for groups in self._inverse.values() for group in groups)
         active = dict.fromkeys((*self._groups.values(), *self._own_inverse.values(), *inverse))
         for row in hidden:
@@ -150,10 +142,8 @@ class Solve:
         for group in self._carriers:
             group.carriers += 1
 
-    # -- the queue -----------------------------------------------------------------------------------------------------
-
     def solution(self, go_on: Callable[[], bool], *, explain: bool, begun: Sequence[PlacementStep] = ()) -> Solution:
-        """`begun`: what becomes of the first pods in another solve, which is taken over as far as it holds here."""
+        """`begun` has the first steps of another solve, which are reused as far as they hold here."""
         errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in self._pods if pod.resource_claims}
         runs = self._runs()
         length = self._taken_over(runs, begun)
@@ -171,13 +161,15 @@ class Solve:
                 run.length_when_pushed = length
                 runs.rotate(-1)
         self._explain(runs, errors, explain=explain)
-        return self._answer(errors)
+        placed = ((self._rows.nodes[row], self._touched[row].placed) for row in sorted(self._touched))
+        drafting = self._drafting
+        return solution(self._pods, placed, drafting.drafts, errors, self._options, finish=drafting.finished)
 
     def _taken_over(self, runs: deque[PodRun], begun: Sequence[PlacementStep]) -> int:
-        """The number of pods that are left to be placed (08 §6.6).
+        """Reuse the steps of another solve. Returns the number of pods that remain (08 §6.6).
 
-        A pod that no rule between pods is about goes where it went without the nodes that are hidden now, if it did not
-        go to one of them: whoever refused it before still does.
+        A pod without rules between pods goes to the same node as before, unless that node is hidden now: the nodes that
+        refused it before still do.
         """
         length = sum(len(run.pods) for run in runs)
         for pod, row, new in begun:
@@ -241,10 +233,8 @@ class Solve:
         own = (ConsultedGroup(self._groups[rule], strict.get(rule.key), itself) for rule, itself in level.rules)
         return [*inverse, *own]
 
-    # -- nodes that are there ------------------------------------------------------------------------------------------
-
     def _on_a_node(self, search: Search, pod: PodInfo) -> bool:
-        """Of all rows that could take it, the first."""
+        """Put the pod on the first row that takes it."""
         only = self._where_others_are(search) if search.together else None
         best = -1
         for walk in search.walks(self._rows):
@@ -268,7 +258,7 @@ class Solve:
         return True
 
     def _where_others_are(self, search: Search) -> Bits | None:
-        """The rows of the hosts on which a pod must be with others; None: it need not."""
+        """The rows of the hosts where the pod must join others; None: any row."""
         found: Bits | None = None
         for each in search.together:
             if each.group.in_reach(each.pod_allows):
@@ -284,7 +274,7 @@ class Solve:
         return found
 
     def _takes(self, search: Search, row: int) -> bool:
-        """Whether there is room, and nobody on the node who is in the way; if not, there never will be."""
+        """Whether the row has room, ports and attachments. A refusal is final."""
         touched = self._touched.get(row)
         if touched is not None:
             free = touched.free
@@ -307,7 +297,7 @@ class Solve:
     def _put(self, shape: PodShape, pod: PodInfo, row: int) -> None:
         touched = self._touched.get(row)
         if touched is None:
-            touched = self._touched[row] = TouchedRow(self._site(row))
+            touched = self._touched[row] = TouchedRow(self._world.site(row))
         for name, amount in shape.request:
             touched.free[name] -= amount
         touched.ports |= pod.ports
@@ -318,11 +308,6 @@ class Solve:
             self._count(group, row, 1)
         for rule in shape.apart:
             self._count(self._own_inverse[rule], row, 1)
-
-    def _site(self, row: int) -> ExistingNode:
-        return self._world.site(row)
-
-    # -- nodes to be made ----------------------------------------------------------------------------------------------
 
     def _on_a_new_node(self, search: Search, pod: PodInfo) -> bool:
         """Raises Waiting."""
@@ -346,10 +331,8 @@ class Solve:
         for domain in group.recorded(draft.state.table.allowed(draft.state, group.rule.key), there=False):
             self._ledger.count(group, domain)
 
-    # -- the outcome ---------------------------------------------------------------------------------------------------
-
     def _explain(self, runs: deque[PodRun], errors: dict[str, PodError], *, explain: bool) -> None:
-        """Why the pods that are left have no place: asked of the reference engine, on what is left."""
+        """Add the errors of the remaining pods, with the reasons of the reference engine."""
         why: Refusal | PlacementDeferred
         engine = self._reference() if explain and any(run.length_when_pushed >= 0 for run in runs) else None
         if self._too_many_new:
@@ -373,7 +356,7 @@ class Solve:
         for row, node in enumerate(self._rows.nodes):
             if not self._shown >> row & 1:
                 continue
-            site = self._site(row)
+            site = self._world.site(row)
             touched = self._touched.get(row)
             if touched is not None:
                 site = ExistingNode(node, site.labels, Resources(touched.free))
@@ -384,24 +367,6 @@ class Solve:
         supplies = [Supply(table.pool, table.options, self._drafting.left[table]) for table in world.tables]
         topology, made = Topology(self._groups, ordered), len(self._drafting.drafts)
         return reference.Engine(self._options, topology, sites, supplies, self._drafting.reservations, made=made)
-
-    def _answer(self, errors: dict[str, PodError]) -> Solution:
-        existing = {}
-        for row in sorted(self._touched):
-            node, placed = self._rows.nodes[row], self._touched[row].placed
-            if self._options.refuse_uninitialized and not node.initialized:
-                why = Refusal(f"node {node.name} is not initialized")
-                errors |= {pod.uid: pod_error(pod, why) for pod in placed if pod.origin is not Origin.DELETING}
-            if kept := tuple(pod.uid for pod in placed if pod.uid not in errors):
-                existing[node.name] = kept
-        claims = []
-        for draft in self._drafting.drafts:
-            try:
-                claims.append(self._drafting.finished(draft))
-            except Refusal as refusal:
-                errors |= {pod.uid: pod_error(pod, refusal) for pod in draft.pods}
-        in_order_ = {pod.uid: errors[pod.uid] for pod in self._pods if pod.uid in errors}
-        return Solution(existing=existing, new_claims=tuple(claims), errors=in_order_)
 
 
 def _refusal(engine: reference.Engine, pod: PodInfo) -> Refusal | PlacementDeferred:

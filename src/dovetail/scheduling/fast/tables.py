@@ -1,7 +1,7 @@
-"""Of what can a new node of a pool still be made, given what its pods have asked for so far (08 §5.5)?
+"""The instance types that a new node of a pool can still have (08 §5.5).
 
-Which types have enough of a resource is looked up in a sorted list; which of them can be like what the pods ask for is
-worked out once for each state that a new node can be in.
+Types with enough of a resource are looked up in a sorted list. Types that meet the requirements are computed once for
+each state of a new node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Amounts = Mapping[str, int]
 
 
 class NewNodeState:
-    """What a new node of a pool is like so far, its host's name aside. Each is made once."""
+    """The requirements of a new node so far, without its host name. Each state is created once."""
 
     __slots__ = (
         "allowed",
@@ -73,8 +73,6 @@ class Table:
         self._without_ports: dict[HostPorts, Bits] = {}
         self.start = self.state(pool.requirements)
 
-    # -- states
-
     def state(self, requirements: Requirements) -> NewNodeState:
         found = self._states.get(requirements)
         if found is None:
@@ -82,7 +80,7 @@ class Table:
         return found
 
     def narrowed(self, state: NewNodeState, wanted: Requirements) -> NewNodeState | None:
-        """With what a pod asks for, if it can be like that."""
+        """The state with the requirements of a pod; None if they conflict."""
         try:
             return state.then[wanted]
         except KeyError:
@@ -91,7 +89,7 @@ class Table:
             return then
 
     def pinned(self, state: NewNodeState, key: str, domains: frozenset[str]) -> NewNodeState | None:
-        """In one of these domains, if it can be there."""
+        """The state in one of these domains; None if it cannot be there."""
         try:
             return state.then[key, domains]
         except KeyError:
@@ -100,14 +98,14 @@ class Table:
             return then
 
     def allowed(self, state: NewNodeState, key: str) -> Requirement:
-        """Where it can be."""
+        """The values that a label can have."""
         found = state.allowed.get(key)
         if found is None:
             found = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
         return found
 
     def passes(self, state: NewNodeState, wanted: NodeFilter, host: str) -> bool:
-        """Whether a spread looks at such a node."""
+        """Whether a spread counts such a node."""
         found = state.passes.get(wanted)
         if found is None:
             labels = state.requirements & of_labels({names.HOSTNAME_LABEL: host})
@@ -116,10 +114,8 @@ class Table:
                 state.passes[wanted] = found
         return found
 
-    # -- types
-
     def fitting(self, needed: Amounts) -> Bits:
-        """Those with room for so much, besides their daemons."""
+        """The types with room for this and their daemons."""
         found = self.all
         for name, amount in needed.items():
             room = self._room.get(name)
@@ -129,7 +125,7 @@ class Table:
         return found
 
     def suitable(self, state: NewNodeState) -> Bits:
-        """Those that can be like this, and can be bought so."""
+        """The types that meet the requirements and have an offer."""
         if state.suitable is None:
             wanted = state.requirements
             state.suitable = bits_where(
@@ -138,7 +134,7 @@ class Table:
         return state.suitable
 
     def without_ports(self, ports: HostPorts) -> Bits:
-        """Those that have no daemon on one of the ports."""
+        """The types without a daemon on one of the ports."""
         if not ports:
             return self.all
         found = self._without_ports.get(ports)
@@ -149,7 +145,7 @@ class Table:
         return found
 
     def affordable(self, left: Amounts) -> Bits:
-        """Those that the pool's limits leave room for."""
+        """The types within the limits of the pool."""
         found: Bits = self.all_types
         for name, amount in left.items():
             if name != names.NODES_RESOURCE:
@@ -176,7 +172,7 @@ class Table:
         return {name: max(type_.capacity[name] for type_ in chosen) for name in self._capacity}
 
     def bought(self, state: NewNodeState, types: Bits, most: int) -> tuple[tuple[str, ...], Bits]:
-        """The cheapest of the types that can be bought without a reservation, by name and as a set."""
+        """The cheapest types that need no reservation, by name and as a set."""
         found = state.bought.get((types, most))
         if found is None:
             kept = [(name, bit) for name, bit in self._cheapest_first(state) if bit & types][:most]
@@ -194,7 +190,7 @@ class Table:
         return state.by_price
 
     def cheapest_of(self, types: Bits) -> tuple[int, str] | None:
-        """At the lowest price that a node of the pool could have, in a reservation or out of it."""
+        """The lowest price of the types in this pool, with or without a reservation."""
         if self._lowest is None:
             wanted = self.pool.requirements
             prices = [min((offer.price for offer in offers(type_, wanted)), default=None) for _, type_ in self.types]
@@ -206,5 +202,5 @@ class Table:
         return next(((price, name) for price, name, bit in self._lowest if bit & types), None)
 
     def overhead(self, types: Bits) -> Resources:
-        """What daemons take at least."""
+        """The least that daemons take."""
         return least_overhead(option.daemons for option, bits in self._of_option if bits & types)

@@ -1,4 +1,4 @@
-"""What shows people that nodes cannot be spared, and as long as what does it hold?"""
+"""Proofs for people that nodes cannot be removed."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,7 +13,7 @@ from dovetail.scheduling.resources import Resources, amount_text
 
 
 class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the other nodes lack: of a resource for all pods together, or of places for pods that are alike."""
+    """What the other nodes lack: a resource for all pods together, or places for like pods."""
 
     needed: int
     there: int
@@ -40,7 +40,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PriceBound(msgspec.Struct, frozen=True, kw_only=True):
-    """Why no single new node is cheaper: the cheapest that could take what the others cannot; None: there is none."""
+    """The cheapest new node for what the other nodes cannot take; without a price there is none."""
 
     type: str = ""
     price: int | None = None
@@ -54,7 +54,7 @@ class PriceBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What shows that nodes cannot go without a new one and, with `dearer`, not even for one that is cheaper."""
+    """Proves that nodes cannot be removed without a new one and, with `dearer`, not even for a cheaper one."""
 
     shortage: Shortage
     dearer: PriceBound | None = None
@@ -64,15 +64,15 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def sentence(self) -> Sentence:
-        """People are told it again and again."""
+        """Cached: it is shown often."""
         found = self.shortage.sentence
         return Sentence(found, f"; {self.dearer}") if self.dearer else found
 
 
 class CachedWitness(NamedTuple):
-    """What was shown of some pods; it holds as long as the nodes that could take any of them are these.
+    """A proof for some pods. It holds as long as the nodes that can take one of them are the same.
 
-    `read`: the labels by which they were told apart.
+    `read` has the labels by which the pods were told apart.
     """
 
     pods: Sequence[PodInfo]

@@ -1,4 +1,4 @@
-"""What there is besides the pods that are to be placed: prepared once, asked many times (08 §5, §6)."""
+"""Nodes, pools and daemons, prepared once for many questions (08 §5, §6)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import is_
@@ -13,7 +13,7 @@ from dovetail.scheduling.fast.shapes import Shapes
 from dovetail.scheduling.fast.solving import PlacementStep, Solve
 from dovetail.scheduling.fast.tables import Table
 from dovetail.scheduling.fast.witness import CachedWitness
-from dovetail.scheduling.new_nodes import Reservations, daemon_options, pools_in_order, use_up
+from dovetail.scheduling.new_nodes import Reservations, daemon_options, limits_left, pools_in_order
 from dovetail.scheduling.placement import (
     MachineType,
     NodeInfo,
@@ -32,7 +32,7 @@ _REMEMBERED: Final = 1_000
 
 
 class _AwaitedPods(NamedTuple):
-    """Pods that are to be placed anyway, and what becomes of them."""
+    """Pods that have to be placed in any case, and their places."""
 
     pods: tuple[PodInfo, ...]
     steps: Sequence[PlacementStep]
@@ -40,8 +40,6 @@ class _AwaitedPods(NamedTuple):
 
 
 class World:
-    """Nodes, pools and daemons."""
-
     def __init__(
         self,
         nodes: Iterable[NodeInfo],
@@ -62,7 +60,7 @@ class World:
         self._settle(nodes)
 
     def _begin(self) -> None:
-        """Know of no pod."""
+        """Forget all pods."""
         well_known = self.options.well_known
         self.tables = [
             Table(pool, daemon_options(pool, self.types[pool.name], self._daemons, well_known), well_known)
@@ -75,16 +73,16 @@ class World:
         self.bound = BoundPods(self.rows)
         self.groups = TopologyGroups(self.rows, self.bound, self._offered_domains)
         self.labels_read = labels_read(self.bound.carriers)
-        self.left = {table: self._left(table.pool) for table in self.tables}
+        self.left = {table: limits_left(table.pool, self.rows.nodes) for table in self.tables}
         self._sites: dict[int, ExistingNode] = {}
         self._owed: _AwaitedPods | None = None
         self.seen = {gone: seen for gone, seen in self.seen.items() if all(name in self.rows.of_name for name in gone)}
 
     def update(self, nodes: Sequence[NodeInfo]) -> None:
-        """The nodes are like this now. Those that are the same object have not changed.
+        """Replace the nodes. Those that are the same object have not changed.
 
-        Where only pods came and went, the work is in proportion to them; a node that came, went or looks different
-        means that the nodes are read anew.
+        If only pods changed, the cost is proportional to them. If a node came, went or looks different, all nodes are
+        read again.
         """
         if self._outgrown:
             self._begin()
@@ -110,7 +108,7 @@ class World:
 
     @property
     def _outgrown(self) -> bool:
-        """Whether far more pods, or kinds or rules of pods, are remembered than there are: who is gone is not told."""
+        """Whether the caches hold far more pods, kinds or rules than exist. They do not see pods go."""
         there = len(self.bound.of_uid) + self.shapes.most_at_once
         return max(len(self.shapes), len(self.bound.kinds), self.bound.rules_of_nobody) > 2 * there + _REMEMBERED
 
@@ -125,15 +123,13 @@ class World:
         explain: bool = False,
         most_new: int | None = None,
     ) -> Solution:
-        """Where do these pods go without these nodes? Nothing is changed by asking.
+        """The places of the pods without these nodes. Asking changes nothing.
 
-        `shut`: nodes that stay, and take none of them.
-        `owed`: pods that are to be placed besides, whatever is asked; who asks often gives the same object, so that
-        what becomes of them is found out once.
-        With `explain` every error has its reason, which is much more work than to find the error. With `most_new` it
-        ends as soon as pods of candidates need more new nodes than that: those without a place have that for a reason.
+        `shut` nodes stay and take none of the pods. `owed` pods are placed as well; callers that ask often pass the
+        same object, so that their places are computed once. `explain` adds the reason to every error, which takes much
+        longer. With `most_new` the search ends as soon as pods of candidates need more new nodes.
         """
-        begun = self._begun(owed) if owed and pods and not self.reservations else ()
+        begun = self._of_owed(owed).steps if owed and pods and not self.reservations else ()
         row = self.rows.of_name
         solve = Solve(self, (*pods, *owed), [row[name] for name in without], [row[name] for name in shut], most_new)
         try:
@@ -141,15 +137,12 @@ class World:
         finally:
             solve.undo()
 
-    def _begun(self, owed: tuple[PodInfo, ...]) -> Sequence[PlacementStep]:
-        return self._of_owed(owed).steps
-
     def with_room(self, owed: tuple[PodInfo, ...]) -> frozenset[str]:
-        """By UID: of pods that are owed a place, those for which the nodes that are there have room."""
+        """The UIDs of owed pods that fit on existing nodes."""
         return self._of_owed(owed).with_room if owed else frozenset()
 
     def _of_owed(self, owed: tuple[PodInfo, ...]) -> "_AwaitedPods":
-        """What becomes of pods that are always asked about, if nothing else is."""
+        """The places of the owed pods if nothing else changes."""
         if self._owed is None or self._owed.pods is not owed:
             steps = self._steps(owed)
             self._owed = _AwaitedPods(owed, steps, frozenset(pod.uid for pod, row, _ in steps if row is not None))
@@ -164,7 +157,7 @@ class World:
         return solve.steps
 
     def coming_up(self, owed: tuple[PodInfo, ...]) -> tuple[list[str], tuple[PodInfo, ...]]:
-        """The nodes that are not initialized yet, and of pods that are owed a place those that have none there."""
+        """The nodes that are not initialized, and the owed pods that need none of them."""
         rows = self.rows.open & ~self.rows.initialized
         coming = [self.rows.nodes[row].name for row in members(rows)]
         if not (rows and owed):
@@ -173,12 +166,7 @@ class World:
         there = {pod.uid for pod, row, _ in self._steps(owed, others) if row is not None}
         return coming, tuple(pod for pod in owed if pod.uid not in there)
 
-    def fingerprint(self) -> str:
-        """Of all that asking could change, and must not."""
-        return repr((self.groups.counts(), self.left, self.rows.free))
-
     def site(self, row: int) -> ExistingNode:
-        """A node as it is."""
         found = self._sites.get(row)
         if found is None:
             node = self.rows.nodes[row]
@@ -191,17 +179,9 @@ class World:
             found = self._offered[key] = offered_domains(self._pools, self.types, key)
         return found
 
-    def _left(self, pool: Pool) -> dict[str, int]:
-        """Of its limits."""
-        left = dict(pool.limits)
-        for node in self.rows.nodes if left else ():
-            if node.pool == pool.name and node.open:
-                use_up(left, node.capacity)
-        return left
-
 
 def _looks_the_same(one: NodeInfo, other: NodeInfo) -> bool:
-    """Its pods aside."""
+    """Whether the nodes are equal, apart from their pods."""
     return (
         one.labels == other.labels
         and one.taints == other.taints
@@ -213,7 +193,7 @@ def _looks_the_same(one: NodeInfo, other: NodeInfo) -> bool:
 
 
 class IncrementalWorld:
-    """A world that is asked again and again, while nodes and pods come and go. By one thread at a time."""
+    """A world that is kept while nodes and pods change. Use it from one thread at a time."""
 
     def __init__(self, options: SchedulingOptions) -> None:
         self._options = options
@@ -227,7 +207,7 @@ class IncrementalWorld:
         types: Mapping[str, Sequence[MachineType]],
         daemons: Sequence[Daemon],
     ) -> World:
-        """With these; what is the same object as before is not read again."""
+        """The world with these objects. Those that are the same as before are not read again."""
         made_of = (pools, types, daemons)
         if self._world is None or not all(map(is_, made_of, self._made_of)):
             self._world = World(nodes, pools, types, daemons, self._options)
@@ -238,6 +218,6 @@ class IncrementalWorld:
 
 
 def solve(problem: PlacementRequest, go_on: Callable[[], bool] = lambda: True) -> Solution:
-    """A place for each pod, or why not; as `reference.solve`, and much faster."""
+    """A place for each pod, or the reason why there is none, as `reference.solve` answers."""
     world = World(problem.nodes, problem.pools, problem.types, problem.daemons, problem.options)
     return world.what_if(problem.pods, go_on=go_on, explain=True)

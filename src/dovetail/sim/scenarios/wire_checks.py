@@ -16,7 +16,7 @@ from dovetail import ports
 from dovetail.api import objects
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Wire
-from dovetail.api.pod_specs import SchedulingPod, WatchedPod
+from dovetail.api.pod_specs import SchedulingPod
 from dovetail.sim.actors.deployment import REVISION
 from dovetail.sim.actors.wire import EXIT_CODE
 from dovetail.values.duration import shown
@@ -215,7 +215,7 @@ class _Workload(Wire, frozen=True):
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 # As the controllers read it, and what those who play it need besides; of other kinds only the latter.
 _CHECKS: Final[Mapping[str, tuple[type[Any], ...]]] = {
-    "Pod": (WatchedPod, _POD),
+    "Pod": (SchedulingPod, _POD),
     "Node": (objects.Node, _NODE),
     "PodDisruptionBudget": (objects.PodDisruptionBudget, _PDB),
     "PriorityClass": (_PRIORITY_CLASS,),
@@ -238,7 +238,7 @@ def fault_of(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> tupl
         read, *_ = [decode(document, check) for check in _CHECKS.get(kind, (_ANY_OBJECT,))]
     except InputError as error:
         return error.field or "", error.message
-    if isinstance(read, WatchedPod):
+    if isinstance(read, SchedulingPod):
         return _no_number(read.metadata, EXIT_CODE, "")
     if not isinstance(read, _Workload):
         return None

@@ -1,1 +1,1 @@
-"""Sets of instants: cron expressions, windows, time zones, and when an answer changes."""
+"""Sets of instants: cron expressions, windows and time zones."""

@@ -1,6 +1,6 @@
-"""Which days of a stretch of days fall on a date, in a month, on a weekday: sets of days as whole numbers.
+"""Sets of days by date, month and weekday, with one bit per day since the epoch.
 
-A day is counted from the epoch. With one bit a day, thousands of days are looked at in one operation.
+One operation covers thousands of days.
 """
 
 from datetime import date, timedelta
@@ -21,7 +21,7 @@ class Month(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def month_of(index: int) -> Month:
-    """The month of that number."""
+    """The month with this number."""
     year, zero_based = divmod(index, 12)
     first = date(year, zero_based + 1, 1)
     length = (date(year, 12, 31) if zero_based == 11 else date(year, zero_based + 2, 1) - timedelta(days=1)).day
@@ -30,13 +30,15 @@ def month_of(index: int) -> Month:
 
 @lru_cache(maxsize=4096)
 def month_of_day(day: int) -> int:
-    """The number of a day's month, clamped to years 1..9999."""
+    """The number of the day's month, clamped to years 1..9999."""
     inside = date.fromordinal(min(max(day + _EPOCH_DAY, 1), date.max.toordinal()))
     return inside.year * 12 + inside.month - 1
 
 
 class Stretch:
-    """Days [first, first + length), and some before and after; bit i of a set is day `base` + i. See `stretch_of`."""
+    """Days [first, first + length), with some days before and after; bit i is day `base` + i. Create it with
+    `stretch_of`.
+    """
 
     __slots__ = ("base", "bits", "dates", "every", "first", "length", "months", "visible", "weekdays")
 
@@ -72,7 +74,7 @@ def stretch_of(first: int, length: int) -> Stretch:
 
 
 def chosen(sets: tuple[int, ...], which: int) -> int:
-    """The union of those sets whose bits are set in `which`."""
+    """The union of the sets whose bits are set in `which`."""
     union = 0
     for index in _members(which):
         union |= sets[index]

@@ -1,7 +1,7 @@
-"""Sets of minutes over thousands of days at once, as whole numbers.
+"""Sets of minutes over thousands of days, as ints.
 
-A set of minutes of a day has one bit a minute, a set of days one bit a day. What is true in which minute of which day
-is told by the sets of minutes that occur, each with the set of days on which it does: few, where days are alike.
+A set of minutes has one bit per minute of a day, a set of days one bit per day. Cells map each set of minutes that
+occurs to the days on which it occurs; there are few, because most days are alike.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Cells = dict[int, int]
 
 
 def inverted(cells: Cells) -> Cells:
-    """The same days by the minutes in which it is not true."""
+    """The complement on the same days."""
     return {minutes ^ WHOLE_DAY: days for minutes, days in cells.items()}
 
 
@@ -27,7 +27,7 @@ def on(days: int, cells: Cells) -> Cells:
 
 
 def join(mine: Cells, others: Cells, *, conjunction: bool) -> None:
-    """Make `mine` what is true in both or in any of the two; days that are not among the others' stay as they are."""
+    """Intersect or unite `mine` with others. Days that the others lack stay as they are."""
     touched = sum(others.values())
     # Where few days are alike, looking for a day among them would take longer than looking it up.
     by_day = {day: minutes for minutes, days in others.items() for day in _each(days)} if len(others) > _FEW else None
@@ -56,7 +56,7 @@ def _each(days: int) -> list[int]:
 
 
 def first_minute(cells: Cells, start: int) -> int | None:
-    """The first minute, counted from the first day, that is `start` or later and in which it is true."""
+    """The first minute in the set at or after `start`, counted from the first day."""
     day, of_day = divmod(max(start, 0), DAY)
     first = None
     for minutes, days in cells.items():
@@ -71,7 +71,7 @@ def first_minute(cells: Cells, start: int) -> int | None:
 
 
 def smear(bits: int, width: int) -> int:
-    """Every set bit becomes `width` bits, itself the lowest."""
+    """Every set bit becomes `width` bits, with itself as the lowest."""
     if width == 0:
         return 0
     done = 1
@@ -83,7 +83,7 @@ def smear(bits: int, width: int) -> int:
 
 
 def held_for(parts: Sequence[Cells], lengths: Sequence[int], minutes: int) -> Cells:
-    """The days of the first part by the minutes from which on it is true for so many minutes, into the next parts."""
+    """The first part, by the minutes from which on it holds for `minutes`, across the following parts."""
     days: list[bytes] = []
     for cells, length in zip(parts, lengths, strict=True):
         some = [bytes(_DAY_BYTES)] * length

@@ -1,7 +1,7 @@
-"""When a cron expression fires: its grammar (R9), and its hits as sets of UTC minutes (R10).
+"""Cron expressions: their syntax (R9), and their hits as sets of UTC minutes (R10).
 
-Hits are never walked one by one. A stretch of time is a whole number with one bit a minute, so that some days are one
-AND and a shift or two, however often the expression fires.
+Hits are not enumerated. A stretch of time is an int with one bit per minute, so that days of hits take one AND and a
+few shifts, however often the expression fires.
 """
 
 import re
@@ -34,7 +34,7 @@ _FIELDS = re.compile(f"[^{_SPACE}]+")
 
 
 class CronError(ValueError):
-    """The text is no cron expression; the message says where and what would be."""
+    """The text is not a cron expression; the message says where, and what is expected."""
 
 
 class _Field(NamedTuple):
@@ -61,7 +61,9 @@ _DAY_OF_WEEK = _Field("day of week", 0, 6, _WEEKDAYS, top=7)
 
 
 class Shape(NamedTuple):
-    """How a clock runs in a stretch of time, relative to its start: the same matching days, the same hits."""
+    """The offsets of a clock in a stretch of time, relative to its start. With the same matching days, equal shapes
+    have equal hits.
+    """
 
     minutes: int  # the length of the stretch
     days: int  # how many local days it may be in
@@ -82,7 +84,7 @@ class Fields(NamedTuple):
 
 
 class Cron:
-    """A parsed expression. Equal if it means the same; immutable; make one with `parse_cron`."""
+    """A parsed expression; equal if it means the same. Create it with `parse_cron`."""
 
     __slots__ = ("_any_hour", "_either", "_hash", "_key", "_week", "day", "fields", "never", "text", "zone")
 
@@ -115,17 +117,17 @@ class Cron:
 
     @property
     def weekly(self) -> bool:
-        """Whether every week is like the next, but for changes of the zone's offset."""
+        """Whether all weeks are alike, apart from changes of the zone's offset."""
         return self.fields.months == (1 << 12) - 1 and self.fields.days == (1 << 31) - 1
 
     @property
     def week(self) -> int:
-        """The hits that every week has on the local clock from Sunday 00:00; all of them, if it is `weekly`."""
+        """The hits that every week has, in local time from Sunday 00:00."""
         return sum(self.day << DAY * day for day in range(7) if self._every_week >> day & 1)
 
     @property
     def hits_a_week(self) -> int:
-        """How many those are."""
+        """The number of these hits."""
         return self.day.bit_count() * self._every_week.bit_count()
 
     @property
@@ -138,7 +140,7 @@ class Cron:
 
     @property
     def minutely(self) -> bool:
-        """Whether it fires every minute, whatever the zone does."""
+        """Whether it fires every minute in any zone."""
         return self.weekly and self.hits_a_week == 7 * DAY
 
     def hits(self, start: int, stop: int) -> int:
@@ -147,7 +149,7 @@ class Cron:
         return self.hits_of(shape, self._matching_days(first, first + shape.days))
 
     def hits_of(self, shape: Shape, days: int) -> int:
-        """The hits in a stretch of this shape, of whose local days these match."""
+        """The hits in a stretch of this shape, on the matching local days."""
         if not days:
             return 0
         local = self._local(days)
@@ -170,7 +172,7 @@ class Cron:
         return hits & ~cleared & (1 << shape.minutes) - 1
 
     def last_hit(self, minute: int, since: int | None = None) -> int | None:
-        """The latest hit at or before a UTC minute; None if there is none from `since` (or year 1) on."""
+        """The latest hit at or before a UTC minute; None if there is none since `since` or year 1."""
         if self.never:
             return None
         steady = spell_at(self.zone, minute)
@@ -193,7 +195,7 @@ class Cron:
         return None
 
     def fires(self, minute: int) -> bool:
-        """Whether a UTC minute is a hit."""
+        """Whether it fires in a UTC minute."""
         steady = spell_at(self.zone, minute)
         if minute < steady.start + DAY:
             return bool(self.hits(minute, minute + 1))
@@ -201,7 +203,7 @@ class Cron:
         return bool(self.day >> of_day & 1 and self._matching_days(day, day + 1))
 
     def _last_local(self, minute: int, earliest: int) -> int | None:
-        """The latest match between two local minutes some days apart, as if no clock were ever changed."""
+        """The latest match between two local minutes some days apart, ignoring changes of the clock."""
         first, (day, of_day) = earliest // DAY, divmod(minute, DAY)
         if first > day:
             return None
@@ -229,12 +231,12 @@ class Cron:
         return None
 
     def _local(self, days: int) -> int:
-        """The local minutes of those days that match, as if no clock were ever changed."""
+        """The local minutes that match on these days, ignoring changes of the clock."""
         day, none = self.day.to_bytes(DAY // 8, "little"), bytes(DAY // 8)
         return int.from_bytes(b"".join([day if days >> i & 1 else none for i in range(days.bit_length())]), "little")
 
     def _matching_days(self, first: int, stop: int) -> int:
-        """The local days [first, stop), counted from the epoch, that match: bit i is day first + i."""
+        """The matching local days in [first, stop): bit i is day first + i."""
         mask, month = 0, month_of_day(first)
         while month <= LAST_MONTH:
             start = month_of(month).start
@@ -246,7 +248,7 @@ class Cron:
         return mask & (1 << stop - first) - 1
 
     def _matching_day(self, day: int, *, step: int) -> int | None:
-        """The nearest matching local day at or before (step -1) or at or after (step 1) a day."""
+        """The nearest matching local day, at or before (step -1) or at or after (step 1) a day."""
         month, months = month_of_day(day), self.fields.months
         for index in range(month, month + step * _LONGEST_SILENCE_MONTHS, step):
             if not months >> index % 12 & 1:
@@ -261,12 +263,11 @@ class Cron:
         return None
 
     def days_in(self, stretch: Stretch) -> int:
-        """The matching days of a stretch."""
         dates, weekdays = chosen(stretch.dates, self.fields.days), chosen(stretch.weekdays, self.fields.weekdays)
         return self._on(dates, weekdays) & chosen(stretch.months, self.fields.months)
 
     def _days_of_month(self, month: int) -> int:
-        """The matching days of a month: bit 0 is the first."""
+        """The matching days of a month; bit 0 is the first."""
         fields = self.fields
         if not fields.months >> month % 12 & 1:
             return 0
@@ -274,7 +275,7 @@ class Cron:
         return self._on(fields.days, self._week >> weekday) & (1 << length) - 1
 
     def _on(self, dates: int, weekdays: int) -> int:
-        """R9: with both the day of month and the day of week restricted, either suffices."""
+        """If both day of month and day of week are restricted, either suffices (R9)."""
         return dates | weekdays if self._either else dates & weekdays
 
 
@@ -288,7 +289,7 @@ def shape_of(zone: ZoneInfo, start: int, stop: int) -> tuple[int, Shape]:
 
 
 def parse_cron(text: str) -> Cron:
-    """Read an expression of R9's dialect; raises CronError with a message for people."""
+    """Parse an expression (R9). Raises CronError."""
     if len(text) > limits.SCHEDULE:
         raise CronError(f"a cron expression may have at most {limits.SCHEDULE} characters")
     return _parse(text)
@@ -346,7 +347,6 @@ def _read(field: _Field, text: str) -> tuple[int, bool]:
 
 
 def _value(field: _Field, text: str, item: str) -> int:
-    """A number or name of a field."""
     if text.upper() in field.names and text.isascii():
         return field.low + field.names.index(text.upper())
     value = _number(field, text, item)

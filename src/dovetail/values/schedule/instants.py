@@ -1,8 +1,8 @@
-"""Sets of instants known for all time: does one hold now, and until exactly when does that answer stand?
+"""Sets of instants for all time, which answer whether they hold and until exactly when.
 
-Every rule that depends on the clock says "until when" by combining such sets. Nothing is found by walking from one hit
-to the next, so no expression can be slow: a set is told for years at once, in whole numbers with one bit a minute and
-one bit a day; sets combine by AND, OR and NOT, and the first change is the lowest set bit.
+Rules that depend on time combine such sets. No hits are enumerated, so no expression is slow: a set covers years at
+once, with one bit per minute and one per day; sets combine by AND, OR and NOT, and the first change is the lowest set
+bit.
 """
 
 from abc import abstractmethod
@@ -49,14 +49,14 @@ class Instants(Searchable):
 
     @abstractmethod
     def contains(self, at: datetime) -> bool:
-        """Whether the set holds at an instant."""
+        """Whether the set contains the instant."""
 
     @abstractmethod
     def until(self, at: datetime) -> datetime | None:
-        """The first instant after `at` with the other answer; None: the same for five years."""
+        """The first instant after `at` at which `contains` changes; None: not for five years."""
 
     def first(self, at: datetime) -> datetime | None:
-        """The first instant from `at` on that is in the set; None: none for five years."""
+        """The first instant in the set from `at` on; None: none for five years."""
         return at if self.contains(at) else self.until(at)
 
 
@@ -78,9 +78,6 @@ class _Constant(Instants):
 
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
         return {WHOLE_DAY if self._holds else 0: days}
-
-    def leaves(self) -> Iterable[Leaf]:
-        return ()
 
 
 ALWAYS: Instants = _Constant(holds=True)
@@ -130,10 +127,8 @@ class _Since(Instants):
 class _SearchedInstants(Instants):
     """A set whose changes are found in bitsets; remembers the last few runs."""
 
-    __slots__ = ("_runs",)
-
-    def __init__(self) -> None:
-        self._runs: tuple[_Run, ...] = ()
+    __slots__ = ()  # subclasses have one for `_runs`: only one of their bases can have slots
+    _runs: tuple[_Run, ...]
 
     @abstractmethod
     def _holds(self, at: datetime) -> bool: ...
@@ -159,24 +154,24 @@ class _SearchedInstants(Instants):
         found = self._find_run(at, holds=self.contains(at))
         # A run met again from an earlier instant, or searched further, replaces what was known of it.
         kept = [run for run in known if run.stop <= found.start or run.start >= found.stop]
-        self._runs = (found, *kept[: _KEPT_RUNS - 1])
+        self._runs = (found, *kept[: _KEPT_RUNS - 1])  # type: ignore[misc]  # each subclass has the slot
         return found
 
     def _search(self, at: datetime, start: datetime, *, holds: bool) -> _Run:
-        """The run from `at` on, which is known to last up to and including `start`."""
+        """The run that includes `at` and is known to last beyond `start`."""
         found = next_change(self, _microseconds(start), holds=holds, holds_at=lambda us: self._holds(_instant(us)))
         return _Run(at, _instant(found.at), holds, ends=found.changes)
 
 
 @final
 class RecurringWindow(_SearchedInstants):
-    """Open for a fixed elapsed time from each hit of a cron expression on: [hit, hit + duration) (R10)."""
+    """Open for a fixed time after each hit of a cron expression: [hit, hit + duration) (R10)."""
 
-    __slots__ = ("_minutes", "cron", "duration_ns", "phase")
+    __slots__ = ("_minutes", "_runs", "cron", "duration_ns", "phase")
 
     def __init__(self, cron: Cron, duration_ns: int) -> None:
         assert duration_ns >= 0
-        super().__init__()
+        self._runs = ()
         self.cron = cron
         self.duration_ns = duration_ns
         # Instants have microseconds: the end is rounded up. `phase` is where in a minute it closes.
@@ -219,29 +214,27 @@ class RecurringWindow(_SearchedInstants):
 
     @property
     def reach(self) -> int:
-        """So many cells of every week, at most, are open throughout whatever a zone does."""
+        """An upper bound of the minutes of each week that are open in any zone."""
         if self.cron.zone.key != "UTC" and not self.cron.minutely:
             return 0
         return self.cron.hits_a_week * self._minutes
 
     def week(self) -> int:
-        """These cells, from Sunday 00:00 UTC."""
+        """These minutes, from Sunday 00:00 UTC."""
         return _open_week(self.cron, min(self._minutes, _WEEK_MINUTES)) if self.reach else 0
 
 
 @lru_cache(maxsize=512)  # some 1.3 KB each
 def _open_week(cron: Cron, minutes: int) -> int:
-    """The cells of any week within so many minutes of a hit in this or the last week."""
+    """The minutes of a week within `minutes` after a hit in this week or the last."""
     cells = smear(cron.week, minutes)
     return (cells | cells >> _WEEK_MINUTES) & _ALL_WEEK
 
 
 @final
-class _Not(Instants):
-    __slots__ = ("inner",)
-
-    def __init__(self, inner: Instants) -> None:
-        self.inner = inner
+class _Not(Inverse, Instants):
+    __slots__ = ()
+    inner: Instants
 
     def __repr__(self) -> str:
         return f"complement({self.inner!r})"
@@ -252,28 +245,19 @@ class _Not(Instants):
     def until(self, at: datetime) -> datetime | None:
         return self.inner.until(at)
 
-    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
-        return Inverse(self.inner).cells(stretch, days, early, late)
-
-    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
-        return Inverse(self.inner).narrowed(stretch, cells, early, late)
-
-    def leaves(self) -> Iterable[Leaf]:
-        return self.inner.leaves()
-
 
 @final
-class _CombinedInstants(_SearchedInstants):
+class _CombinedInstants(Joint, _SearchedInstants):
     """All of several sets (`quantifier` is all), or any of them."""
 
-    __slots__ = ("_joint", "parts", "quantifier")
+    __slots__ = ("_runs", "quantifier")
+    parts: Sequence[Instants]
 
     def __init__(self, quantifier: Callable[[Iterable[object]], bool], parts: Sequence[Instants]) -> None:
         assert len(parts) > 1
-        super().__init__()
+        super().__init__(tuple(parts), conjunction=quantifier is all)
+        self._runs = ()
         self.quantifier = quantifier
-        self.parts = tuple(parts)
-        self._joint = Joint(self.parts, conjunction=quantifier is all)
 
     def __repr__(self) -> str:
         return f"{self.quantifier.__name__}_of({', '.join(map(repr, self.parts))})"
@@ -303,7 +287,7 @@ class _CombinedInstants(_SearchedInstants):
         )
 
     def _leap(self, at: datetime, *, holds: bool) -> datetime | None:
-        """An instant up to which the answer stands, by what the parts say; None: for five years from `at`."""
+        """An instant up to which the answer holds, according to the parts; None: for five years from `at`."""
         if (self.quantifier is all) is holds:
             # Every part agrees with the answer: the first to change changes it.
             return min((until for part in self.parts if (until := part.until(at)) is not None), default=None)
@@ -317,24 +301,15 @@ class _CombinedInstants(_SearchedInstants):
                 latest = max(latest, until)
         return latest
 
-    def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
-        return self._joint.cells(stretch, days, early, late)
-
-    def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
-        return self._joint.narrowed(stretch, cells, early, late)
-
-    def leaves(self) -> Iterable[Leaf]:
-        return self._joint.leaves()
-
 
 @final
 class _LastingInstants(_SearchedInstants):
-    """The minutes from which on a set holds throughout so many minutes, that one included."""
+    """The minutes from which on a set holds for `minutes`."""
 
-    __slots__ = ("inner", "minutes")
+    __slots__ = ("_runs", "inner", "minutes")
 
     def __init__(self, inner: Instants, minutes: int) -> None:
-        super().__init__()
+        self._runs = ()
         self.inner = inner
         self.minutes = minutes
 
@@ -359,14 +334,11 @@ class _LastingInstants(_SearchedInstants):
         return self._search(at, at, holds=holds)
 
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
-        """It changes on the minute only, so it does not matter where in a minute one looks."""
+        """It changes on the minute, so the phase does not matter."""
         latest = max((leaf.phase for leaf in self.inner.leaves()), default=0)
         ahead = stretch_of(stretch.first + stretch.length, -(-self.minutes // DAY))
         whole = [self.inner.cells(each, each.visible, latest, 0) for each in (stretch, ahead)]
         return on(days, held_for(whole, (stretch.length, ahead.length), self.minutes))
-
-    def leaves(self) -> Iterable[Leaf]:
-        return ()
 
 
 def since(at: datetime) -> Instants:
@@ -376,7 +348,7 @@ def since(at: datetime) -> Instants:
 
 @lru_cache(maxsize=4096)
 def recurring(cron: Cron, duration_ns: int) -> Instants:
-    """[hit, hit + duration) for every hit: one object for equal arguments, so that all share what it remembers."""
+    """[hit, hit + duration) for every hit. Equal arguments share one object and its memory."""
     windows = RecurringWindow(cron, duration_ns)
     if windows.never:
         return NEVER
@@ -394,7 +366,7 @@ def complement(instants: Instants) -> Instants:
 
 @lru_cache(maxsize=4096)
 def _complement(instants: Instants) -> Instants:
-    """One object for one set, so that combinations with it can be shared."""
+    """Cached, so that combinations can be shared."""
     return _Not(instants)
 
 
@@ -430,7 +402,7 @@ def any_of(parts: Iterable[Instants]) -> Instants:
 
 
 def _fill_the_week(windows: list[RecurringWindow]) -> bool:
-    """R10: whether the windows leave no gap in any week."""
+    """Whether the windows leave no gap in any week (R10)."""
     if sum([part.reach for part in windows]) < _WEEK_MINUTES:
         return False
     week = 0
@@ -442,7 +414,7 @@ def _fill_the_week(windows: list[RecurringWindow]) -> bool:
 def _combined(
     quantifier: Callable[[Iterable[object]], bool], since_: _Since | None, others: Iterable[Instants]
 ) -> Instants | None:
-    """What is left after simplifying. The sets that many nodes have in common are one object, and remember for all."""
+    """The simplified set. Sets that many nodes have in common share one object and its memory."""
     sets = tuple(others)
     shared = sets[0] if len(sets) == 1 else _shared(quantifier, _UnorderedParts(sets)) if sets else None
     if since_ is None or shared is None:
@@ -451,7 +423,7 @@ def _combined(
 
 
 class _UnorderedParts:
-    """The same sets in another order mean the same."""
+    """A key that ignores the order of the sets."""
 
     __slots__ = ("key", "sets")
 
@@ -474,8 +446,8 @@ def _shared(quantifier: Callable[[Iterable[object]], bool], parts: _UnorderedPar
 def with_time_left(instants: Instants, span: timedelta) -> Instants:
     """The instants from whose minute on the set holds for `span`, rounded up to minutes.
 
-    What holds throughout a span in several sets holds so in each, so each part is looked at by itself. What holds for
-    good from some instant on always has time left; windows that last until then are still taken to close there.
+    An intersection holds throughout a span if each part does, so the parts are handled one by one. A set that holds for
+    good from some instant on always has time left; windows that last until then still count as closing there.
     """
     if type(instants) is _Constant or type(instants) is _Since:
         return instants
@@ -494,9 +466,9 @@ def _lasting(instants: Instants, minutes: int) -> Instants:
 
 
 def _flat(quantifier: Callable[[Iterable[object]], bool], parts: Iterable[Instants]) -> Iterable[Instants]:
-    """The parts, with those of nested sets of the same kind in their place; but many are better left together.
+    """The parts, with nested sets of the same kind flattened, unless these are large.
 
-    The pods of a node, say, are asked for every reason, and together remember the answer.
+    The set of all pods of a node, for example, is asked for every reason and remembers the answer.
     """
     for part in parts:
         if type(part) is _CombinedInstants and part.quantifier is quantifier and len(part.parts) <= _FEW:

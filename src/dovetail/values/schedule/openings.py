@@ -1,7 +1,7 @@
-"""In which minutes of which UTC days are the windows of a cron expression open?
+"""The open minutes of a cron expression's windows, by UTC day.
 
-Windows are alike on most days, so the answer for years has few parts: the open minutes of a day as a whole number with
-one bit a minute, and the set of days that have just these. The days on which the clock is changed are alike, too.
+Most days are alike, so the answer for years has few parts: a set of minutes, and the days with exactly these. The days
+on which the clock changes are alike as well.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ _LONG = (Stretch.BACK - 3) * DAY  # minutes; longer windows may have begun befor
 
 
 class _Piece(NamedTuple):
-    """The open minutes of so many days, counted from the day whose hits open the windows."""
+    """Open minutes of some days, counted from the day of the hits."""
 
     day: int
     days: int
@@ -32,7 +32,7 @@ class _Clock(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """Changes of the clock that are alike."""
+    """Changes of the clock with the same shape."""
 
     shape: Shape  # of the UTC minutes between two calm days
     after: int  # how many minutes after midnight UTC these begin
@@ -41,7 +41,7 @@ class _Change(NamedTuple):
 
 @lru_cache(maxsize=1024)  # some 1 KB each, a few times that for years
 def openings(cron: Cron, minutes: int, stretch: Stretch) -> Cells:
-    """The days of the stretch by their open minutes, if windows last so long; bit 0 of a set is its first day."""
+    """The days of the stretch by their open minutes, for windows of this length; bit 0 is the first day."""
     matching = cron.days_in(stretch) if minutes else 0
     clock = _clock(cron.zone, stretch)
     found: Cells = {}
@@ -68,7 +68,7 @@ def _open(found: Cells, days: int, pieces: tuple[_Piece, ...], stretch: Stretch)
 
 
 def _visible(found: Cells, stretch: Stretch) -> Cells:
-    """The days of the stretch; where windows overlap they are one."""
+    """The days of the stretch, with overlapping windows merged."""
     whole = found.pop(WHOLE_DAY, 0) >> stretch.BACK & stretch.visible
     rest = stretch.visible ^ whole
     apart = {0: rest} if rest else {}
@@ -82,7 +82,7 @@ def _visible(found: Cells, stretch: Stretch) -> Cells:
 
 @lru_cache(maxsize=512)
 def _spread(hits: int, minutes: int, after: int) -> tuple[_Piece, ...]:
-    """The windows that a day's hits open, if its first minute is so many minutes after midnight UTC."""
+    """The windows of a day's hits, if the day begins `after` minutes after midnight UTC."""
     if not hits:
         return ()
     if minutes < DAY:
@@ -98,7 +98,7 @@ def _spread(hits: int, minutes: int, after: int) -> tuple[_Piece, ...]:
 
 @lru_cache(maxsize=512)
 def _spread_around_change(cron: Cron, shape: Shape, local_days: int, minutes: int, after: int) -> tuple[_Piece, ...]:
-    """The same for the minutes around a change of the clock, with these local days matching."""
+    """The same around a change of the clock, with these matching local days."""
     hits, pieces = cron.hits_of(shape, local_days), []
     for day in range(-(-shape.minutes // DAY)):
         spread = _spread(hits >> DAY * day & WHOLE_DAY, minutes, after)
@@ -107,7 +107,7 @@ def _spread_around_change(cron: Cron, shape: Shape, local_days: int, minutes: in
 
 
 def _matching_alike(matching: int, change: _Change) -> dict[int, int]:
-    """The days on which such a change begins by which of the local days around it match, if any does."""
+    """The days on which the change begins, by the matching local days around it."""
     around, found = (1 << change.shape.days) - 1, dict[int, int]()
     for day, first in change.places:
         if local_days := matching >> first & around:

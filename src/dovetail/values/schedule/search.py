@@ -1,9 +1,9 @@
-"""When does the answer of a set of instants change next, within the years to come?
+"""Finds the next change of a set of instants, within the coming years.
 
-Time is cut into UTC days, and a day into minutes. Within a minute a set changes only at a few *phases*: windows open on
-the minute, and close a fixed time into one. What a set may be at any phase comes from looking at each of its windows at
-the earliest or the latest of them, for thousands of days at once. Only the first minute that may bring the change is
-then looked at more closely. If that was for nothing a few times, the phases are told apart for all minutes.
+Time consists of UTC days and minutes. Within a minute a set changes only at a few *phases*: windows open on the minute
+and close at a fixed time within one. Looking at each window at its earliest or latest phase shows, for thousands of
+days at once, in which minutes the set may change. The first such minute is then checked exactly. After a few wrong
+guesses the search tells the phases of all minutes apart.
 """
 
 from abc import ABC, abstractmethod
@@ -22,18 +22,18 @@ _GUESSES = 4
 
 
 class Leaf(Protocol):
-    """A set that is not made of others: it changes on the minute, and at one other place in a minute."""
+    """A set that is not made of others: it changes on the minute and at one phase."""
 
     @property
     def phase(self) -> int:
-        """That place, in microseconds."""
+        """The phase in microseconds."""
 
     def turns_in(self, minute: int) -> bool:
-        """Whether it may change there in this minute."""
+        """Whether it may change at its phase in this minute."""
 
 
 class Searchable(ABC):
-    """What is known of a set for the search."""
+    """What the search reads of a set."""
 
     __slots__ = ()
 
@@ -41,24 +41,22 @@ class Searchable(ABC):
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:
         """These days of the stretch by the minutes in which the set holds.
 
-        What ends is looked at `early` microseconds into a minute, and what begins `late`. If early is the earlier,
-        these are the minutes in which it may hold at some phase between; if it is the later, those in which it does
-        throughout.
+        Ends are taken `early` microseconds into a minute, beginnings `late`. If `early` comes first, these are the
+        minutes in which the set may hold at some phase in between; otherwise those in which it holds throughout.
         """
 
-    @abstractmethod
     def leaves(self) -> Iterable[Leaf]:
-        """The sets this one is made of, in the end."""
+        return ()
 
     def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> "Searchable":
-        """What tells the same in these cells from one phase to another, with all that stays as it is put together."""
+        """An equivalent for these cells between the two phases, with everything that is constant there precomputed."""
         if any(early < leaf.phase <= late for leaf in self.leaves()):
             return self
         return _FixedCells(self.cells(stretch, sum(cells.values()), early, late))
 
 
 class _FixedCells(Searchable):
-    """Cells that do not change within minutes."""
+    """Cells without changes within minutes."""
 
     __slots__ = ("told",)
 
@@ -68,12 +66,9 @@ class _FixedCells(Searchable):
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
         return on(days, self.told)
 
-    def leaves(self) -> Iterable[Leaf]:
-        return ()
-
 
 class Inverse(Searchable):
-    """What holds when a set does not."""
+    """The complement of a set."""
 
     __slots__ = ("inner",)
 
@@ -92,7 +87,7 @@ class Inverse(Searchable):
 
 
 class Joint(Searchable):
-    """What holds when all of several sets do (a conjunction), or when any does."""
+    """The intersection (`conjunction`) or union of several sets."""
 
     __slots__ = ("conjunction", "parts")
 
@@ -129,14 +124,14 @@ class Joint(Searchable):
 
 
 class SearchResult(NamedTuple):
-    """The next change, or where the search ended without one."""
+    """The next change, or the end of the search."""
 
     at: int  # microseconds since the epoch
     changes: bool
 
 
 def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Callable[[int], bool]) -> SearchResult:
-    """When an answer that stands at some microsecond changes; `holds_at` gives the exact answer at any other."""
+    """The first change of an answer that holds at `after`; `holds_at` is the exact answer at any instant."""
     leaves = tuple(dict.fromkeys(searched.leaves()))
     phases = sorted({0, *[leaf.phase for leaf in leaves]})
     # Windows that close on the minute change nothing after it has begun.
@@ -171,7 +166,7 @@ def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Call
 def _first_by_phase(
     searched: Searchable, stretch: Stretch, cells: Cells, phases: list[int], start: int, *, holds: bool
 ) -> tuple[int, int] | None:
-    """The minute from `start` on, of those in which it may change at these phases, and the phase at which it does."""
+    """The first minute from `start` on, and the phase, at which the answer changes."""
     following = first_minute(cells, start)
     if following is None or len(phases) == 1:
         return None if following is None else (following, phases[0])
@@ -187,7 +182,7 @@ def _first_by_phase(
 
 
 def _other_cells(searched: Searchable, stretch: Stretch, days: int, phases: list[int], *, holds: bool) -> Cells:
-    """The days by the minutes in which, at some of the phases, the answer may be another."""
+    """The minutes in which the answer may differ at some of the phases."""
     early, late = phases[0], phases[-1]
     if holds:
         found = inverted(searched.cells(stretch, days, late, early))

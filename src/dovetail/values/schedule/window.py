@@ -1,4 +1,4 @@
-"""Is a schedule's window open, until when, and when does it open next?"""
+"""Recurring windows of schedules."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -35,11 +35,11 @@ class Window:
         return f"Window({[(cron.text, duration_ns) for cron, duration_ns in self.parts]})"
 
     def stays_open(self, at: datetime) -> bool:
-        """Whether it is open and never closes, as 48h every 24h; for `lint`."""
+        """Whether it is open and never closes, such as 48h every 24h; for `lint`."""
         return self.instants.contains(at) and self.instants.until(at) is None
 
     def runs_together(self, at: datetime) -> bool:
-        """Whether some window is still open when its expression fires again, in the next two months; for `lint`."""
+        """Whether a window is still open at the next hit of its expression, within two months; for `lint`."""
         start = (at - _EPOCH) // timedelta(minutes=1)
         for cron, duration_ns in self.parts:
             longest_overlap = (duration_ns - 1) // MINUTE  # in minutes between two hits
@@ -50,11 +50,11 @@ class Window:
 
     @property
     def never(self) -> bool:
-        """Whether it never opens, as on February 31; for `lint` (R9)."""
+        """Whether it never opens, such as on February 31; for `lint` (R9)."""
         return self.instants is NEVER
 
     def at(self, at: datetime) -> Opening:
-        """The window as seen at an instant; overlapping windows are one (R10)."""
+        """The window at an instant. Overlapping windows count as one (R10)."""
         instants = self.instants
         until = instants.until(at)
         if not instants.contains(at):

@@ -1,7 +1,7 @@
-"""Which time zone a name means, and from when to when it keeps one distance from UTC.
+"""Time zones, and their offsets from UTC over time.
 
-Zones come from the pinned `tzdata` package and never from the host, so that a window opens at the same instant on every
-machine. Minutes are whole numbers since the epoch in UTC.
+Zones come from the pinned `tzdata` package and not from the host, so that windows open at the same instants on every
+machine. Minutes are counted from the epoch in UTC.
 """
 
 from datetime import date, datetime, timedelta
@@ -26,7 +26,7 @@ _LAST_MINUTE = (datetime(9999, 12, 29) - _EPOCH) // _MINUTE  # noqa: DTZ001
 
 
 class ZoneError(ValueError):
-    """The name is no zone of the pinned database."""
+    """The name is not in the pinned database."""
 
 
 class Spell(NamedTuple):
@@ -63,9 +63,9 @@ def _load(name: str) -> ZoneInfo:
 
 
 def offset_at(zone: ZoneInfo, minute: int) -> int:
-    """Minutes that local time is ahead of UTC at a UTC minute; outside years 1..9999 as at their edge.
+    """The minutes that local time is ahead of UTC; outside years 1..9999 as at their edge.
 
-    Offsets with seconds (none is left since 1972) are floored to the minute: windows are about now and later.
+    Offsets with seconds (none since 1972) are rounded down to the minute.
     """
     inside = min(max(minute, _FIRST_MINUTE), _LAST_MINUTE)
     utc = _EPOCH + timedelta(minutes=inside)
@@ -74,7 +74,7 @@ def offset_at(zone: ZoneInfo, minute: int) -> int:
 
 
 def spells(zone: ZoneInfo, start: int, stop: int) -> list[Spell]:
-    """The stretches of constant offset that make up [start, stop), in order."""
+    """The stretches of constant offset in [start, stop)."""
     assert start < stop
     if zone.key == "UTC":
         return [Spell(start, stop, 0)]
@@ -91,7 +91,7 @@ def spells(zone: ZoneInfo, start: int, stop: int) -> list[Spell]:
 
 
 def spell_at(zone: ZoneInfo, minute: int) -> Spell:
-    """The spell around a UTC minute, from eleven days before to the end of the UTC day."""
+    """The spell around a UTC minute, from at most eleven days before to the end of the UTC day."""
     if zone.key == "UTC":
         return _ALL_TIME
     *earlier, last = _spells_of_day(zone, minute // DAY)
@@ -107,14 +107,13 @@ def _year_of(minute: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _spells_of_day(zone: ZoneInfo, day: int) -> tuple[Spell, ...]:
-    """The spells that a UTC day is in."""
     recent = spells(zone, (day - 11) * DAY, (day + 1) * DAY)
     return tuple([spell for spell in recent if spell.stop > day * DAY])
 
 
 @lru_cache(maxsize=4096)
 def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
-    """A year's spells; the first and the last year stand for everything before and after them too."""
+    """The spells of a year. The first and last year also cover all time before and after."""
     first = max((datetime(year, 1, 1) - _EPOCH) // _MINUTE, _FIRST_MINUTE)  # noqa: DTZ001
     stop = (datetime(year, 12, 31) - _EPOCH) // _MINUTE + DAY  # noqa: DTZ001
     found: list[Spell] = []
@@ -135,7 +134,7 @@ def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
 
 
 def _first_change(zone: ZoneInfo, minute: int, utc: datetime) -> int:
-    """The first minute after that one, given twice, with another offset; it is known to be near."""
+    """The first minute with another offset after `minute`, which is the same as `utc`."""
     offset = zone.fromutc(utc).utcoffset()
     for minutes, time in _STEPS:
         if zone.fromutc(utc + time).utcoffset() == offset:

@@ -8,6 +8,7 @@ from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.planning.disruption.consolidation import fair_order, in_order, multi, single
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move
+from tests.scheduling.inspection import fingerprint
 from tests.unit.planning.disruption.boards import Used, board, pod, room, used
 from tests.unit.scheduling.problems import HOST, machine, pool
 
@@ -160,7 +161,7 @@ def test_time_that_runs_out_ends_the_search() -> None:
 def test_nothing_is_changed_by_searching() -> None:
     spare = [used(f"n{number}", pod(f"p{number}", labels={"app": "web"})) for number in range(6)]
     on = board(*spare, room("z", 3), types=TYPES)
-    before = on.world.fingerprint()
+    before = fingerprint(on.world)
     assert together(on) == together(msgspec.structs.replace(on))
     single(on, ConsolidationOptions(), always)
-    assert on.world.fingerprint() == before
+    assert fingerprint(on.world) == before
