@@ -145,7 +145,10 @@ def test_the_index_lists_every_decision_record_under_its_title() -> None:
     assert [record.name[:4] for record in ADRS] == [f"{number:04}" for number in range(1, len(ADRS) + 1)]
 
 
-@pytest.mark.parametrize("page", sorted(DESIGN.rglob("*.md")), ids=lambda page: page.name)
+PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_a_heading(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         there = (page.parent / target).resolve() if target else page
