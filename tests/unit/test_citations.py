@@ -1,4 +1,4 @@
-"""Every rule, section and decision record that code, tests and docs cite exists in docs/design."""
+"""Every rule, section, decision record and seed that code, tests and docs cite exists in docs/design."""
 
 import re
 from collections import Counter
@@ -19,6 +19,9 @@ UNRESOLVED: Final[frozenset[str]] = frozenset()
 
 RULE: Final = re.compile(r"\bR\d+[a-z]?\b")
 ADR: Final = re.compile(r"\bADR-\d+\b")
+# One proposal or several: seed 000; seeds 001 and 004; seeds 000, 001.
+SEEDS: Final = re.compile(r"\bseeds?[ _]((?:\d{3}(?:, | and )?)+)(?!\d)", re.IGNORECASE)
+SEED_HEADING: Final = re.compile(r"^## Seed (\d{3}): ", re.MULTILINE)
 # A page and a section (02 §7.4), a section of the page cited before (§7.5), and ranges of items (03 §10.60–62).
 SECTION: Final = re.compile(r"(?:\b([0-9A-Za-z]+) )?§(\d+(?:\.\d+)*)(?:[–-](\d+)\b)?")
 RULE_HEADING: Final = re.compile(r"^#+ (R\d+[a-z]?): ", re.MULTILINE)
@@ -45,14 +48,16 @@ def sections(page: Path) -> Iterator[str]:
 def targets() -> list[str]:
     rules = RULE_HEADING.findall((DESIGN / "rules.md").read_text(encoding="utf-8"))
     records = [f"ADR-{page.name[:4]}" for page in ADRS]
+    seeds = [f"seed {number}" for number in SEED_HEADING.findall((DESIGN / "seeds.md").read_text(encoding="utf-8"))]
     pages = sorted(DESIGN.glob("[0-9][0-9]-*.md"))
-    return rules + records + [target for page in pages for target in sections(page)]
+    return rules + records + seeds + [target for page in pages for target in sections(page)]
 
 
 def citations(text: str, *, bare: bool = True) -> Iterator[str]:
     """Everything that the text cites. `bare`: a section without a page is of the page that was cited before."""
     yield from RULE.findall(text)
     yield from ADR.findall(text)
+    yield from (f"seed {number}" for numbers in SEEDS.findall(text) for number in re.findall(r"\d{3}", numbers))
     page = ""
     for word, number, last in SECTION.findall(text):
         if re.fullmatch(r"\d\d|[A-Z]{2,}", word):
@@ -92,6 +97,8 @@ def anchors(page: Path) -> set[str]:
         ("item 05 §7.1.4: filters", {"05 §7.1.4"}),
         ("DESIGN §5", {"DESIGN §5"}),
         ("§7 of nothing", {" §7"}),
+        ("Seed 001; seeds 000, 004 and 009", {"seed 001", "seed 000", "seed 004", "seed 009"}),
+        ("the random seed 12345 and 17 seeds", set()),
         ("as ADR-0001 and ADR-9999 explain", {"ADR-0001", "ADR-9999"}),
     ],
 )
