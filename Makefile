@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 .PHONY: help setup demo test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The stamps make a second run quick: nothing is reinstalled while the locked requirements stay as they are.
 $(RUNTIME): requirements/runtime.txt pyproject.toml
@@ -30,54 +30,66 @@ $(DEV): requirements/dev.txt $(RUNTIME)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
-setup: $(RUNTIME) ## make .venv with the program at .venv/bin/dovetail
+##@ Try it
+
+setup: $(RUNTIME) ## create .venv with the program at .venv/bin/dovetail
 
 demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on the dashboard
 	$(BIN)/dovetail demo
 
-test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
-	@$(BIN)/python -m tests.cluster build > /dev/null
-	$(PYTEST) -n 3 --no-loadscope-reorder
-
-soak: $(DEV) ## the long random campaigns
-	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim tests/attack
-	$(BIN)/python -m tests.scheduling --from 500 --to 21000 --jobs 0
-
-check: $(DEV) ## formatting, lint, types and import rules
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+##@ Every change
 
 fmt: $(DEV) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(DEV) ## print times, memory and growth
-	$(BIN)/python -m bench
+check: $(DEV) ## check formatting, lint, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
-mutate: $(DEV) ## break the rules one at a time; every break must be caught
-	$(BIN)/python -m tests.mutation
+test: $(DEV) ## run the tests; builds a control plane for them once, in about 6 minutes
+	@$(BIN)/python -m tests.cluster build > /dev/null
+	$(PYTEST) -n 3 --no-loadscope-reorder
 
-coverage: $(DEV) ## branch coverage of values and rules
+##@ More tests
+
+coverage: $(DEV) ## measure branch coverage of values and rules
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
 
-architecture: $(DEV) ## draw docs/architecture.svg anew from the imports
+mutate: $(DEV) ## break the rules one at a time; every break must be caught
+	$(BIN)/python -m tests.mutation
+
+soak: $(DEV) ## run the long random campaigns
+	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim tests/attack
+	$(BIN)/python -m tests.scheduling --from 500 --to 21000 --jobs 0
+
+bench: $(DEV) ## measure times, memory and growth
+	$(BIN)/python -m bench
+
+##@ Drawings and pictures
+
+architecture: $(DEV) ## redraw docs/architecture.svg from the imports
 	$(BIN)/python -m tests.architecture
 
-screenshots: $(DEV) ## make the pictures of the dashboard in docs anew
+screenshots: $(DEV) ## take the pictures of the dashboard in docs again
 	$(BIN)/python -m tests.browser.screenshots
+
+##@ A real control plane
 
 cluster-up: $(RUNTIME) ## start a real control plane to try things on, and print its kubeconfig
 	@$(BIN)/python -m tests.cluster up
 
-cluster-down: $(RUNTIME) ## stop it
+cluster-down: $(RUNTIME) ## stop that control plane
 	@$(BIN)/python -m tests.cluster down
 
-lock: $(DEV) ## lock the requirements anew (needs uv on the PATH)
+##@ Housekeeping
+
+lock: $(DEV) ## update and lock the requirements (needs uv on the PATH)
 	cd requirements && for set in runtime dev; do uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$set.in -o $$set.txt; done
 
-clean: ## remove what the other targets made
+clean: ## remove what the other targets created
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

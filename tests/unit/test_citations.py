@@ -1,4 +1,4 @@
-"""Does every rule and section that code, tests and docs cite exist in docs/design?"""
+"""Every rule, section, decision record and seed that code, tests and docs cite exists in docs/design."""
 
 import re
 from collections import Counter
@@ -10,6 +10,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 DESIGN: Final = ROOT / "docs" / "design"
+ADRS: Final = sorted((DESIGN / "adr").glob("[0-9]*.md"))
 FOLDERS: Final = ("src", "tests", "bench", "docs", "examples")
 SUFFIXES: Final = {".py", ".md", ".yaml", ".js", ".html", ".toml"}
 
@@ -17,6 +18,10 @@ SUFFIXES: Final = {".py", ".md", ".yaml", ".js", ".html", ".toml"}
 UNRESOLVED: Final[frozenset[str]] = frozenset()
 
 RULE: Final = re.compile(r"\bR\d+[a-z]?\b")
+ADR: Final = re.compile(r"\bADR-\d+\b")
+# One proposal or several: seed 000; seeds 001 and 004; seeds 000, 001.
+SEEDS: Final = re.compile(r"\bseeds?[ _]((?:\d{3}(?:, | and )?)+)(?!\d)", re.IGNORECASE)
+SEED_HEADING: Final = re.compile(r"^## Seed (\d{3}): ", re.MULTILINE)
 # A page and a section (02 §7.4), a section of the page cited before (§7.5), and ranges of items (03 §10.60–62).
 SECTION: Final = re.compile(r"(?:\b([0-9A-Za-z]+) )?§(\d+(?:\.\d+)*)(?:[–-](\d+)\b)?")
 RULE_HEADING: Final = re.compile(r"^#+ (R\d+[a-z]?): ", re.MULTILINE)
@@ -42,12 +47,17 @@ def sections(page: Path) -> Iterator[str]:
 
 def targets() -> list[str]:
     rules = RULE_HEADING.findall((DESIGN / "rules.md").read_text(encoding="utf-8"))
-    return rules + [target for page in sorted(DESIGN.glob("[0-9][0-9]-*.md")) for target in sections(page)]
+    records = [f"ADR-{page.name[:4]}" for page in ADRS]
+    seeds = [f"seed {number}" for number in SEED_HEADING.findall((DESIGN / "seeds.md").read_text(encoding="utf-8"))]
+    pages = sorted(DESIGN.glob("[0-9][0-9]-*.md"))
+    return rules + records + seeds + [target for page in pages for target in sections(page)]
 
 
 def citations(text: str, *, bare: bool = True) -> Iterator[str]:
     """Everything that the text cites. `bare`: a section without a page is of the page that was cited before."""
     yield from RULE.findall(text)
+    yield from ADR.findall(text)
+    yield from (f"seed {number}" for numbers in SEEDS.findall(text) for number in re.findall(r"\d{3}", numbers))
     page = ""
     for word, number, last in SECTION.findall(text):
         if re.fullmatch(r"\d\d|[A-Z]{2,}", word):
@@ -87,6 +97,9 @@ def anchors(page: Path) -> set[str]:
         ("item 05 §7.1.4: filters", {"05 §7.1.4"}),
         ("DESIGN §5", {"DESIGN §5"}),
         ("§7 of nothing", {" §7"}),
+        ("Seed 001; seeds 000, 004 and 009", {"seed 001", "seed 000", "seed 004", "seed 009"}),
+        ("the random seed 12345 and 17 seeds", set()),
+        ("as ADR-0001 and ADR-9999 explain", {"ADR-0001", "ADR-9999"}),
     ],
 )
 def test_citations_are_found(text: str, expected: set[str]) -> None:
@@ -124,7 +137,25 @@ def test_the_contents_list_every_rule_once() -> None:
     assert sorted(re.findall(r"\[(R\d+[a-z]?)\]", contents)) == sorted(rules)
 
 
-@pytest.mark.parametrize("page", sorted(DESIGN.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("record", ADRS, ids=lambda record: record.name)
+def test_decision_records_have_the_four_parts(record: Path) -> None:
+    text = record.read_text(encoding="utf-8")
+    assert text.startswith(f"# ADR-{record.name[:4]}: ")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Alternatives", "Consequences"]
+
+
+def test_the_index_lists_every_decision_record_under_its_title() -> None:
+    text = (DESIGN / "adr" / "README.md").read_text(encoding="utf-8")
+    titles = [(record, record.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")) for record in ADRS]
+    rows = [f"| [{title[:8]}]({record.name}) | {title[10:]} |" for record, title in titles]
+    assert [line for line in text.splitlines() if line.startswith("| [")] == rows
+    assert [record.name[:4] for record in ADRS] == [f"{number:04}" for number in range(1, len(ADRS) + 1)]
+
+
+PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_to_a_heading(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text(encoding="utf-8")):
         there = (page.parent / target).resolve() if target else page
