@@ -415,7 +415,7 @@ def test_the_program_draws_obeys_keys_and_gives_the_terminal_back() -> None:
         screen.type("j")
         screen.type("\r")
         screen.until("Rules")
-        screen.until("space/b scroll")
+        screen.until("PgUp/PgDn scroll")
         screen.type("\x1b/is:never\r")
         screen.until("3 match is:never")
         screen.resize(40, 140)
@@ -446,8 +446,9 @@ from datetime import UTC
 from dovetail.cli.top.keys import View
 from dovetail.cli.top.live import Show
 from dovetail.model.snapshot import take_snapshot
-from dovetail.rules.budgets import Reading
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.sources import PushedSource
+from dovetail.web.stream import Stream
 from tests import builders
 from tests.browser.clusters import NOW
 
@@ -459,7 +460,7 @@ async def main():
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: source.push(NOW, another))
     loop.add_signal_handler(signal.SIGUSR2, lambda: source.push(NOW, None))
-    await Show(source, View(details=True), zone=UTC, reading=Reading.SEED).run()
+    await Show(Stream(source, ThreadCompute()), View(details=True), zone=UTC).run()
 
 asyncio.run(main())
 """

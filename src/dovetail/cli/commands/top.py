@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
     from dovetail.cli.top.keys import View
-    from dovetail.web.sources import FileSource
+    from dovetail.web.sources import FileSource, Source
 
 DAYS: Final = 7  # as far as the board looks ahead
 
@@ -112,13 +113,14 @@ async def _print(source: "FileSource", common: Common, view: "View", reading: Re
     console.print(Text("\n").join(lines), soft_wrap=True)
 
 
-async def _show(source: "FileSource | None", common: Common, view: "View", reading: Reading) -> None:
+async def _show(source: "Source | None", common: Common, view: "View", reading: Reading) -> None:
     from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
     from dovetail.cli.top.live import Show  # noqa: PLC0415
+    from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
+    from dovetail.web.stream import Stream  # noqa: PLC0415
 
     be_silent()
-    if source is not None:
-        await Show(source, view, zone=common.zone, reading=reading).run()
-        return
-    async with followed(common.source) as live:
-        await Show(live, view, zone=common.zone, reading=reading).run()
+    async with AsyncExitStack() as stack:
+        if source is None:
+            source = await stack.enter_async_context(followed(common.source))
+        await Show(Stream(source, ThreadCompute(), reading=reading), view, zone=common.zone).run()

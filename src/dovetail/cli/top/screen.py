@@ -1,7 +1,7 @@
-"""What does the screen of `dovetail top` look like? A function of the board, of what is looked at, and of the size."""
+"""Draws the screen of `dovetail top` from the board, the view and the size of the terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -38,7 +38,11 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     board: Board | None = None
     """None: it is not made yet."""
     details: Details | None = None
-    """Of the selected node, as far as they are there."""
+    """Of the selected node; None: not there yet."""
+    status: Sequence[Text] = ()
+    """Lines below the title."""
+    happened: Sequence[Text] = ()
+    """Lines at the bottom, the latest first."""
 
 
 class Drawn(msgspec.Struct, frozen=True, eq=False):
@@ -53,8 +57,10 @@ class Drawn(msgspec.Struct, frozen=True, eq=False):
 def draw(scene: Scene, view: View, width: int, height: int) -> Drawn:
     """The screen."""
     picture = _Picture(scene, view, width)
-    body, reach = picture.body(height - 1)
-    lines = [*body[: height - 1], *(Text() for _ in range(height - 1 - len(body))), picture.keys_line()]
+    below = [Text(), *scene.happened[: height // 4]] if scene.happened else []
+    room = height - 1 - len(below)
+    body, reach = picture.body(room)
+    lines = [*body[:room], *(Text() for _ in range(room - len(body))), *below, picture.keys_line()]
     for line in lines:
         line.truncate(max(0, width), overflow="crop")
     selected = picture.selected
@@ -112,10 +118,12 @@ class _Picture:
     def head(self) -> list[Text]:
         scene = self.scene
         clock = f"{scene.now.astimezone(scene.zone):%a %Y-%m-%d %H:%M:%S %Z}"
-        if scene.stands_still:
+        if scene.stands_still and not scene.status:
             clock += ", time stands still"
         title = cut(scene.title, max(8, self.width - len(clock) - 16))
-        lines = [Text.assemble(("dovetail top", "bold cyan"), f"  {title}  ", (clock, "bold"))]
+        name = "" if scene.status else "dovetail top  "
+        lines = [Text.assemble((name, "bold cyan"), f"{title}  ", (clock, "bold"))]
+        lines += scene.status
         if scene.board is None:
             return [*lines, Text("looking ahead …", style="dim")]
         return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
@@ -201,7 +209,7 @@ class _Picture:
         return lines
 
     def _divider(self, more: int) -> Text:
-        told = f" {count(more, 'more line')}: space " if more else ""
+        told = f" {count(more, 'more line')}: PgDn " if more else ""
         return Text("─" * max(0, self.width - len(told) - 2) + told + "──", style="dim")
 
     def keys_line(self) -> Text:
@@ -210,6 +218,6 @@ class _Picture:
             return Text.assemble(("/", "bold"), plain(view.typed), ("▏", "blink"), ("  ⏎ keep  esc drop", "dim"))
         sort = f"/ filter  s sort: {view.order}"
         if view.details:
-            return Text(f"↑↓ move  ⏎ close  space/b scroll  {sort}  q quit", style="dim")
+            return Text(f"↑↓ move  ⏎ close  PgUp/PgDn scroll  {sort}  q quit", style="dim")
         group = "g ungroup" if view.grouped else "g group"
         return Text(f"↑↓ move  ⏎ details  {sort}  {group}  1/7 days  q quit", style="dim")
