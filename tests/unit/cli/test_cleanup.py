@@ -2,6 +2,8 @@
 
 import socket
 
+import click
+
 from dovetail.cli.cleanup.cleaner import Cleaned, Fate
 from dovetail.cli.commands.cleanup import Report, lines_of
 from tests.unit.cli.running import Program
@@ -26,7 +28,7 @@ users: [{name: u, user: {token: t}}]
 
 def test_each_object_is_named_once() -> None:
     assert lines_of(Report(dry_run=False, objects=CLEANED)) == [
-        "OBJECT                    REMOVED",
+        click.style("OBJECT                    REMOVED", bold=True),
         f"Node/n1                   {TAINT}",
         f"NodeClaim/general-8vtqz   {STATE}",
         f"                          {COMMAND}",

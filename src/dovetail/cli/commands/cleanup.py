@@ -1,19 +1,17 @@
-"""`dovetail cleanup`: the way back to Karpenter, for which nothing of ours may be left on objects (R38)."""
+"""`dovetail cleanup`: removes what Dovetail put on objects, for the way back to Karpenter (R38)."""
 
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final
 
 import click
 import msgspec
 
 from dovetail.api import names
-from dovetail.api.objects import Lease
 from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
-from dovetail.cli.common.options import OUTPUT
-from dovetail.cli.common.output import print_data, print_lines, working
+from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT
+from dovetail.cli.common.output import print_data, print_lines, table, working
 from dovetail.cli.common.process import fail
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
@@ -23,7 +21,7 @@ _WORDS: Final = {Fate.CLEANED: "cleaned", Fate.WOULD_CLEAN: "would be cleaned", 
 
 
 class CleanupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `dovetail cleanup` was told."""
+    """The values of all options."""
 
     kubeconfig: str | None
     context: str | None
@@ -42,28 +40,24 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @click.command("cleanup")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-@click.option("--force", is_flag=True, help="Do it even if a controller is running, which may put everything back.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option("--force", is_flag=True, help="Clean up even if a controller is running, which may put everything back.")
 @OUTPUT
-@click.option("-q", "--quiet", is_flag=True, help="Only say what could not be cleaned.")
+@click.option("-q", "--quiet", is_flag=True, help="Only print what could not be cleaned.")
 @click.option(
     "--leader-election-name",
     default=names.LEADER_ELECTION_LEASE,
     show_default=True,
-    help="The Lease by which a running controller is known, in any namespace.",
+    help="The name of the Lease that a running controller holds, in any namespace.",
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    help="Where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one.")
+@KUBECONFIG
+@CONTEXT
 def command(**given: object) -> None:
     """Remove what only Dovetail puts on objects, for the way back to Karpenter.
 
-    That is the taint karpenter.sh/candidate on Nodes, what NodeClaims tell of commands and states, and what NodePools
-    tell of their budgets. Nodes that were about to be replaced take pods again, unless they are being deleted already.
-    Stop the controller first. What you wrote yourself stays: annotations of pods, fields of NodePools.
+    That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the
+    conditions about budgets on NodePools. Nodes that were about to be replaced accept pods again, unless they are being
+    deleted. Stop the controller first. What you wrote stays: annotations of pods, fields of NodePools.
 
     Exit codes: 0 cleaned, 1 a controller is running or an object could not be cleaned, 2 wrong usage, 3 the cluster
     cannot be reached.
@@ -87,18 +81,8 @@ def _run(options: CleanupOptions) -> Report:
             return asyncio.run(_cleaned(options))
     except KubeConfigError as error:
         fail(str(error))
-    except _Refused as refusal:
-        fail(str(refusal), code=1)
     except ApiError as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
-
-
-class _Refused(Exception):
-    """What is removed now would be back in a moment."""
-
-    def __init__(self, live: Sequence[Lease]) -> None:
-        held = (f"{each.metadata.namespace}/{each.metadata.name} by {each.spec.holder_identity}" for each in live)
-        super().__init__(f"a controller is running (Lease held: {', '.join(held)}): stop it first, or say --force")
 
 
 async def _cleaned(options: CleanupOptions) -> Report:
@@ -106,33 +90,26 @@ async def _cleaned(options: CleanupOptions) -> Report:
 
     async with connect(kubeconfig=options.kubeconfig, context=options.context) as api:
         if not (options.dry_run or options.force):
-            live = await live_leases(api, SystemClock(), options.leader_election_name)
-            if live:
-                raise _Refused(live)
+            live = [
+                f"{lease.metadata.namespace}/{lease.metadata.name} by {lease.spec.holder_identity}"
+                for lease in await live_leases(api, SystemClock(), options.leader_election_name)
+            ]
+            if live:  # it would put everything back
+                fail(f"a controller is running (Lease held: {', '.join(live)}): stop it first, or use --force", code=1)
         return Report(options.dry_run, await clean(api, dry_run=options.dry_run))
 
 
 def lines_of(report: Report, *, quiet: bool = False) -> list[str]:
-    """For people: what goes from which object, and what could not be done."""
-    lines = [] if quiet else _table([each for each in report.objects if each.error is None])
+    """For people: what is removed from which object, and what failed."""
+    rows = [
+        (plain(each.object) if number == 0 else "", plain(change))
+        for each in report.objects
+        if each.error is None
+        for number, change in enumerate(each.changes)
+    ]
+    lines = table([("OBJECT", "REMOVED"), *rows]) if rows and not quiet else []
     failed = ((each.object, each.error) for each in report.objects if each.error is not None)
     lines += [f"{click.style('failed', fg='red')}  {plain(name)}: {plain(error)}" for name, error in failed]
-    return lines if quiet else [*lines, *([""] if lines else []), _summary(report)]
-
-
-def _table(rows: Sequence[Cleaned]) -> list[str]:
-    """A line for every change, the object named at its first."""
-    if not rows:
-        return []
-    width = max(len("OBJECT"), *(len(plain(row.object)) for row in rows)) + 3
-    lines = [f"{'OBJECT':<{width}}REMOVED"]
-    for row in rows:
-        first = [plain(row.object), *[""] * (len(row.changes) - 1)]
-        lines += [f"{name:<{width}}{plain(change)}" for name, change in zip(first, row.changes, strict=True)]
-    return lines
-
-
-def _summary(report: Report) -> str:
     counts = Counter(each.fate for each in report.objects)
-    said = [f"{count} object{'' if count == 1 else 's'} {_WORDS[fate]}" for fate, count in counts.items()]
-    return ", ".join(said) or "nothing to clean up"
+    summary = ", ".join(f"{count} object{'' if count == 1 else 's'} {_WORDS[fate]}" for fate, count in counts.items())
+    return lines if quiet else [*lines, *([""] if lines else []), summary or "nothing to clean up"]

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, FILES, LIVE, Common, Instant, Source
+from dovetail.cli.common.options import BUDGET_READING, CONTEXT, FILES, KUBECONFIG, Common, Instant, Source
 from dovetail.cli.common.output import without_cycle_search, working
 from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.common.sources import Read, read_cluster
@@ -46,8 +46,8 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("dashboard")
 @FILES
 @click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
-@LIVE[0]
-@LIVE[1]
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "--address",
     default="127.0.0.1",
@@ -62,7 +62,7 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
     "--in-cluster-auth", is_flag=True, help="Ask readers for a bearer token, and show each what they may list."
 )
 @BUDGET_READING
-def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
+def command(*, open_: bool, **given: Any) -> None:
     """Serve a page that shows when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
@@ -71,7 +71,7 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
 
     It only reads: get, list and watch are all it needs. Ends with Ctrl-C.
     """
-    options = _Options(open=open_, reading=Reading(budget_reading), **given)
+    options = _Options(open=open_, **given)
     if options.paths and (options.kubeconfig or options.context or options.in_cluster_auth):
         fail("give either -f for files, or options for a live cluster, not both")
     if options.at is not None and not options.paths:

@@ -4,6 +4,7 @@ import asyncio
 import signal
 import sys
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from importlib.resources import files
 from typing import Final
 
@@ -12,7 +13,7 @@ import click
 from dovetail.api.documents import read_documents
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.options import Common, common_options
-from dovetail.cli.common.output import Times, be_silent, print_data, print_lines, progress_bar
+from dovetail.cli.common.output import Times, be_silent, print_answer, progress_bar
 from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.text.simulate import report_lines
 from dovetail.controllers.assembly import Disrupting
@@ -65,11 +66,9 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
         else:
             allow_all_handles()
             report = asyncio.run(_watch(scenario, common, speed=speed, port=port if dashboard else None))
-    if common.output != "table":
-        print_data(report, common.output)
-    else:
-        times = Times(report.end, common.zone)
-        print_lines(report_lines(report, times, verbose=common.verbose, quiet=common.quiet))
+    times = Times(report.end, common.zone)
+    lines = partial(report_lines, report, times, verbose=common.verbose, quiet=common.quiet)
+    print_answer(report, common.output, lines)
 
 
 async def _watch(scenario: Scenario, common: Common, *, speed: float, port: int | None) -> Report:

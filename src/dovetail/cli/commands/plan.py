@@ -2,6 +2,7 @@
 
 import sys
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
+from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import read_cluster
@@ -55,7 +56,7 @@ def command(
     nodepool: str | None,
     remove: tuple[str, ...],
     instance_types: str | None,
-    budget_reading: str,
+    reading: Reading,
     spot_to_spot: bool,
 ) -> None:
     """Say what the controller would do right now: the commands it would begin, where each pod would go, what that
@@ -70,7 +71,7 @@ def command(
     with one_line_errors(), working("reading and planning …"):
         read = read_cluster(common, also=PLACING_KINDS)
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
-        still = look(scenario, catalogue=catalogue_in(instance_types), reading=Reading(budget_reading), drained=remove)
+        still = look(scenario, catalogue=catalogue_in(instance_types), reading=reading, drained=remove)
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
         rules = Rules(spot_to_spot=spot_to_spot)
         plan = _planned(
@@ -80,11 +81,9 @@ def command(
         fail(f"there is no NodePool {nodepool} in the input")
     if missing := next((name for name in remove if name not in {each.node for each in still.drained}), None):
         fail(f"there is no node {missing} of a NodePool in the input")
-    if common.output == "table":
-        times = Times(common.at, common.zone)
-        print_lines(plan_lines(plan, times, verbose=common.verbose, quiet=common.quiet))
-    else:
-        print_data(plan, common.output)
+    times = Times(common.at, common.zone)
+    lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
+    print_answer(plan, common.output, lines)
     sys.exit(0 if all(each.possible for each in removals) else 1)
 
 

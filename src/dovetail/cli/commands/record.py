@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import one_line_errors, private_file
-from dovetail.cli.common.options import FILES, LIVE, Source, now
+from dovetail.cli.common.options import CONTEXT, FILES, KUBECONFIG, Source, now
 from dovetail.cli.common.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.common.read_kinds import ALL_KINDS
 from dovetail.cli.common.sources import cluster_documents
@@ -43,8 +43,8 @@ _NAMESPACED: Final = frozenset(kind.resource.kind for kind in ALL_KINDS if kind.
 )
 @click.option("--anonymize", is_flag=True, help="Replace names, and labels' values, by meaningless ones throughout.")
 @FILES
-@LIVE[0]
-@LIVE[1]
+@KUBECONFIG
+@CONTEXT
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but what could not be read.")
 @without_cycle_search()
 def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool, quiet: bool, **given: Any) -> None:

@@ -72,7 +72,7 @@ def command(
     others: tuple[str, ...],
     page: str | None,
     instance_types: str | None,
-    budget_reading: str,
+    reading: Reading,
 ) -> None:
     """Play what happens over the next hours or days: to manifests with a Scenario, or to a dump of a cluster.
 
@@ -102,7 +102,7 @@ def command(
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
-    disrupting = Disrupting(reading=Reading(budget_reading))
+    disrupting = Disrupting(reading=reading)
     with one_line_errors(), progress_bar("simulating") as tell:
         reports = [
             play_through(run, catalogue, disrupting, _part(number, len(runs), tell))

@@ -35,7 +35,7 @@ DAYS: Final = 7  # as far as the board looks ahead
 @click.option("--once", is_flag=True, help="Print it once and end, as is done where the output is no terminal.")
 @click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
 @BUDGET_READING
-def command(*, common: Common, once: bool, filter_: str, budget_reading: str) -> None:
+def command(*, common: Common, once: bool, filter_: str, reading: Reading) -> None:
     """Show in the terminal when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
@@ -56,7 +56,6 @@ def command(*, common: Common, once: bool, filter_: str, budget_reading: str) ->
         fail(f"--for: the board looks at most {DAYS}d ahead; `dovetail forecast` looks further")
     words = [f'ns:"{common.namespace}"'] if common.namespace else []
     view = View(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
-    reading = Reading(budget_reading)
     if common.output != "table":
         _print_data(common, ahead, reading)
     elif once or not _has_screen():

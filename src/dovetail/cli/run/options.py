@@ -1,6 +1,6 @@
-"""What can `dovetail run` be told (04 §5)? Upstream's options, by flag or environment, and a few of ours.
+"""The options of `dovetail run` (04 §5): upstream's, by flag or environment variable, and a few of ours.
 
-A flag beats the environment variable of the same name. A value that cannot be understood ends the program at once.
+A flag beats the environment variable of the same name. A value that cannot be read ends the program.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.cli.common.instance_types import read_instance_types
+from dovetail.cli.common.options import CONTEXT, KUBECONFIG, READINGS, READINGS_HELP
 from dovetail.cli.run.values import (
     Converted,
     SchedulerConfig,
@@ -28,7 +29,7 @@ from dovetail.rules.budgets import Reading
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `dovetail run` was told."""
+    """The values of all options."""
 
     kubeconfig: str | None
     context: str | None
@@ -86,12 +87,8 @@ def _option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None
 
 
 _CONNECTION: Final = [
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
-    ),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one."),
+    KUBECONFIG,
+    CONTEXT,
     _option(
         "kube-client-qps",
         click.FloatRange(0, min_open=True),
@@ -159,12 +156,7 @@ _OBSERVING: Final = [
 ]
 
 _DECIDING: Final = [
-    _option(
-        "budget-reading",
-        click.Choice([reading.value for reading in Reading]),
-        Reading.SEED.value,
-        "Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
-    ),
+    _option("budget-reading", READINGS, Reading.SEED.value, READINGS_HELP),
     _option(
         "feature-gates",
         Converted("gates", read_gates),

@@ -6,7 +6,7 @@ from datetime import datetime
 import click
 from msgspec import UNSET
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
 from dovetail.rules.verdict import Rule
@@ -20,7 +20,7 @@ _MOST_TURNS = 6
 def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
     """The whole explanation. Verbose shows every rule that was asked, quiet only what is blocked."""
     text = _Text(times, verbose=verbose, quiet=quiet)
-    sections = {
+    bodies = {
         "Nodes": text.nodes(explanation.nodes),
         "Pods": text.pods(explanation.pods, {node.name for node in explanation.nodes}),
         "Budgets": text.pools(explanation.nodepools),
@@ -31,10 +31,7 @@ def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, 
     if not (explanation.nodes or explanation.pods or explanation.nodepools):
         lines.append("The input holds no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
         lines.append("For manifests that are not applied yet, use `dovetail lint`.")
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return lines + sections(bodies)
 
 
 class _Text:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, problem_lines, sections, table
 from dovetail.cli.text.forecast_bars import LEGEND, Scale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
@@ -39,7 +39,7 @@ _RANKS = (Type.FORCED, Type.EXPIRES, Type.DEADLINE, Type.GRACEFULLY_EXPIRES, Typ
 def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
     """The whole forecast. Verbose leaves out nothing, quiet shows only nodes to which something happens."""
     text = _Text(forecast, times, width=width, verbose=verbose, quiet=quiet)
-    sections = {
+    bodies = {
         "Herds": text.herds(forecast.herds),
         "Nodes": text.nodes(forecast.nodes),
         "Events": text.events(forecast.nodes),
@@ -47,10 +47,7 @@ def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: boo
         "Problems": [] if quiet else problem_lines(forecast.problems, times),
     }
     lines = text.heading()
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return lines + sections(bodies)
 
 
 class _Text:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, problem_lines, sections, table
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, Fate, MoveView, NewNodeView, NodeFate, PlanView, RemovalView
 
@@ -21,14 +21,11 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
     for command in plan.commands:
         lines += ["", *text.command(command)]
     others = [node for node in plan.nodes if node.fate is not Fate.GOES and not (quiet and node.fate is Fate.STAYS)]
-    sections = {
+    bodies = {
         "Other nodes": text.nodes(others),
         "Problems": [] if quiet else problem_lines(plan.problems, times),
     }
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return lines + sections(bodies)
 
 
 class _Text:

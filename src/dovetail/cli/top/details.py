@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from dovetail.cli.common.output import Times
+from dovetail.cli.common.output import Times, sections
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, State
@@ -30,7 +30,7 @@ _EVENTS: Final = {
 
 def details_lines(details: Details, row: Row, times: Times) -> list[str]:
     """All there is to know, the most important first."""
-    sections = {
+    bodies = {
         "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
         "Rules": _verdicts(details, times),
         "History": [
@@ -39,11 +39,7 @@ def details_lines(details: Details, row: Row, times: Times) -> list[str]:
         ],
         "Commands": [plain(command) for command in details.commands],
     }
-    lines = list(_facts(details, row, times))
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return [*_facts(details, row, times), *sections(bodies)]
 
 
 def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
