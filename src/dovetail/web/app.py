@@ -1,4 +1,4 @@
-"""The dashboard over HTTP: the page, the board, one node, and what changes. It only reads.
+"""The dashboard over HTTP: the page, the board, one node, and changes. It only reads.
 
 | address | |
 |---|---|
@@ -12,9 +12,8 @@ To show a cluster, give a `Source` (`dovetail.web.sources`):
     async with board_served(source, address="127.0.0.1", port=0) as port:
         ...                       # http://127.0.0.1:{port}/ shows it
 
-A simulation on another loop or thread makes a `PushedSource`, has it served on an ordinary asyncio loop, and calls
-`source.push(at, snapshot, decisions=…, pace=…)` as it goes along, a few times a second at most; while it stands still
-it pushes once more with `pace=0`.
+A simulation on another loop or thread makes a `PushedSource`, serves it on an ordinary asyncio loop, and calls
+`source.push(at, snapshot, decisions=…, pace=…)` a few times a second at most; with `pace=0` while it is paused.
 
 Without `access` the address must be a loopback one: see `dovetail.web.readers`.
 """
@@ -59,7 +58,7 @@ async def board_served(
 ) -> AsyncIterator[int]:
     """Serve the board and these routes meanwhile; yields the port. Raises OSError if it is taken.
 
-    `beforehand`: the first board is made at once, so that the first reader need not wait for it.
+    `beforehand`: make the first board before the first reader asks for it.
     """
     stream = Stream(source, compute or ThreadCompute(), reading=reading)
     if beforehand:
@@ -78,7 +77,7 @@ async def stream_served(
     routes: Iterable[web.RouteDef] = (),
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
-    """Serve what this stream tells, and these routes; yields the port."""
+    """Serve this stream and these routes; yields the port."""
     if access is None and not is_loopback(address):
         raise ValueError(f"{address}: without access control only a loopback address may be served")
     readers = Readers(access, stream.namespaces)
@@ -86,7 +85,7 @@ async def stream_served(
     app.add_routes([*page_routes(), *_Api(stream).routes(readers), *routes])
     async with listening(app, address=address, port=port, limits=limits, shutdown_seconds=0.5) as served:
         running = asyncio.create_task(stream.run(), name="dashboard")
-        running.add_done_callback(_tell_end)
+        running.add_done_callback(_log_end)
         try:
             yield served
         finally:
@@ -94,12 +93,12 @@ async def stream_served(
             await asyncio.gather(running, return_exceptions=True)
 
 
-def _tell_end(running: asyncio.Task[None]) -> None:
+def _log_end(running: asyncio.Task[None]) -> None:
     if not running.cancelled() and (error := running.exception()) is not None:
-        log.error("the dashboard is no longer kept up to date", exc_info=error)
+        log.error("dashboard updates stopped", exc_info=error)
 
 
-# -- what every answer goes through ------------------------------------------------------------------------------------
+# -- middlewares -------------------------------------------------------------------------------------------------------
 
 
 def _guard(readers: Readers) -> Middleware:
@@ -152,7 +151,7 @@ class _Api:
         try:
             details = await self._stream.details(key, sight)
         except LookupError:
-            raise failure(404, f"{key} is not there, or no longer") from None
+            raise failure(404, f"{key} does not exist") from None
         headers = {"Cache-Control": "private, no-store"}
         return web.Response(body=msgspec.json.encode(details, enc_hook=str), content_type=_JSON, headers=headers)
 

@@ -17,6 +17,7 @@ from dovetail.cli.top.keys import Reach, View
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.pools import pool_lines
 from dovetail.cli.top.rows import figures, grouped, matching, ordered
+from dovetail.model.problem import Severity
 from dovetail.rules.states import MEANING, State
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import Details
@@ -159,10 +160,10 @@ class _Picture:
         problems = self.board.problems
         if not problems:
             return []
-        first = min(problems, key=lambda problem: ("error", "warning", "info").index(problem.severity))
+        first = min(problems, key=lambda problem: list(Severity).index(problem.severity))
         told = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
         message = self.times.localised(plain(str(first.message)))
-        style = "red" if first.severity == "error" else "yellow"
+        style = "red" if first.severity is Severity.ERROR else "yellow"
         return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:

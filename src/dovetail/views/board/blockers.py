@@ -1,4 +1,4 @@
-"""Which pods block their node, and when, over the span of the board?"""
+"""The pods that block their node, and when, over the span of the board."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,21 +13,21 @@ from dovetail.views.forecast.nodes import Future
 
 _APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "name")
 
-# rule, object, what it belongs to, and of how many pods the names are withheld
+# rule, object, workload, and the number of pods whose names are withheld
 Cause: TypeAlias = tuple[str, Ref, str, int]
 # a cause, from when, until when
 Held: TypeAlias = tuple[Cause, datetime, datetime]
 
 
 def blockers_during(span: Span, node: NodeAssessment, future: Future, deadline: datetime | None) -> Iterator[Held]:
-    """Every pod that blocks the node, from when to when: a forecast names only one of those that say the same.
+    """Every pod that blocks the node, from when to when. A forecast names only one of several alike.
 
-    `deadline`: of its drain. A pod that a drain waits for is gone once it can be evicted.
+    `deadline`: of its drain. A pod that a drain waits for goes as soon as it can be evicted.
     """
     drained = span.kind is Kind.DRAINING
     for pod, verdict in node.limiting:
         cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
-        if drained and deadline is not None and node.deadline is None:  # else the verdict knows of it
+        if drained and deadline is not None and node.deadline is None:  # else the verdict includes it
             verdict = limited_by_deadline(pod, verdict, deadline, span.start)  # noqa: PLW2901
         when = verdict.when
         edges = [turn for turn in future.turns(when) if span.start < turn < span.end]
@@ -39,6 +39,6 @@ def blockers_during(span: Span, node: NodeAssessment, future: Future, deadline: 
 
 
 def workload_of(pod: PodRecord) -> str:
-    """What people call it: its namespace, and the name that its labels give it."""
+    """The namespace of the pod, and the name of its application by its labels."""
     app = next((pod.labels[label] for label in _APP_LABELS if pod.labels.get(label)), "")
     return f"{pod.namespace}/{app}" if app else pod.namespace

@@ -1,4 +1,4 @@
-"""Boards of a cluster as it changes: what nothing has changed is kept from one board to the next."""
+"""Makes boards of a changing cluster. Rows without changes are kept from one board to the next."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,6 @@ from dovetail.views.board.rows import (
     Row,
     Strip,
     make_herd,
-    make_problem,
     make_row,
     make_strip,
     seconds_of,
@@ -78,7 +77,7 @@ class BoardMaker:
             rows=tuple(made.row for made in rows),
             pools=self._make_strips(assessment, end),
             herds=tuple(map(make_herd, crowds)),
-            problems=tuple(map(make_problem, found[:PROBLEMS_SHOWN])),
+            problems=found[:PROBLEMS_SHOWN],
             decisions=tuple(decisions),
         )
 

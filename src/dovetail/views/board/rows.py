@@ -1,8 +1,8 @@
-"""What does the dashboard show? A board: a compact row a node, and what each pool's budgets allow over time.
+"""The board that the dashboard and `top` show: a compact row for each node, and the budgets of each pool over time.
 
-Instants are whole seconds since 1970. Lists of spans have no ends: each lasts until the next one starts, the first has
-gone on from before (start 0) and the last goes on. So a row stays the same, byte for byte, while only time passes, and
-what is sent to a page are the few rows that did change.
+Instants are whole seconds since 1970. Spans have no ends: each lasts until the next one starts, the first has no start
+(0) and the last no end. So a row stays the same, byte for byte, while only time passes, and a page gets only the few
+rows that have changed.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.views.assessment import NodeAssessment
 from dovetail.views.board.blockers import Cause, Held, blockers_during
-from dovetail.views.board.details import A_POD, Decided, ProblemShown, redacted_decisions, redacted_problems
+from dovetail.views.board.details import A_POD, Decided, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import Future
 
-# What the spans of a row already say is not said again as an event.
+# Events that the spans of a row show already.
 _TOLD_BY_SPANS: Final = frozenset(
     {ahead.Type.FREE, ahead.Type.BLOCKED, ahead.Type.WINDOW_OPENS, ahead.Type.WINDOW_CLOSES}
 )
@@ -55,20 +55,20 @@ class Row(View, frozen=True, kw_only=True):
     graceful: int | None
     deadline: int | None
     wanted: tuple[str, ...]
-    """The reasons it has to go now."""
+    """The reasons for which it should go now."""
     stuck: tuple[str, int | None] | None
-    """Why it should be gone, and since when; None: it is not held up."""
+    """The reason for which it should go and cannot, and since when; None: nothing blocks it."""
     causes: tuple[Cause, ...]
     spans: tuple[Span, ...]
     events: tuple[Event, ...]
 
 
 class Lane(View, frozen=True):
-    """What the budgets of a pool allow for one reason: start, limit, in use, allowed, budget (-1: none)."""
+    """The budgets of a pool for one reason: start, limit, in use, allowed, budget (-1: none)."""
 
     reason: str
     forceful: bool
-    """The reason asks no budget (R19)."""
+    """Budgets do not apply to the reason (R19)."""
     spans: tuple[tuple[int, int, int, int, int], ...]
 
 
@@ -92,7 +92,7 @@ class Herd(View, frozen=True):
 
 
 class Board(View, frozen=True, kw_only=True):
-    """Everything at one instant, if nothing but time changes."""
+    """The whole cluster at one instant, and its future if nothing but time changes."""
 
     at: int
     end: int
@@ -102,12 +102,12 @@ class Board(View, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     pools: tuple[Strip, ...]
     herds: tuple[Herd, ...]
-    problems: tuple[ProblemShown, ...]
+    problems: tuple[Problem, ...]
     decisions: tuple[Decided, ...] = ()
 
 
 def next_change(board: Board) -> int | None:
-    """The first instant after the board's at which time alone changes it, but for what it leaves out."""
+    """The first instant after the board's own at which time alone changes it."""
     instants = [span[0] for row in board.rows for span in row.spans]
     instants += [event[0] for row in board.rows for event in row.events]
     instants += [span[0] for pool in board.pools for lane in pool.lanes for span in lane.spans]
@@ -118,7 +118,7 @@ def next_change(board: Board) -> int | None:
 
 
 def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> Row:
-    """The row of the node that this is the forecast of."""
+    """The row of a node, from its forecast."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
     wanted = _wanted(node, at)
@@ -149,7 +149,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future)
 
 
 def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -> tuple[dict[Cause, int], list[Span]]:
-    """Which causes hold when: within one span they come and go."""
+    """The causes of each span. Within one span of the forecast causes come and go."""
     causes: dict[Cause, int] = {}
     spans: list[Span] = []
     for span in node.spans:
@@ -160,7 +160,7 @@ def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -
         ]
         if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
             held += blockers_during(span, assessed, future, node.deadline)
-        held.sort(key=lambda each: each[2], reverse=True)  # who blocks for the longest comes first
+        held.sort(key=lambda each: each[2], reverse=True)  # the longest blocker comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
             found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
@@ -196,7 +196,7 @@ def _stuck(
 
 
 def _future(instant: datetime | None, at: datetime) -> int | None:
-    """0: already."""
+    """In seconds; 0: at once or before."""
     return None if instant is None else 0 if instant <= at else seconds_of(instant)
 
 
@@ -205,11 +205,11 @@ def _maybe(instant: datetime | None) -> int | None:
 
 
 def seconds_of(instant: datetime) -> int:
-    """Rounded up: whoever looks then finds that it has come."""
+    """Rounded up, so that the instant has come at that second."""
     return ceil(instant.timestamp())
 
 
-# -- pools, herds and problems -----------------------------------------------------------------------------------------
+# -- pools and herds ---------------------------------------------------------------------------------------------------
 
 
 def make_strip(pool: ahead.PoolForecast) -> Strip:
@@ -231,15 +231,11 @@ def make_herd(herd: ahead.Herd) -> Herd:
     return Herd(seconds_of(herd.start), seconds_of(herd.end), herd.type, pool, herd.count, herd.message)
 
 
-def make_problem(problem: Problem) -> ProblemShown:
-    return ProblemShown(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
-
-
 # -- for readers who may not list all pods -----------------------------------------------------------------------------
 
 
 def redacted(board: Board, may_see: MaySee) -> Board:
-    """The same without the names of pods in namespaces that the reader may not list: they are only counted."""
+    """The same without names of pods in namespaces that the reader may not list; those are counted only."""
     return msgspec.structs.replace(
         board,
         restricted=True,
