@@ -1,4 +1,4 @@
-"""`dovetail dashboard`: the web page on files or a live cluster."""
+"""`dovetail dashboard`: serves the board of files or a live cluster as a web page."""
 
 import asyncio
 import signal
@@ -45,21 +45,21 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("dashboard")
 @FILES
-@click.option("--at", type=Instant(), metavar="RFC3339", help="With files: let time stand still at this instant.")
+@click.option("--at", type=Instant(), metavar="RFC3339", help="With files: time stands still at this instant.")
 @KUBECONFIG
 @CONTEXT
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="Where to serve; another than a loopback one needs --in-cluster-auth.",
+    help="The address to serve on. An address that others can reach needs --in-cluster-auth.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; 0 for a free one."
 )
 @click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
 @click.option(
-    "--in-cluster-auth", is_flag=True, help="Ask readers for a bearer token, and show each what they may list."
+    "--in-cluster-auth", is_flag=True, help="Require a bearer token, and show each reader what they may list."
 )
 @BUDGET_READING
 def command(*, open_: bool, **given: Any) -> None:
@@ -69,7 +69,7 @@ def command(*, open_: bool, **given: Any) -> None:
       dovetail dashboard --open                        # the cluster of your kubeconfig
       dovetail dashboard -f cluster.yaml --open        # a dump
 
-    It only reads: get, list and watch are all it needs. Ends with Ctrl-C.
+    It only reads, and needs the rights to get, list and watch. Ctrl-C ends it.
     """
     options = _Options(open=open_, **given)
     if options.paths and (options.kubeconfig or options.context or options.in_cluster_auth):

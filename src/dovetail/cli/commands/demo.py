@@ -1,4 +1,4 @@
-"""`dovetail demo`: a week of a simulated cluster to watch, in the terminal and on the dashboard."""
+"""`dovetail demo`: plays a week of a simulated cluster, in the terminal and on the dashboard."""
 
 import asyncio
 import signal
@@ -28,21 +28,23 @@ FILE: Final = "week.yaml"
 @click.command("demo")
 @common_options(
     ahead="How long to play.  [default: 7d]",
-    quiet="At the end, only the figures.",
-    verbose="At the end, the whole time line.",
+    quiet="At the end, print only figures.",
+    verbose="At the end, print the whole timeline.",
     live=False,
 )
-@click.option("--headless", is_flag=True, help="Play to the end as fast as it goes, and print what happened.")
+@click.option("--headless", is_flag=True, help="Play to the end as fast as possible, and print what happened.")
 @click.option(
     "--speed",
     type=click.FloatRange(1, 1_000_000),
     default=SPEED,
     show_default=True,
-    help="How many simulated seconds pass in a second.",
+    help="Simulated seconds per second.",
 )
-@click.option("--seed", type=int, help="Another week.")
+@click.option("--seed", type=int, help="The seed of the simulation.")
 @click.option("--dashboard/--no-dashboard", default=True, help="Whether to serve the dashboard too.  [default: serve]")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the dashboard.  [default: a free one]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="The port of the dashboard.  [default: a free one]"
+)
 def command(*, common: Common, headless: bool, speed: float, seed: int | None, dashboard: bool, port: int) -> None:
     """Watch a week of a cluster of about forty nodes: training that must not be disturbed, web services with opening
     hours, test runs, an upgrade, machines that vanish. Needs no cluster and no network, and writes nothing.

@@ -1,4 +1,4 @@
-"""`dovetail lint`: what is wrong or surprising in manifests, before they are applied."""
+"""`dovetail lint`: finds mistakes and surprises in manifests before they are applied."""
 
 import sys
 from collections import Counter
@@ -32,18 +32,18 @@ class Findings(msgspec.Struct, frozen=True, rename="camel"):
 @click.command("lint")
 @click.argument("arguments", nargs=-1, metavar="[PATH]...")
 @common_options(
-    ahead="Say also when each schedule's windows open within this span.",
-    namespace="Only objects of this namespace, and those that belong to none.  [default: all]",
-    quiet="Only errors and warnings: leave out what is merely worth knowing, and the count.",
-    verbose="Say also which objects were read.",
+    ahead="Also print when the windows of each schedule open within this span.",
+    namespace="Only objects of this namespace, and cluster-scoped ones.  [default: all]",
+    quiet="Only errors and warnings; leave out information and the count.",
+    verbose="Also print which objects were read.",
     live=False,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @without_cycle_search()
 def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None:
-    """Find what is wrong or surprising in manifests before they are applied.
+    """Find mistakes and surprises in manifests before they are applied.
 
-    Looks at the annotations of pods and pod templates, at NodePools and their budgets, at NodeClaims, Nodes and
+    Checks the annotations of pods and pod templates, NodePools and their budgets, NodeClaims, Nodes and
     PodDisruptionBudgets. Each finding says what to write instead. Exits with 1 if there is an error.
 
     \b
@@ -71,7 +71,7 @@ def command(*, arguments: tuple[str, ...], common: Common, strict: bool) -> None
 
 
 class _Reading(Iterable[Document]):
-    """The documents to check, and what is learnt of them on the way."""
+    """The documents to check, and counts of them."""
 
     def __init__(self, documents: Iterable[Document], common: Common) -> None:
         self._documents = documents

@@ -1,4 +1,4 @@
-"""`dovetail plan`: what the controller would do right now, what it would save, and why each other node stays."""
+"""`dovetail plan`: what the controller would do now, what it would save, and why other nodes stay."""
 
 import sys
 from datetime import datetime
@@ -29,7 +29,7 @@ from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.assessment import assess
 from dovetail.views.plan import Drained, PlanView, RemovalView, plan_view, removal_view
 
-# Assumptions about what happens later, which nothing depends on here.
+# Assumptions about the future, which a plan does not depend on.
 _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 
 
@@ -41,13 +41,15 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 @click.option(
     "--reason",
     type=click.Choice([reason.value for reason in BUDGETED], case_sensitive=False),
-    help="As if this were the only reason for which nodes may go.",
+    help="Consider only this reason.",
 )
-@click.option("--nodepool", metavar="NAME", help="As if only nodes of this NodePool could go.")
-@click.option("--remove", metavar="NODE", multiple=True, help="What if this node were drained? May be repeated.")
+@click.option("--nodepool", metavar="NAME", help="Consider only nodes of this NodePool.")
+@click.option(
+    "--remove", metavar="NODE", multiple=True, help="Show what would happen if this node were drained. Can be repeated."
+)
 @INSTANCE_TYPES
 @BUDGET_READING
-@click.option("--spot-to-spot", is_flag=True, help="As with the feature gate SpotToSpotConsolidation.")
+@click.option("--spot-to-spot", is_flag=True, help="Plan as with the feature gate SpotToSpotConsolidation.")
 @without_cycle_search()
 def command(
     *,
@@ -59,14 +61,14 @@ def command(
     reading: Reading,
     spot_to_spot: bool,
 ) -> None:
-    """Say what the controller would do right now: the commands it would begin, where each pod would go, what that
-    would save; and of every other node why it stays.
+    """Say what the controller would do right now: the commands that it would start, where each pod would go, and what
+    that would save; and why every other node stays.
 
-    It is the controller's own engine that decides, on the cluster as it is, and nothing is written. Reads the live
-    cluster, for which the rights to get and list are enough, or a dump of it with -f; `dovetail record` makes one.
-    Conditions are taken as they are: what Karpenter says has drifted has drifted.
+    The controller's own engine decides, on the cluster as it is, and nothing is written. Reads the live cluster, which
+    takes only the rights to get and list, or a dump with -f; `dovetail record` makes one. Conditions are taken as they
+    are: a node has drifted if Karpenter says so.
 
-    With --remove the exit code is 1 if a pod would be left without a place.
+    With --remove, the exit code is 1 if a pod would have no place.
     """
     with one_line_errors(), working("reading and planning …"):
         read = read_cluster(common, also=PLACING_KINDS)
@@ -96,7 +98,7 @@ def _planned(
     removals: list[RemovalView],
     problems: list[Problem],
 ) -> PlanView:
-    """Who asks about removals is told of these alone."""
+    """The plan; with removals, it has nothing else."""
     board, pools = still.board, still.pools
     candidates = {
         each: tuple(one for one in found if nodepool in (None, one.pool))
@@ -119,7 +121,7 @@ def _planned(
 
 
 def _put_off(still: Still) -> list[Problem]:
-    """What would keep the controller from deciding anything at all for the moment."""
+    """The reason why the controller would not decide anything yet."""
     if still.unsynced is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""`dovetail record`: a dump of what the other commands read, and of nothing else."""
+"""`dovetail record`: writes a dump of what the other commands read, and nothing else."""
 
 import gzip
 import sys
@@ -39,20 +39,20 @@ _NAMESPACED: Final = frozenset(kind.resource.kind for kind in ALL_KINDS if kind.
     "namespaces",
     multiple=True,
     metavar="NAMESPACE",
-    help="Only objects of this namespace, and those that belong to none. May be given several times.  [default: all]",
+    help="Only objects of this namespace, and cluster-scoped ones. Can be repeated.  [default: all]",
 )
-@click.option("--anonymize", is_flag=True, help="Replace names, and labels' values, by meaningless ones throughout.")
+@click.option("--anonymize", is_flag=True, help="Replace names and values of labels by meaningless ones.")
 @FILES
 @KUBECONFIG
 @CONTEXT
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what could not be read.")
+@click.option("-q", "--quiet", is_flag=True, help="Only print what could not be read.")
 @without_cycle_search()
 def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool, quiet: bool, **given: Any) -> None:
-    """Write a dump of the live cluster that explain, forecast, plan and simulate take.
+    """Write a dump of the live cluster for explain, forecast, plan and simulate.
 
-    Left out is everything that they do not read: Secrets and ConfigMaps, environment variables, images, commands and
-    arguments, managed fields, and all annotations but those of Karpenter and of scheduling. With -f an existing dump is
-    cleaned in the same way.
+    It leaves out everything that they do not read: Secrets and ConfigMaps, environment variables, images, commands and
+    arguments, managed fields, and all annotations except those of Karpenter and of scheduling. With -f, it cleans an
+    existing dump in the same way.
 
     \b
       dovetail record -o cluster.json.gz
@@ -75,7 +75,7 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
 
 
 class _Recording:
-    """What is taken of the documents, and what is not."""
+    """Selects objects for the dump, and counts what it leaves out."""
 
     def __init__(self, namespaces: frozenset[str]) -> None:
         self._namespaces = namespaces
@@ -105,7 +105,7 @@ class _Recording:
         if self._elsewhere:
             lines.append(f"left out {self._elsewhere} of other namespaces")
         if self._unread:
-            lines.append(f"left out {_counted(self._unread)}, which nothing reads")
+            lines.append(f"left out {_counted(self._unread)}, which no command reads")
         return lines
 
 
@@ -121,8 +121,8 @@ _Write = Callable[[BinaryIO, Iterable[dict[str, Any]]], None]
 
 
 def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
-    """A List with an object a line, so that dumps can be compared, and one that is cut off still read."""
-    before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # only when there is something to say
+    """A List with one object per line, so that dumps can be compared, and a truncated one can be read."""
+    before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # written with the first object
     for each in objects:
         file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
         before = b""
@@ -130,7 +130,7 @@ def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
 
 
 def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
-    """Its kind last, as kubectl does, so that one that is cut off is known as such."""
+    """A List with its kind last, as kubectl writes it, so that a truncated dump is recognized."""
     before = b"apiVersion: v1\nitems:\n"
     for each in objects:
         file.write(before + yaml_text([each]).encode())

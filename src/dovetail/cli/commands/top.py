@@ -1,4 +1,4 @@
-"""`dovetail top`: the dashboard's content in the terminal, live on a cluster or files; in a pipe, printed once."""
+"""`dovetail top`: shows the board in the terminal, live; without a terminal, prints it once."""
 
 import asyncio
 import os
@@ -30,9 +30,9 @@ DAYS: Final = 7  # as far as the board looks ahead
 @common_options(
     ahead="How far the bars reach, at most 7d.  [default: 24h]",
     namespace="Only nodes that pods of this namespace block, now or later: the filter ns:NAMESPACE.",
-    verbose="With details: on a terminal of the selected node, printed of every node.",
+    verbose="Show details: of the selected node on a terminal, else of every node.",
 )
-@click.option("--once", is_flag=True, help="Print it once and end, as is done where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit. The default if the output is not a terminal.")
 @click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
 @BUDGET_READING
 def command(*, common: Common, once: bool, filter_: str, reading: Reading) -> None:
@@ -42,11 +42,11 @@ def command(*, common: Common, once: bool, filter_: str, reading: Reading) -> No
       dovetail top                                     # the cluster of your kubeconfig
       dovetail top -f cluster.yaml --at 2026-03-06T16:20:00Z
 
-    It only reads: get, list and watch are all it needs. With --at, time stands still. -o json and -o yaml print once
-    what `forecast` prints.
+    It only reads, and needs the rights to get, list and watch. With --at, time stands still. -o json and -o yaml print
+    what `forecast` prints, once.
 
     Keys: arrows or j and k move, Enter shows every rule about the node, / filters, s sorts, g groups, 1 and 7 choose a
-    day or a week, q ends.
+    day or a week, q quits.
     """
     from dovetail.cli.top.keys import View  # noqa: PLC0415  (what draws takes long to import, `--help` should not)
 
@@ -71,7 +71,7 @@ def command(*, common: Common, once: bool, filter_: str, reading: Reading) -> No
 
 
 def _has_screen() -> bool:
-    """Whether there is somebody to press keys, and something to draw on."""
+    """Whether there are a keyboard and a screen."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 

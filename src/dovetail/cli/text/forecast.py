@@ -1,4 +1,4 @@
-"""What `dovetail forecast` tells people: a bar a node, herds, events, budgets and problems, as lines."""
+"""Shows a forecast as lines: herds, a bar for each node, events, budgets and problems."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from dovetail.views.forecast.data import (
     Type,
 )
 
-# Of each, as long as nobody asks for all.
+# Shown of each, unless verbose.
 _MOST_NODES = 25
 _MOST_EVENTS = 20
 _MOST_HERDS = 10
@@ -31,13 +31,13 @@ _WIDEST = 24
 _GAP = 3  # columns, in tables
 _NARROWEST_BAR = 24
 _WIDEST_BAR = 96
-# What the bars show, and what comes in crowds, is for those who ask.
+# Events that the bars show already.
 _BY_THE_WAY = frozenset({Type.FREE, Type.BLOCKED, Type.WINDOW_OPENS, Type.WINDOW_CLOSES})
 _RANKS = (Type.FORCED, Type.EXPIRES, Type.DEADLINE, Type.GRACEFULLY_EXPIRES, Type.DISRUPTS)
 
 
 def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
-    """The whole forecast. Verbose leaves out nothing, quiet shows only nodes to which something happens."""
+    """The whole forecast. Verbose shows everything, quiet only nodes with events."""
     text = _Text(forecast, times, width=width, verbose=verbose, quiet=quiet)
     bodies = {
         "Herds": text.herds(forecast.herds),
@@ -62,17 +62,17 @@ class _Text:
         forecast, times = self.forecast, self.times
         lines = [f"From {times.stamp(forecast.at)} to {times.stamp(forecast.end)}, if {forecast.assumption}"]
         if not (forecast.nodes or forecast.nodepools):
-            return [*lines, "There is no Node, NodeClaim or NodePool, so there is nothing to foretell."]
+            return [*lines, "There is no Node, NodeClaim or NodePool, so there is nothing to forecast."]
         if forecast.exact_until >= forecast.end:
-            return [*lines, "Nothing is moved by then, so all of it is exact."]
+            return [*lines, "Nothing moves within this time, so everything here is exact."]
         if forecast.exact_until > forecast.at:
-            lines.append(f"Up to {times.full(forecast.exact_until)} all of it is exact, for nothing is moved before.")
-        return [*lines, "What is marked ~ assumes that nothing else moves pods or takes nodes before."]
+            lines.append(f"Everything until {times.full(forecast.exact_until)} is exact: nothing moves before.")
+        return [*lines, "Entries marked ~ assume that nothing else moves pods or removes nodes before."]
 
     # -- herds ---------------------------------------------------------------------------------------------------------
 
     def herds(self, herds: Sequence[Herd]) -> list[str]:
-        """Expirations before what merely may happen."""
+        """Expirations first, then what only may happen."""
         ranked = sorted(herds, key=lambda herd: (herd.type not in _RANKS[:4], herd.start))
         shown = ranked if self.verbose else ranked[:_MOST_HERDS]
         lines = [self.times.localised(plain(herd.message)) + f" ({self.times.distance(herd.start)})" for herd in shown]
@@ -98,7 +98,7 @@ class _Text:
         return [*lines, *_left_out(len(nodes) - len(shown), "nodes")]
 
     def _next(self, node: NodeForecast) -> str:
-        """The one thing to know of the node."""
+        """The most important event of the node."""
         for type_ in _RANKS[:3]:
             for event in node.events:
                 if event.type is type_:
@@ -113,7 +113,7 @@ class _Text:
         return f"free {self._clock(node.free_at)}"
 
     def _clock(self, at: datetime) -> str:
-        """As short as it can be: the hour within a day, else the date too."""
+        """The hour within a day, else the date too."""
         local = at.astimezone(self.times.zone)
         near = at - self.forecast.at < timedelta(hours=24)
         return f"{local:%H:%M}" if near else f"{local:%m-%d %H:%M}"
@@ -121,7 +121,7 @@ class _Text:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def events(self, nodes: Sequence[NodeForecast]) -> list[str]:
-        """In the order of time; what a herd tells already, once."""
+        """In the order of time, without the events of herds."""
         crowded = {(herd.type, name) for herd in self.forecast.herds for name in herd.nodes}
         told = sorted(
             (
@@ -145,12 +145,12 @@ class _Text:
     # -- budgets -------------------------------------------------------------------------------------------------------
 
     def pools(self, pools: Sequence[PoolForecast]) -> list[str]:
-        """Reasons of which the same holds throughout share a line."""
+        """Reasons with the same budgets share a line."""
         lines = []
         for pool in pools:
             alike: dict[str, list[str]] = defaultdict(list)
             for reason in pool.reasons:
-                told = "forceful, asks no budget" if reason.forceful else self._budget(reason.spans)
+                told = "forceful, without budget" if reason.forceful else self._budget(reason.spans)
                 alike[told].append(reason.reason)
             name = click.style(plain(pool.name), bold=True)
             lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[told])}: {told}" for told in alike]
@@ -172,7 +172,7 @@ def _left(span: BudgetSpan) -> str:
 
 
 def _is_told(event: Event, node: NodeForecast) -> bool:
-    """That a node's pods are evicted when it expires goes without saying; of a drain under way it does not."""
+    """Evictions are shown only for a drain under way: every drain evicts pods."""
     return event.type not in _BY_THE_WAY and (event.type is not Type.POD_EVICTED or node.state in IN_DISRUPTION)
 
 
@@ -182,7 +182,7 @@ def _happens(node: NodeForecast) -> bool:
 
 
 def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
-    """Who is forced out or expires first; then whoever changes; then who is never free, and last who always is."""
+    """Nodes that are forced out or expire first, then those that change, never free ones, and always free ones."""
     ranked = [(_RANKS.index(event.type), event.at) for event in node.events if event.type in _RANKS]
     if ranked:
         rank, at = min(ranked)

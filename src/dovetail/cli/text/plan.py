@@ -1,4 +1,4 @@
-"""What `dovetail plan` tells people, as lines."""
+"""Shows a plan as lines."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _PODS_NAMED = 8
 
 
 def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
-    """Quiet leaves out what stays and the problems; verbose names every pod."""
+    """Quiet leaves out nodes that stay, and problems; verbose names every pod."""
     text = _Text(times, verbose=verbose)
     lines = [f"At {times.stamp(plan.at)}{text.summary(plan)}"]
     for removal in plan.removals:
@@ -42,7 +42,7 @@ class _Text:
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""
         number = len(plan.commands)
-        return f" {number} {'command' if number == 1 else 'commands'} would begin, for {_nodes(nodes)}{saving}"
+        return f" {number} {'command' if number == 1 else 'commands'} would start, for {_nodes(nodes)}{saving}"
 
     def command(self, command: CommandView) -> list[str]:
         new = len(command.replacements)
@@ -50,7 +50,7 @@ class _Text:
         saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
         title = click.style(f"{command.reason}: {what}{saved}", bold=True)
         later = command.confirmed_after_seconds
-        note = "" if later is None else f", begins in {later:g} s if it is still right"
+        note = "" if later is None else f", starts in {later:g} s if it is still valid"
         lines = [f"{title} ({command.method}, {command.id}{note})"]
         rows = [["NODE", "POOL", "TYPE", "PRICE", "PODS"]]
         for node in command.nodes:
@@ -61,7 +61,7 @@ class _Text:
         lines += [f"  new {_new_node(each, number)}" for number, each in enumerate(command.replacements, 1)]
         lines += self._moves(command.pods)
         lines += [
-            f"  budget of {plain(use.nodepool)}: takes {use.takes} of {use.allowed} that are left of {use.limit}"
+            f"  budget of {plain(use.nodepool)}: uses {use.takes} of {use.allowed} left, limit {use.limit}"
             for use in command.budgets
         ]
         return lines
@@ -70,7 +70,7 @@ class _Text:
         shown = pods if self._verbose else pods[:_PODS_NAMED]
         lines = [f"  {plain(move.pod)}: {plain(move.source)} → {_target(move)}" for move in shown]
         if len(shown) < len(pods):
-            lines.append(f"  … and {len(pods) - len(shown)} pods more (-v shows all)")
+            lines.append(f"  … and {len(pods) - len(shown)} more pods (-v shows all)")
         return lines
 
     def removal(self, removal: RemovalView) -> list[str]:

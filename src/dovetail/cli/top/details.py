@@ -1,4 +1,4 @@
-"""What is told of the one node that is looked at: every verdict, its pods, what comes, what was, what to type."""
+"""Shows the details of one node: every verdict, its pods, its future and history, and commands to type."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from dovetail.views.forecast.data import Type
 _EVENTS: Final = {
     Type.EXPIRES: "expires",
     Type.GRACEFULLY_EXPIRES: "expires gracefully",
-    Type.DISRUPTS: "may be taken",
+    Type.DISRUPTS: "may be disrupted",
     Type.POD_EVICTED: "evicted",
     Type.POD_DELETED: "deleted by force",
     Type.DEADLINE: "its drain ends by force",
@@ -29,7 +29,7 @@ _EVENTS: Final = {
 
 
 def details_lines(details: Details, row: Row, times: Times) -> list[str]:
-    """All there is to know, the most important first."""
+    """All details, the most important first."""
     bodies = {
         "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
         "Rules": _verdicts(details, times),
@@ -64,13 +64,13 @@ def _facts(details: Details, row: Row, times: Times) -> Iterator[str]:
     if row.stuck is not None:
         reason, since = row.stuck
         since_when = "" if since is None else f" since {times.full(datetime.fromtimestamp(since, UTC))}"
-        yield click.style(f"stuck:    {reason}{since_when}, and cannot go", fg="red")
+        yield click.style(f"stuck:    {reason}{since_when}, but blocked", fg="red")
     if details.left_alone:
-        yield f"left alone: {times.localised(plain(str(details.left_alone)))}"
+        yield f"stays:    {times.localised(plain(str(details.left_alone)))}"
 
 
 def _alike(event: Event) -> tuple[int, str, bool, Ref | None]:
-    """Evictions at one time are told together: that a drain begins with them goes without saying."""
+    """Evictions at one instant are one line: every drain begins with them."""
     at, type_, ref, certain = event
     return at, type_, certain, None if type_ == Type.POD_EVICTED else ref
 
@@ -84,7 +84,7 @@ def _happens(events: list[Event], times: Times) -> str:
 
 
 def _verdicts(details: Details, times: Times) -> list[str]:
-    """As `explain -v` tells them, without the table above them, which is told already."""
+    """As `explain -v` shows them, without the table of nodes."""
     explanation = Explanation(
         at=details.at, pods=details.pods, nodes=(details.node,), nodepools=(), problems=details.problems
     )

@@ -6,7 +6,7 @@ import { DAY, dayTime, localised, span } from './times.js';
 import { BLOCKED, FREE, categoryOf, count, objectName } from './words.js';
 
 const SHOWN = 3;
-const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be taken', forced: 'end by force', deadline: 'end by force' };
+const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be disrupted', forced: 'end by force', deadline: 'end by force' };
 
 export function figures(rows, now) {
   const blockers = new Map();
