@@ -63,7 +63,8 @@ def main() -> None:
     if sys.stdout is None:
         fail("standard output is closed")
     try:
-        program.main(prog_name=_program_name(), standalone_mode=False)
+        name = "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"
+        program.main(prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
@@ -74,7 +75,3 @@ def main() -> None:
         fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     except click.Abort:  # Ctrl-C
         sys.exit(130)
-
-
-def _program_name() -> str:
-    return "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"

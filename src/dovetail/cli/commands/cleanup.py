@@ -11,7 +11,7 @@ import msgspec
 from dovetail.api import names
 from dovetail.cli.cleanup.cleaner import Cleaned, Fate, clean, live_leases
 from dovetail.cli.common.options import CONTEXT, KUBECONFIG, OUTPUT
-from dovetail.cli.common.output import print_data, print_lines, table, working
+from dovetail.cli.common.output import count, print_data, print_lines, table, working
 from dovetail.cli.common.process import fail
 from dovetail.ports import ApiError
 from dovetail.runtime.clock import SystemClock
@@ -111,5 +111,5 @@ def lines_of(report: Report, *, quiet: bool = False) -> list[str]:
     failed = ((each.object, each.error) for each in report.objects if each.error is not None)
     lines += [f"{click.style('failed', fg='red')}  {plain(name)}: {plain(error)}" for name, error in failed]
     counts = Counter(each.fate for each in report.objects)
-    summary = ", ".join(f"{count} object{'' if count == 1 else 's'} {_WORDS[fate]}" for fate, count in counts.items())
+    summary = ", ".join(f"{count(number, 'object')} {_WORDS[fate]}" for fate, number in counts.items())
     return lines if quiet else [*lines, *([""] if lines else []), summary or "nothing to clean up"]

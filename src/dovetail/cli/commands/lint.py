@@ -10,7 +10,15 @@ import msgspec
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import documents_of, one_line_errors
 from dovetail.cli.common.options import Common, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
+from dovetail.cli.common.output import (
+    Times,
+    count,
+    print_data,
+    print_lines,
+    problem_lines,
+    without_cycle_search,
+    working,
+)
 from dovetail.cli.common.process import fail
 from dovetail.model.problem import Problem, Severity
 from dovetail.values.foreign_text import plain
@@ -93,20 +101,15 @@ class _Reading(Iterable[Document]):
 
 
 def _summary(counts: Counter[Severity], reading: _Reading, *, verbose: bool) -> list[str]:
-    found = ", ".join(_counted(counts[severity], severity) for severity in Severity if counts[severity])
+    found = ", ".join(
+        f"{counts[severity]} info" if severity is Severity.INFO else count(counts[severity], severity.value)
+        for severity in Severity
+        if counts[severity]
+    )
     lines = [found or "nothing found"]
     if verbose:
-        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in reading.read.most_common())
-        lines.append(f"read {_objects(reading.read.total())}" + (f": {kinds}" if kinds else ""))
+        kinds = ", ".join(f"{number} {plain(kind)}" for kind, number in reading.read.most_common())
+        lines.append(f"read {count(reading.read.total(), 'object')}" + (f": {kinds}" if kinds else ""))
     if reading.left_out:
-        lines.append(f"left out {_objects(reading.left_out)} of other namespaces")
+        lines.append(f"left out {count(reading.left_out, 'object')} of other namespaces")
     return lines
-
-
-def _counted(count: int, severity: Severity) -> str:
-    plural = "" if count == 1 or severity is Severity.INFO else "s"
-    return f"{count} {severity.value}{plural}"
-
-
-def _objects(count: int) -> str:
-    return f"{count} object{'' if count == 1 else 's'}"

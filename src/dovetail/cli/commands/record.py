@@ -14,7 +14,7 @@ import msgspec
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import one_line_errors, private_file
 from dovetail.cli.common.options import CONTEXT, FILES, KUBECONFIG, Source, now
-from dovetail.cli.common.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
+from dovetail.cli.common.output import Times, count, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.common.read_kinds import ALL_KINDS
 from dovetail.cli.common.sources import cluster_documents
 from dovetail.model.problem import Problem
@@ -64,7 +64,8 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
     recording = _Recording(frozenset(namespaces))
     with one_line_errors(), working("recording …"), _opened(output) as file:
         documents = cluster_documents(source, ALL_KINDS, problems)
-        write = _write_yaml if _name(output).endswith((".yaml", ".yml")) else _write_json
+        name = (output or "").lower().removesuffix(".gz")
+        write = _write_yaml if name.endswith((".yaml", ".yml")) else _write_json
         objects = recording.objects(documents)
         write(file, map(Anonymizer().anonymized, objects) if anonymize else objects)
     lines = problem_lines(problems, Times(now(), UTC))
@@ -110,9 +111,8 @@ class _Recording:
 
 
 def _counted(kinds: Counter[str]) -> str:
-    total = kinds.total()
-    listed = ", ".join(f"{count} {plain(kind)}" for kind, count in kinds.most_common())
-    return f"{total} object{'' if total == 1 else 's'}" + (f" ({listed})" if listed else "")
+    listed = ", ".join(f"{number} {plain(kind)}" for kind, number in kinds.most_common())
+    return count(kinds.total(), "object") + (f" ({listed})" if listed else "")
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -136,10 +136,6 @@ def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
         file.write(before + yaml_text([each]).encode())
         before = b""
     file.write(before + b"kind: List\n")
-
-
-def _name(output: str | None) -> str:
-    return (output or "").lower().removesuffix(".gz")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 import click
 import msgspec
@@ -138,6 +138,11 @@ class Times:
             return none
         return "now" if at == self.now else f"{self.stamp(at)} ({self.distance(at)})"
 
+    def clock(self, at: datetime) -> str:
+        """`17:00` within a day, else `03-11 17:00`."""
+        near = at - self.now < timedelta(hours=24)
+        return f"{at.astimezone(self.zone):{'%H:%M' if near else '%m-%d %H:%M'}}"
+
     def localised(self, text: str) -> str:
         """The same text with its instants in the zone."""
         return _STAMP.sub(lambda stamp: self._localised(stamp[0]), text)
@@ -147,6 +152,11 @@ class Times:
             return format_time(parse_time(stamp), self.zone)
         except TimeError:  # it only looks like an instant
             return stamp
+
+
+def count(number: int, one: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:

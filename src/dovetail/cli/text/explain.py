@@ -151,7 +151,11 @@ class _Text:
             return []
         told = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
         told |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
-        lines = [f"{click.style(plain(str(name)), bold=True)}: {_cut(turns)}" for name, turns in told.items() if turns]
+        lines = []
+        for name, turns in told.items():
+            if turns:
+                more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
+                lines.append(f"{click.style(plain(str(name)), bold=True)}: {'; '.join(turns[:_MOST_TURNS] + more)}")
         return [f"until {self.times.full(explanation.end)}", *(lines or ["none, if nothing but time changes"])]
 
     def _node_changes(self, node: NodeView) -> list[str]:
@@ -190,11 +194,6 @@ class _Text:
                 for budget in pool.budgets
             ]
         return table(rows) if pools else []
-
-
-def _cut(turns: list[str]) -> str:
-    more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
-    return "; ".join(turns[:_MOST_TURNS] + more)
 
 
 def _coloured(text: str, *, good: bool) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import click
 
@@ -103,20 +103,14 @@ class _Text:
             for event in node.events:
                 if event.type is type_:
                     word = {Type.FORCED: "forced", Type.EXPIRES: "expires", Type.DEADLINE: "gone"}[type_]
-                    return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self._clock(event.at)}"
+                    return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self.times.clock(event.at)}"
         if node.state in IN_DISRUPTION:
-            return "leaving" if node.deadline is None else f"by {self._clock(node.deadline)}"
+            return "leaving" if node.deadline is None else f"by {self.times.clock(node.deadline)}"
         if node.free_at is None:
             return "never free"
         if node.free_at == self.forecast.at:
             return "free"
-        return f"free {self._clock(node.free_at)}"
-
-    def _clock(self, at: datetime) -> str:
-        """The hour within a day, else the date too."""
-        local = at.astimezone(self.times.zone)
-        near = at - self.forecast.at < timedelta(hours=24)
-        return f"{local:%H:%M}" if near else f"{local:%m-%d %H:%M}"
+        return f"free {self.times.clock(node.free_at)}"
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -158,13 +152,11 @@ class _Text:
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
         told = [f"{_left(spans[0])} now"]
-        told += [f"{_left(span)} from {self._stamp(span.start)}" for span in spans[1:]]
+        stamp = self.times.full if self.verbose else self.times.clock
+        told += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
         most = len(told) if self.verbose else _MOST_CHANGES
         more = [f"and {len(told) - most} more changes"] if len(told) > most else []
         return "; ".join([*told[:most], *more])
-
-    def _stamp(self, at: datetime) -> str:
-        return self.times.full(at) if self.verbose else self._clock(at)
 
 
 def _left(span: BudgetSpan) -> str:

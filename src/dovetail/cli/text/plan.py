@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, sections, table
+from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, Fate, MoveView, NewNodeView, NodeFate, PlanView, RemovalView
 
@@ -41,12 +41,11 @@ class _Text:
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""
-        number = len(plan.commands)
-        return f" {number} {'command' if number == 1 else 'commands'} would start, for {_nodes(nodes)}{saving}"
+        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{saving}"
 
     def command(self, command: CommandView) -> list[str]:
         new = len(command.replacements)
-        what = f"{_nodes(len(command.nodes))} {'for ' + str(new) + ' new' if new else 'without replacement'}"
+        what = f"{count(len(command.nodes), 'node')} {'for ' + str(new) + ' new' if new else 'without replacement'}"
         saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
         title = click.style(f"{command.reason}: {what}{saved}", bold=True)
         later = command.confirmed_after_seconds
@@ -75,7 +74,7 @@ class _Text:
 
     def removal(self, removal: RemovalView) -> list[str]:
         homeless = sum(move.to is None for move in removal.pods)
-        number = f"{len(removal.pods)} {'pod' if len(removal.pods) == 1 else 'pods'}"
+        number = count(len(removal.pods), "pod")
         verdict = f"{homeless} of its {number} would have no place" if homeless else f"its {number} would have a place"
         title = click.style(f"If {plain(removal.node)} were drained: {verdict}", bold=True)
         lines = [click.style(title, fg="green" if removal.possible else "red")]
@@ -105,7 +104,7 @@ class _Text:
 
 def _new_node(node: NewNodeView, number: int) -> str:
     more = node.types - 1
-    dearer = f" or one of {more} other {'type' if more == 1 else 'types'}" if more > 0 else ""
+    dearer = f" or one of {count(more, 'other type')}" if more > 0 else ""
     type_ = node.instance_types[0] if node.instance_types else "from the template"
     return f"{number}: {plain(node.nodepool)}, {plain(type_)}{dearer}, from {_price(node.price_per_hour)}"
 
@@ -114,10 +113,6 @@ def _target(move: MoveView) -> str:
     if move.to is None:
         return click.style(f"nowhere: {plain(move.why)}", fg="red") if move.why else "wherever the scheduler puts it"
     return plain(move.to)
-
-
-def _nodes(number: int) -> str:
-    return f"{number} {'node' if number == 1 else 'nodes'}"
 
 
 def _price(dollars: float) -> str:

@@ -9,10 +9,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.common.output import Times
+from dovetail.cli.common.output import Times, count
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.details import details_lines
-from dovetail.cli.top.fitting import count, cut
+from dovetail.cli.top.fitting import cut
 from dovetail.cli.top.keys import Reach, View
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.pools import pool_lines
@@ -167,7 +167,7 @@ class _Picture:
         return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:
-        return pool_lines(self.board.pools, self.scene.now, self.scene.zone, width=self.width, most=most)
+        return pool_lines(self.board.pools, self.times, width=self.width, most=most)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class _Picture:
             if self.scene.board is not None:
                 yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
             return
-        table = NodeTable(self.rows, self.view, self.scene.now, self.scene.zone, self.width)
+        table = NodeTable(self.rows, self.view, self.times, self.width)
         yield table.heading()
         for entry in entries:
             yield entry if isinstance(entry, Text) else table.line(entry, selected=entry is selected)

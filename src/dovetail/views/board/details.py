@@ -9,7 +9,7 @@ import msgspec
 from dovetail.model.problem import Problem
 from dovetail.model.refs import MaySee, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.views.explain.verdicts import DeletionView, Explanation, NodeView, PodView, VerdictView, View
+from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, VerdictView, View
 
 # Shown instead of a pod whose name is withheld.
 A_POD: Final = Ref("Pod")
@@ -110,7 +110,10 @@ def _redacted_details(details: Details, may_see: MaySee) -> Details:
         for reason in node.reasons
     )
     seen = tuple(pod for pod in details.pods if may_see(pod.namespace))
-    forced = tuple(_redacted_deletion(deletion, may_see) for deletion in node.forced_deletions)
+    forced = tuple(
+        each if each.pod.is_seen_by(may_see) else msgspec.structs.replace(each, pod=A_POD)
+        for each in node.forced_deletions
+    )
     return msgspec.structs.replace(
         details,
         node=msgspec.structs.replace(node, reasons=reasons, forced_deletions=forced),
@@ -147,7 +150,3 @@ def _redacted_verdicts(verdicts: Sequence[VerdictView], may_see: MaySee) -> tupl
         else msgspec.structs.replace(verdict, object=A_POD, message=verdict.object.hidden())
         for verdict in verdicts
     )
-
-
-def _redacted_deletion(deletion: DeletionView, may_see: MaySee) -> DeletionView:
-    return deletion if deletion.pod.is_seen_by(may_see) else msgspec.structs.replace(deletion, pod=A_POD)

@@ -121,7 +121,8 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future)
     """The row of a node, from its forecast."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
-    wanted = _wanted(node, at)
+    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
+    wanted = {reason: span.allowed for reason, span in now if span.wanted}
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
     return Row(
         key=str(member.object),
@@ -133,7 +134,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future)
         capacity=node.capacity_type or "",
         zone=node.zone or "",
         pods=node.pods,
-        free=_future(node.free_at, at),
+        free=0 if node.free_at is not None and node.free_at <= at else _maybe(node.free_at),
         expires=_maybe(node.expires_at),
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
@@ -170,12 +171,6 @@ def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -
     return causes, spans
 
 
-def _wanted(node: ahead.NodeForecast, at: datetime) -> dict[str, bool]:
-    """The reasons it has now, and whether each is allowed."""
-    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
-    return {reason: span.allowed for reason, span in now if span.wanted}
-
-
 def _stuck(
     node: ahead.NodeForecast, member: ClusterNode, wanted: Mapping[str, bool], *, held: bool
 ) -> tuple[str, int | None] | None:
@@ -193,11 +188,6 @@ def _stuck(
     }
     longest = min(wanted, key=lambda reason: (since[reason] is None, _maybe(since[reason]) or 0))
     return longest, _maybe(since[longest])
-
-
-def _future(instant: datetime | None, at: datetime) -> int | None:
-    """In seconds; 0: at once or before."""
-    return None if instant is None else 0 if instant <= at else seconds_of(instant)
 
 
 def _maybe(instant: datetime | None) -> int | None:
