@@ -5,9 +5,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, Create, KubeApi, Resource
 from dovetail.runtime.tasks import within
@@ -46,13 +44,8 @@ class Access(Protocol):
         """The namespaces whose pods the bearer may see. Raises Refused."""
 
 
-class _User(msgspec.Struct, frozen=True):
-    """A user, as the API server reports it."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = {}
+# The fields of a SubjectAccessReview that say who it is about.
+_User: TypeAlias = dict[str, Any]
 
 
 class _Answers(Generic[T]):
@@ -79,10 +72,9 @@ class ReviewedAccess(Access):
     `api` must be a separate client: anybody can trigger reviews, and the API server may answer slowly.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock, *, audiences: tuple[str, ...] = ()) -> None:
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._audiences = audiences
         # Separate, so that a flood of unknown tokens does not evict the known ones.
         self._sights = _Answers[Sight](clock)
         self._refusals = _Answers[Refused](clock)
@@ -142,7 +134,7 @@ class ReviewedAccess(Access):
             missing = await self._denied(user, ((resource, "") for resource in NEEDED))
             if missing:
                 kinds = ", ".join(resource.plural for resource, _ in missing)
-                return Refused(403, f"{user.name} may not list {kinds}")
+                return Refused(403, f"{user['user']} may not list {kinds}")
             if not await self._denied(user, [(PODS, "")]):
                 return EVERYTHING
             names = await namespaces()
@@ -152,17 +144,16 @@ class ReviewedAccess(Access):
             raise Refused(503, f"the token could not be reviewed: {error.message}") from error
 
     async def _user(self, token: str) -> _User | None:
-        spec: dict[str, Any] = {"token": token, **({"audiences": list(self._audiences)} if self._audiences else {})}
-        status = await self._review(TOKEN_REVIEWS, spec)
+        status = await self._review(TOKEN_REVIEWS, {"token": token})
         if status.get("authenticated") is not True or status.get("error"):
             return None
         user = status.get("user") or {}
-        return _User(
-            str(user.get("username") or ""),
-            str(user.get("uid") or ""),
-            tuple(user.get("groups") or ()),
-            user.get("extra") or {},
-        )
+        return {
+            "user": str(user.get("username") or ""),
+            "uid": str(user.get("uid") or ""),
+            "groups": user.get("groups") or [],
+            "extra": user.get("extra") or {},
+        }
 
     async def _denied(self, user: _User, what: Iterable[tuple[Resource[Any], str]]) -> list[tuple[Resource[Any], str]]:
         asked = list(what)
@@ -171,10 +162,7 @@ class ReviewedAccess(Access):
 
     async def _may_list(self, user: _User, resource: Resource[Any], namespace: str) -> bool:
         spec = {
-            "user": user.name,
-            "uid": user.uid,
-            "groups": list(user.groups),
-            "extra": user.extra,
+            **user,
             "resourceAttributes": {
                 "verb": "list",
                 "group": resource.group,

@@ -28,7 +28,6 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from dovetail.ports import Compute
 from dovetail.rules.budgets import Reading
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.access import Access
@@ -45,13 +44,12 @@ _JSON: Final = "application/json"
 
 @asynccontextmanager
 async def board_served(
-    source: Source,
+    shown: Source | Stream,
     *,
     address: str = "127.0.0.1",
     port: int = 0,
     access: Access | None = None,
     routes: Iterable[web.RouteDef] = (),
-    compute: Compute | None = None,
     reading: Reading = Reading.SEED,
     beforehand: bool = True,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
@@ -60,24 +58,9 @@ async def board_served(
 
     `beforehand`: make the first board before the first reader asks for it.
     """
-    stream = Stream(source, compute or ThreadCompute(), reading=reading)
+    stream = shown if isinstance(shown, Stream) else Stream(shown, ThreadCompute(), reading=reading)
     if beforehand:
         await stream.refresh()
-    async with stream_served(stream, address=address, port=port, access=access, routes=routes, limits=limits) as served:
-        yield served
-
-
-@asynccontextmanager
-async def stream_served(
-    stream: Stream,
-    *,
-    address: str = "127.0.0.1",
-    port: int = 0,
-    access: Access | None = None,
-    routes: Iterable[web.RouteDef] = (),
-    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
-) -> AsyncIterator[int]:
-    """Serve this stream and these routes; yields the port."""
     if access is None and not is_loopback(address):
         raise ValueError(f"{address}: without access control only a loopback address may be served")
     readers = Readers(access, stream.namespaces)

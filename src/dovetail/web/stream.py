@@ -55,21 +55,6 @@ class Sight(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Sight()
 
 
-class Whole(View, frozen=True, kw_only=True):
-    """The answer of `/api/board`."""
-
-    version: str
-    title: str
-    pace: float
-    at: int
-    end: int
-    assumption: str
-    restricted: bool
-    rows: Sequence[Raw]
-    pools: Sequence[Raw]
-    rest: Raw
-
-
 class Delta(View, frozen=True, kw_only=True, omit_defaults=True):
     """The changes; absent parts have not changed."""
 
@@ -81,14 +66,6 @@ class Delta(View, frozen=True, kw_only=True, omit_defaults=True):
     gone: Sequence[str] = ()
     pools: Sequence[Raw] | None = None
     rest: Raw | None = None
-
-
-class Rest(View, frozen=True):
-    """The small parts, which are sent whole."""
-
-    herds: object
-    problems: object
-    decisions: object
 
 
 class Feed:
@@ -125,7 +102,7 @@ class Feed:
                 changed.append(Raw(known[1]))
             rows[row.key] = known
         pools = [encode(pool) for pool in board.pools]
-        rest = encode(Rest(board.herds, board.problems, board.decisions))
+        rest = encode({"herds": board.herds, "problems": board.problems, "decisions": board.decisions})
         gone = [key for key in self._rows if key not in rows]
         first = self._board is None
         new_pools, new_rest = pools != self._pools, rest != self._rest
@@ -148,23 +125,23 @@ class Feed:
         self._news = asyncio.Event()
 
     def whole(self, title: str, pace: float, at: int) -> tuple[bytes, bytes, str]:
-        """The whole board as JSON, the same compressed, and its tag."""
+        """The whole board as JSON, the same compressed, and its tag: the answer of `/api/board`."""
         assert self._board is not None
         if self._body is None:
             board = self._board
             body = msgspec.json.encode(
-                Whole(
-                    version=self.version,
-                    title=title,
-                    pace=pace,
-                    at=at,
-                    end=board.end,
-                    assumption=board.assumption,
-                    restricted=board.restricted,
-                    rows=[Raw(text) for _, text in self._rows.values()],
-                    pools=[Raw(pool) for pool in self._pools],
-                    rest=Raw(self._rest),
-                )
+                {
+                    "version": self.version,
+                    "title": title,
+                    "pace": pace,
+                    "at": at,
+                    "end": board.end,
+                    "assumption": board.assumption,
+                    "restricted": board.restricted,
+                    "rows": [Raw(text) for _, text in self._rows.values()],
+                    "pools": [Raw(pool) for pool in self._pools],
+                    "rest": Raw(self._rest),
+                }
             )
             tag = hashlib.sha256(body).hexdigest()[:20]
             self._body = body, gzip.compress(body, compresslevel=4, mtime=0), f'"{tag}"'
@@ -219,7 +196,8 @@ class Stream:
         """Rebuild the board, unless it is still valid."""
         async with self._lock:
             now = self.source.look()
-            if self._seen is not None and now.version == self._seen.version and not self._is_over(now.at):
+            over = self._until is not None and now.at >= self._until
+            if self._seen is not None and now.version == self._seen.version and not over:
                 return
             self.show(now, *await self._compute.run(self._made, now))
 
@@ -232,9 +210,6 @@ class Stream:
             self._until = min(self._until, datetime.fromtimestamp(following, UTC))
         for feed in self._feeds.values():
             feed.take(board, self.source.pace)
-
-    def _is_over(self, at: datetime) -> bool:
-        return self._until is not None and at >= self._until
 
     def _made(self, seen: Seen) -> tuple[Assessment, Board]:
         assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment)

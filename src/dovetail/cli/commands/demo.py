@@ -80,7 +80,7 @@ async def _watch(scenario: Scenario, common: Common, *, speed: float, port: int 
     from dovetail.cli.top.keys import View  # noqa: PLC0415
     from dovetail.cli.top.live import Show  # noqa: PLC0415
     from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
-    from dovetail.web.app import stream_served  # noqa: PLC0415
+    from dovetail.web.app import board_served  # noqa: PLC0415
     from dovetail.web.stream import Stream  # noqa: PLC0415
 
     pace = Pace(speed)
@@ -90,7 +90,7 @@ async def _watch(scenario: Scenario, common: Common, *, speed: float, port: int 
     async with AsyncExitStack() as stack:
         if port is not None:
             with suppress(OSError):  # the demo goes on without the dashboard
-                served = await stack.enter_async_context(stream_served(stream, port=port))
+                served = await stack.enter_async_context(board_served(stream, port=port))
                 player.address = f"http://127.0.0.1:{served}/"
         show = Show(stream, View(), zone=common.zone, tick_seconds=0.25, on_key=pace.press)
         show.status, show.happened = player.status, lambda: player.happened

@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.board.blockers import Cause
-from dovetail.views.board.rows import Row, Span
+from dovetail.views.board.rows import Cause, Row, Span
 from dovetail.views.forecast.data import Kind, Type
 
 DAY: Final = 24 * 60 * 60

@@ -5,8 +5,9 @@ Instants are whole seconds since 1970. Spans have no ends: each lasts until the 
 rows that have changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from math import ceil
 from typing import Final, TypeAlias
 
@@ -14,12 +15,12 @@ import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.model.problem import Problem
+from dovetail.model.records import PodRecord
 from dovetail.model.refs import MaySee, Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.assessment import NodeAssessment
-from dovetail.views.board.blockers import Cause, Held, blockers_during
+from dovetail.views.assessment import NodeAssessment, limited_by_deadline
 from dovetail.views.board.details import A_POD, Decided, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
@@ -31,7 +32,12 @@ _TOLD_BY_SPANS: Final = frozenset(
 )
 _KINDS: Final = {kind: number for number, kind in enumerate(ahead.Kind)}
 PROBLEMS_SHOWN: Final = 200
+_APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "name")
 
+# rule, object, workload, and the number of pods whose names are withheld
+Cause: TypeAlias = tuple[str, Ref, str, int]
+# a cause, from when, until when
+Held: TypeAlias = tuple[Cause, datetime, datetime]
 # start, kind, and indexes into the row's causes
 Span: TypeAlias = tuple[int, ...]
 # instant (0: now), type, object, and whether it is certain
@@ -160,7 +166,7 @@ def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -
             if cause.object.kind != "Pod"
         ]
         if span.kind in {ahead.Kind.BLOCKED, ahead.Kind.DRAINING}:
-            held += blockers_during(span, assessed, future, node.deadline)
+            held += _blockers_during(span, assessed, future, node.deadline)
         held.sort(key=lambda each: each[2], reverse=True)  # the longest blocker comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
@@ -169,6 +175,33 @@ def _spans(node: ahead.NodeForecast, assessed: NodeAssessment, future: Future) -
             if not spans or spans[-1][1:] != entry[1:]:
                 spans.append(entry)
     return causes, spans
+
+
+def _blockers_during(
+    span: ahead.Span, node: NodeAssessment, future: Future, deadline: datetime | None
+) -> Iterator[Held]:
+    """Every pod that blocks the node, from when to when. A forecast names only one of several alike.
+
+    `deadline`: of its drain. A pod that a drain waits for goes as soon as it can be evicted.
+    """
+    drained = span.kind is ahead.Kind.DRAINING
+    for pod, verdict in node.limiting:
+        cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
+        if drained and deadline is not None and node.deadline is None:  # else the verdict includes it
+            verdict = limited_by_deadline(pod, verdict, deadline, span.start)  # noqa: PLW2901
+        when = verdict.when
+        edges = [turn for turn in future.turns(when) if span.start < turn < span.end]
+        for start, end in pairwise((span.start, *edges, span.end)):
+            if not future.holds(when, start):
+                yield cause, start, end
+            elif drained:
+                break
+
+
+def workload_of(pod: PodRecord) -> str:
+    """The namespace of the pod, and the name of its application by its labels."""
+    app = next((pod.labels[label] for label in _APP_LABELS if pod.labels.get(label)), "")
+    return f"{pod.namespace}/{app}" if app else pod.namespace
 
 
 def _stuck(

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from dovetail.model.problem import Problem
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
+from dovetail.rules.budgets import Consumer
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
 from dovetail.rules.reasons import is_budgeted
@@ -91,12 +92,6 @@ class NodeView(View, frozen=True):
     changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
-class ConsumerView(View, frozen=True):
-    node: str
-    state: str
-    unhealthy: bool
-
-
 class BudgetView(View, frozen=True):
     reason: str
     limit: int
@@ -107,7 +102,7 @@ class BudgetView(View, frozen=True):
     binding: int | None
     forceful: bool
     """Budgets do not apply to the reason (R19), so these figures have no effect."""
-    consumers: tuple[ConsumerView, ...]
+    consumers: tuple[Consumer, ...]
 
 
 class PoolView(View, frozen=True):
@@ -254,10 +249,6 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
 
 
 def _pool_view(pool: PoolAssessment) -> PoolView:
-    consumers = tuple(
-        ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
-        for consumer in pool.counts.consumers
-    )
     graceful = pool.record.graceful_expire_after_ns is not None
     return PoolView(
         name=pool.record.name,
@@ -272,7 +263,7 @@ def _pool_view(pool: PoolAssessment) -> PoolView:
                 until=allowed.until,
                 binding=allowed.binding,
                 forceful=not is_budgeted(reason, graceful_expiry=graceful),
-                consumers=consumers,
+                consumers=tuple(pool.counts.consumers),
             )
             for reason, allowed in pool.allowances.items()
         ),
