@@ -174,7 +174,7 @@ def test_details_tell_every_rule_and_can_be_scrolled() -> None:
     for reason in ("Empty: ", "Drifted: ", "Underutilized: ", "Expired: "):
         assert reason in text
     waiting = draw(msgspec.structs.replace(scene, details=None), View(selected=key, details=True), 100, 30)
-    assert "asking every rule …" in texts(waiting)
+    assert "checking every rule …" in texts(waiting)
 
 
 def hostile_board(name: str) -> tuple[Snapshot, Board]:

@@ -1,4 +1,4 @@
-"""Which rows of the board are shown, in which order, and what do they come to? The filter is the dashboard's."""
+"""Filters, sorts and counts the rows of the board. The filter is the same as the dashboard's."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -16,11 +16,11 @@ KINDS: Final = tuple(Kind)
 FORCEFUL: Final = (Type.FORCED, Type.DEADLINE)
 EXPIRING: Final = (Type.EXPIRES, Type.GRACEFULLY_EXPIRES)
 _LAST: Final = 2**62
-_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may hold blanks
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may contain spaces
 
 
 class Order(StrEnum):
-    """By what rows are sorted."""
+    """How rows are sorted."""
 
     PRESSING = "pressing"
     FREE = "free"
@@ -33,7 +33,7 @@ class Order(StrEnum):
 
 
 def span_at(row: Row, now: int) -> Span:
-    """The span that holds now."""
+    """The span at this instant."""
     return next((span for span in reversed(row.spans) if span[0] <= now), row.spans[0])
 
 
@@ -42,7 +42,7 @@ def kind_at(row: Row, now: int) -> Kind:
 
 
 def causes_at(row: Row, now: int) -> list[Cause]:
-    """Who blocks it now, or whom its drain waits for; who does so longest comes first."""
+    """What blocks the node now, or what its drain waits for; the longest first."""
     later = [span for span in row.spans if span[0] > now]
     ends = {
         row.causes[index]: next((span[0] for span in later if index not in span[2:]), _LAST)
@@ -67,19 +67,19 @@ def is_never_free(row: Row) -> bool:
 
 
 def becomes_free(row: Row, now: int) -> bool:
-    """Within a day, and is not yet."""
+    """Whether the node becomes free within a day."""
     return kind_at(row, now) is not Kind.FREE and any(
         now < span[0] <= now + DAY and KINDS[span[1]] is Kind.FREE for span in row.spans
     )
 
 
 def comes(row: Row, types: Sequence[Type], now: int, ahead: int = _LAST) -> int | None:
-    """When one of these first happens to the node within so many seconds."""
+    """The first of these events within so many seconds."""
     instants = (at or now for at, type_, _, _ in row.events if type_ in types)
     return min((at for at in instants if now <= at <= now + ahead), default=None)
 
 
-# -- which -------------------------------------------------------------------------------------------------------------
+# -- filter ------------------------------------------------------------------------------------------------------------
 
 _IS: Final[dict[str, Callable[[Row, int], bool]]] = {
     "free": lambda row, now: kind_at(row, now) is Kind.FREE,
@@ -106,7 +106,7 @@ _FIELDS: Final[dict[str, Callable[[Row, str, int], bool]]] = {
 
 
 def matching(rows: Iterable[Row], filter_: str, now: int) -> list[Row]:
-    """Rows of which every word of the filter holds: `is:stuck`, `pool:general`, or a part of any name."""
+    """Rows that match every word of the filter: `is:stuck`, `pool:general`, or a part of any name."""
     words = [word.replace('"', "") for word in _WORD.findall(filter_.lower())]
     return [row for row in rows if all(_holds(row, word, now) for word in words)]
 
@@ -119,7 +119,7 @@ def _holds(row: Row, word: str, now: int) -> bool:
     return any(word in text.lower() for text in (*names, *(str(part) for cause in row.causes for part in cause[:3])))
 
 
-# -- in which order ----------------------------------------------------------------------------------------------------
+# -- order -------------------------------------------------------------------------------------------------------------
 
 
 def ordered(rows: Iterable[Row], order: Order, now: int) -> list[Row]:
@@ -141,8 +141,8 @@ def _rank(row: Row, order: Order, now: int) -> tuple[int, int]:
 
 
 def _pressing(row: Row, now: int) -> tuple[int, int]:
-    """A drain that ends by force comes first; then what should go and cannot, what expires or is forced out later, what
-    is on its way out, what only people can free, what is blocked, and last what is free."""
+    """First drains that end by force, then nodes that are stuck, that expire or are forced out later, that are leaving,
+    that never become free by themselves, that are blocked, and last that are free."""
     ends = comes(row, (*FORCEFUL, *EXPIRING), now)
     if ends is not None and is_leaving(row):
         return 0, ends
@@ -157,18 +157,18 @@ def _pressing(row: Row, now: int) -> tuple[int, int]:
 
 
 def grouped(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
-    """By pool, that of the first row first; those without a pool come last."""
+    """By pool, in the order of their first rows; rows without a pool come last."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.pool, []).append(row)
     return sorted(groups.items(), key=lambda group: not group[0])
 
 
-# -- what they come to -------------------------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------------------------
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Free now, should go and cannot, free only if somebody acts; and what the next 24 hours bring."""
+    """Nodes that are free now, stuck, or never free by themselves; and events of the next 24 hours."""
 
     free: int
     stuck: int

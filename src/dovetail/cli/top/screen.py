@@ -30,14 +30,14 @@ _FOLDING: Final = Console(width=80, color_system=None)
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What there is to see."""
+    """Everything that the screen shows."""
 
     title: str
     now: datetime
     zone: tzinfo = UTC
     stands_still: bool = False
     board: Board | None = None
-    """None: it is not made yet."""
+    """None: not made yet."""
     details: Details | None = None
     """Of the selected node; None: not there yet."""
     status: Sequence[Text] = ()
@@ -47,12 +47,12 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Drawn(msgspec.Struct, frozen=True, eq=False):
-    """A screen: as many lines as it is high, none wider than it is; and what keys can reach on it."""
+    """A screen with exactly the lines and columns of the terminal, and how far keys can move on it."""
 
     lines: list[Text]
     reach: Reach
     selected: str
-    """The key of the row; empty: there is none."""
+    """The key of the selected row; empty: there are no rows."""
 
 
 def draw(scene: Scene, view: View, width: int, height: int) -> Drawn:
@@ -69,7 +69,7 @@ def draw(scene: Scene, view: View, width: int, height: int) -> Drawn:
 
 
 def printed(scene: Scene, view: View, width: int, details: Mapping[str, Details] | None = None) -> list[Text]:
-    """The same for paper: as long as it must be, with the details that are given for rows, by their keys."""
+    """The same for a pipe or file: all rows, with these details by the keys of rows."""
     picture = _Picture(scene, view, width)
     pools = picture.pools(most=len(picture.board.pools))
     lines = [*picture.head(), Text(), *pools, *([Text()] if pools else []), *picture.table(picture.entries())]
@@ -97,7 +97,7 @@ class _Picture:
         self.selected = next((row for row in self.rows if row.key == view.selected), first)
 
     def body(self, height: int) -> tuple[list[Text], Reach]:
-        """All but the last line, and what can be reached from there."""
+        """All lines but the last, and how far keys can move."""
         lines = self.head()
         if not self.view.details or height >= TALL:
             pools = self.pools(most=max(2, (height - len(lines)) // 4))
@@ -150,13 +150,13 @@ class _Picture:
         )
 
     def _herds(self) -> list[Text]:
-        """The next one within the span."""
+        """The next herd within the span."""
         end = self.now + self.view.ahead
         herds = [herd for herd in self.board.herds if herd.end >= self.now and herd.start <= end]
         return [Text(self.times.localised(plain(herd.message)), style="yellow") for herd in herds[:1]]
 
     def _problems(self) -> list[Text]:
-        """How many, and the gravest of them."""
+        """The number of problems, and the worst of them."""
         problems = self.board.problems
         if not problems:
             return []
@@ -192,7 +192,7 @@ class _Picture:
             yield entry if isinstance(entry, Text) else table.line(entry, selected=entry is selected)
 
     def _window(self, room: int) -> list[Text]:
-        """As many lines of the table as there is room for, around the selected row."""
+        """The lines of the table around the selected row that fit."""
         entries = list(self.entries())
         place = next((number for number, entry in enumerate(entries) if entry is self.selected), 0)
         first = max(0, min(place - room // 2, len(entries) - (room - 1)))
@@ -203,7 +203,7 @@ class _Picture:
     def _details(self, row: Row) -> list[Text]:
         details = self.scene.details
         if details is None or details.key != row.key:
-            return [Text("asking every rule …", style="dim")]
+            return [Text("checking every rule …", style="dim")]
         lines: list[Text] = []
         for told in details_lines(details, row, self.times):
             lines += Text.from_ansi(told).wrap(_FOLDING, max(1, self.width)) if told else [Text()]
