@@ -5,14 +5,15 @@ import signal
 import sys
 import webbrowser
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, CONTEXT, FILES, KUBECONFIG, Common, Instant, Source
+from dovetail.cli.common.options import BUDGET_READING, CONTEXT, FILES, KUBECONFIG, Instant, Source
 from dovetail.cli.common.output import without_cycle_search, working
 from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.common.sources import Read, read_cluster
@@ -26,7 +27,7 @@ PORT: Final = 8642
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command was told."""
+    """The values of all options."""
 
     paths: tuple[str, ...]
     at: datetime | None
@@ -80,18 +81,15 @@ def command(*, open_: bool, **given: Any) -> None:
 
     if not options.in_cluster_auth and not is_loopback(options.address):
         fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")
-    read = _read_files(options) if options.paths else None
+    read = None
+    if options.paths:
+        with one_line_errors(), working("reading …"), without_cycle_search():
+            read = read_cluster(options.source)
     allow_all_handles()
     try:
         asyncio.run(_serve(options, read))
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _read_files(options: _Options) -> Read:
-    common = Common(paths=options.paths, output="table", at=options.at or datetime.now(UTC), end=None, zone=UTC)
-    with one_line_errors(), working("reading …"), without_cycle_search():
-        return read_cluster(common)
 
 
 async def _serve(options: _Options, read: Read | None) -> None:
@@ -113,12 +111,8 @@ async def _serve(options: _Options, read: Read | None) -> None:
         else:
             source = await stack.enter_async_context(followed(options.source))
             if options.in_cluster_auth:
-                reviews = connect(
-                    kubeconfig=options.kubeconfig,
-                    context=options.context,
-                    patience=NO_PATIENCE,
-                    connections=REVIEWS_AT_ONCE,
-                )
+                reviewing = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
+                reviews = reviewing(patience=NO_PATIENCE, connections=REVIEWS_AT_ONCE)
                 try:
                     access = ReviewedAccess(await stack.enter_async_context(reviews), SystemClock())
                 except KubeConfigError as error:

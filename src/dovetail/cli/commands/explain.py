@@ -41,7 +41,7 @@ def command(*, objects: tuple[str, ...], common: Common, reading: Reading) -> No
     then 1 if one of them is blocked.
     """
     with one_line_errors(), working("reading and judging …"):
-        read = read_cluster(common)
+        read = read_cluster(common.source)
         assessment = assess(read.snapshot, common.at, reading)
         explanation = explain(assessment, end=common.end, problems=read.problems)
     if objects:

@@ -50,7 +50,7 @@ def command(*, objects: tuple[str, ...], pools: tuple[str, ...], common: Common,
     """
     end = common.at + DEFAULT_SPAN if common.end is None else common.end
     with one_line_errors(), working("reading and looking ahead …"):
-        read = read_cluster(common)
+        read = read_cluster(common.source)
         machines = machines_of(read.documents)
         assessment = assess(read.snapshot, common.at, reading)
         found = forecast(assessment, end, machines=machines, problems=read.problems)

@@ -71,7 +71,7 @@ def command(
     With --remove, the exit code is 1 if a pod would have no place.
     """
     with one_line_errors(), working("reading and planning …"):
-        read = read_cluster(common, also=PLACING_KINDS)
+        read = read_cluster(common.source, also=PLACING_KINDS)
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
         still = look(scenario, catalogue=catalogue_in(instance_types), reading=reading, drained=remove)
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]

@@ -77,7 +77,7 @@ def _has_screen() -> bool:
 
 def _read(common: Common) -> Read:
     with one_line_errors(), working("reading …"), without_cycle_search():
-        return read_cluster(common)
+        return read_cluster(common.source)
 
 
 def _print_data(common: Common, ahead: int, reading: Reading) -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.live import live_documents
-from dovetail.cli.common.options import Common, Source
+from dovetail.cli.common.options import Source
 from dovetail.cli.common.read_kinds import ALL_KINDS, RULE_KINDS, ReadKind
 from dovetail.cli.common.salvage import salvaged_documents
 from dovetail.model.intake import take_in
@@ -36,7 +36,7 @@ class Read(NamedTuple):
         return [problem for problem in self.problems if problem.rule not in _TOLD_BY_SCENARIOS]
 
 
-def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
+def read_cluster(source: Source, *, also: Sequence[ReadKind] = ()) -> Read:
     """The cluster in the files, or the live cluster if there are none. Raises InputError.
 
     Ends the program if the cluster cannot be reached.
@@ -44,7 +44,7 @@ def read_cluster(common: Common, *, also: Sequence[ReadKind] = ()) -> Read:
     Of a live cluster it reads RULE_KINDS and `also` (PLACING_KINDS, WORKLOAD_KINDS); of files, all documents.
     """
     problems: list[Problem] = []
-    return understood(list(cluster_documents(common.source, (*RULE_KINDS, *also), problems)), problems)
+    return understood(list(cluster_documents(source, (*RULE_KINDS, *also), problems)), problems)
 
 
 def understood(documents: list[Document], problems: Sequence[Problem]) -> Read:
