@@ -5,7 +5,7 @@
 | `/` | the page; it and `/static/*` hold no data and need no token |
 | `/api/board` | the whole board, compressed and with an ETag |
 | `/api/node/{kind}/{name}` | everything about one node |
-| `/api/stream` | server-sent events: `delta` (with an id), `tick`, and `reset`, after which the board is read anew |
+| `/api/stream` | server-sent events: `delta` (with an id), `tick`, `reset` (read the board again) |
 
 To show a cluster, give a `Source` (`dovetail.web.sources`):
 

@@ -49,7 +49,7 @@ class News:
         self.version = 0
         self._event = asyncio.Event()
 
-    def tell(self, _change: object = None) -> None:
+    def notify(self, _change: object = None) -> None:
         self.version += 1
         self._event.set()
 
@@ -142,7 +142,7 @@ class PushedSource(Source):
         if pace is not None:
             self.pace = pace
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.news.tell)
+            self._loop.call_soon_threadsafe(self.news.notify)
 
     def look(self) -> Seen:
         self._loop = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class LiveSource(Source):
             Reflector(api, clock, PDBS, pdb_record, seed=0),
         ]
         for reflector in self.reflectors:
-            reflector.store.subscribe(self.news.tell)
+            reflector.store.subscribe(self.news.notify)
 
     async def wait_synced(self, seconds: float) -> None:
         """Wait until everything is listed once, or for these seconds: a kind may be impossible to list."""
@@ -217,7 +217,7 @@ class ControllerSource(Source):
         self._cluster = cluster
         self._disruption = disruption
         for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pools, cluster.pdbs):
-            cache.subscribe(self.news.tell)
+            cache.subscribe(self.news.notify)
 
     def look(self) -> Seen:
         cluster = self._cluster

@@ -210,7 +210,14 @@ CHECKS = [
         pod({BLOCK: "0 0 * * *", BLOCK_DURATION: "23h59m"}),
     ),
     Check(
-        *("ScheduleNeverFires", W, P, f"{PA}[{SCHEDULE}]", "the other expressions stand", "remove the expression"),
+        *(
+            "ScheduleNeverFires",
+            W,
+            P,
+            f"{PA}[{SCHEDULE}]",
+            "the other expressions still apply",
+            "remove the expression",
+        ),
         pod({SCHEDULE: "0 0 31 2 *;0 2 * * 6"}),
         pod({SCHEDULE: "0 0 31 3 *;0 2 * * 6"}),
     ),
@@ -481,7 +488,7 @@ CHECKS = [
         nodepool(template={"expireAfter": "Never"}),
     ),
     Check(
-        *("DrainWithoutLimit", I, NP, f"{T}.terminationGracePeriod", "for ever", "24h"),
+        *("DrainWithoutLimit", I, NP, f"{T}.terminationGracePeriod", "forever", "24h"),
         nodepool(template={"expireAfter": "24h"}),
         nodepool(template={"expireAfter": "24h", "terminationGracePeriod": "1h"}),
     ),

@@ -63,8 +63,8 @@ def command(*, common: Common, headless: bool, speed: float, seed: int | None, d
             seed=seed,
         )
         if headless or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            with progress_bar("playing") as tell:
-                report = play_through(scenario, None, Disrupting(), tell)
+            with progress_bar("playing") as progress:
+                report = play_through(scenario, None, Disrupting(), progress)
         else:
             allow_all_handles()
             report = asyncio.run(_watch(scenario, common, speed=speed, port=port if dashboard else None))

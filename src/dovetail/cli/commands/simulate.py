@@ -105,9 +105,9 @@ def command(
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
     disrupting = Disrupting(reading=reading)
-    with one_line_errors(), progress_bar("simulating") as tell:
+    with one_line_errors(), progress_bar("simulating") as progress:
         reports = [
-            play_through(run, catalogue, disrupting, _part(number, len(runs), tell))
+            play_through(run, catalogue, disrupting, _part(number, len(runs), progress))
             for number, (_, run) in enumerate(runs)
         ]
     _show([label for label, _ in runs], reports, common, page)
@@ -159,9 +159,9 @@ def _label(settings: Sequence[Setting]) -> str:
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
-def _part(number: int, parts: int, tell: Callable[[float], None]) -> Callable[[float], None]:
+def _part(number: int, parts: int, progress: Callable[[float], None]) -> Callable[[float], None]:
     """Reports the progress of one part as progress of the whole."""
-    return lambda share: tell((number + share) / parts)
+    return lambda share: progress((number + share) / parts)
 
 
 def _show(labels: Sequence[str], reports: Sequence[Report], common: Common, page: str | None) -> None:

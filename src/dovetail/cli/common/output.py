@@ -160,7 +160,7 @@ def count(number: int, one: str) -> str:
 
 
 def problem_lines(problems: Sequence[Problem], times: Times) -> list[str]:
-    """Two lines a problem: what is wrong where, and what to write instead."""
+    """Two or three lines for each problem: the object, what is wrong, and what to write instead."""
     lines = []
     for problem in problems:
         severity = click.style(f"{problem.severity.value:<8}", fg=_COLOURS[problem.severity])

@@ -1,4 +1,4 @@
-"""Reads what is whole of a damaged dump.
+"""Reads the undamaged parts of a dump.
 
 Dumps are truncated when a disk fills or a connection breaks, and contain messages of kubectl if stderr was redirected
 too. Whole objects are read; everything that is missing becomes a problem.

@@ -75,7 +75,7 @@ class _Text:
             return [*(["  waits for"] if pods.blockers else []), *self._blockers(pods), *self._deletions(node)]
         # Most reasons are blocked by the same rules, so each blocker is shown once.
         lines: list[str] = []
-        told: set[str] = set()
+        shown_verdicts: set[str] = set()
         for reason in node.reasons:
             shown = [
                 verdict
@@ -87,9 +87,9 @@ class _Text:
             lines.append(f"  {self._reason(reason)}")
             for verdict in shown:
                 text = f"    {self._verdict(verdict)}"
-                if text not in told:
+                if text not in shown_verdicts:
                     lines += [text, *self._blockers(verdict)]
-                    told.add(text)
+                    shown_verdicts.add(text)
         return lines + self._deletions(node)
 
     def _blockers(self, verdict: VerdictView) -> list[str]:
@@ -149,10 +149,10 @@ class _Text:
         """A line for each node and pod whose answer changes within the span."""
         if explanation.end is UNSET:
             return []
-        told = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
-        told |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
+        changes = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
+        changes |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
         lines = []
-        for name, turns in told.items():
+        for name, turns in changes.items():
             if turns:
                 more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
                 lines.append(f"{click.style(plain(str(name)), bold=True)}: {'; '.join(turns[:_MOST_TURNS] + more)}")
@@ -166,8 +166,8 @@ class _Text:
             wanted = f"wanted {'and' if change.allowed else 'but'} " if change.wanted else ""
             at[change.at][wanted + allowed].append(change.reason)
         return [
-            f"{self.times.full(turn)} " + ", ".join(f"{' and '.join(told[what])} {what}" for what in told)
-            for turn, told in at.items()
+            f"{self.times.full(turn)} " + ", ".join(f"{' and '.join(reasons[what])} {what}" for what in reasons)
+            for turn, reasons in at.items()
         ]
 
     def _pod_changes(self, pod: PodView) -> list[str]:

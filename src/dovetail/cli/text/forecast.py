@@ -117,18 +117,18 @@ class _Text:
     def events(self, nodes: Sequence[NodeForecast]) -> list[str]:
         """In the order of time, without the events of herds."""
         crowded = {(herd.type, name) for herd in self.forecast.herds for name in herd.nodes}
-        told = sorted(
+        events = sorted(
             (
                 (event, node)
                 for node in nodes
                 for event in node.events
-                if self.verbose or (_is_told(event, node) and (event.type, node.name) not in crowded)
+                if self.verbose or (_is_shown(event, node) and (event.type, node.name) not in crowded)
             ),
             key=lambda pair: (pair[0].at, pair[1].name),
         )
-        shown = told if self.verbose else told[:_MOST_EVENTS]
+        shown = events if self.verbose else events[:_MOST_EVENTS]
         lines = [self._event(event, node) for event, node in shown]
-        return [*lines, *_left_out(len(told) - len(shown), "events")]
+        return [*lines, *_left_out(len(events) - len(shown), "events")]
 
     def _event(self, event: Event, node: NodeForecast) -> str:
         mark = " " if event.certainty is Certainty.EXACT else "~"
@@ -144,33 +144,33 @@ class _Text:
         for pool in pools:
             alike: dict[str, list[str]] = defaultdict(list)
             for reason in pool.reasons:
-                told = "forceful, without budget" if reason.forceful else self._budget(reason.spans)
-                alike[told].append(reason.reason)
+                budget = "forceful, without budget" if reason.forceful else self._budget(reason.spans)
+                alike[budget].append(reason.reason)
             name = click.style(plain(pool.name), bold=True)
-            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[told])}: {told}" for told in alike]
+            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[budget])}: {budget}" for budget in alike]
         return lines
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
-        told = [f"{_left(spans[0])} now"]
+        parts = [f"{_left(spans[0])} now"]
         stamp = self.times.full if self.verbose else self.times.clock
-        told += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
-        most = len(told) if self.verbose else _MOST_CHANGES
-        more = [f"and {len(told) - most} more changes"] if len(told) > most else []
-        return "; ".join([*told[:most], *more])
+        parts += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
+        most = len(parts) if self.verbose else _MOST_CHANGES
+        more = [f"and {len(parts) - most} more changes"] if len(parts) > most else []
+        return "; ".join([*parts[:most], *more])
 
 
 def _left(span: BudgetSpan) -> str:
     return click.style(f"{span.allowed} of {span.limit}", fg="green" if span.allowed else "red")
 
 
-def _is_told(event: Event, node: NodeForecast) -> bool:
+def _is_shown(event: Event, node: NodeForecast) -> bool:
     """Evictions are shown only for a drain under way: every drain evicts pods."""
     return event.type not in _BY_THE_WAY and (event.type is not Type.POD_EVICTED or node.state in IN_DISRUPTION)
 
 
 def _happens(node: NodeForecast) -> bool:
-    aside = (Type.WINDOW_OPENS, Type.WINDOW_CLOSES)
-    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in aside for event in node.events)
+    windows = (Type.WINDOW_OPENS, Type.WINDOW_CLOSES)
+    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in windows for event in node.events)
 
 
 def _interest(node: NodeForecast) -> tuple[int, datetime, str]:

@@ -26,7 +26,7 @@ TICK_SECONDS: Final = 1.0
 
 
 class Show:
-    """Asks the source at each tick whether it has changed. That is cheap: a live source is told by its watches. The
+    """Asks the source at each tick whether it has changed. That is cheap: a live source learns it from watches. The
     board is made again only if it has, or if time alone changes it."""
 
     def __init__(

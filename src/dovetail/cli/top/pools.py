@@ -69,5 +69,5 @@ def _next_change(pool: Strip, times: Times) -> str:
     for span, reason in coming:
         if span[0] == first:
             alike[_left(span)].append(reason)
-    told = "; ".join(f"{', '.join(reasons)} {left}" for left, reasons in alike.items())
-    return f"{times.clock(instant(first))} {told}"
+    changes = "; ".join(f"{', '.join(reasons)} {left}" for left, reasons in alike.items())
+    return f"{times.clock(instant(first))} {changes}"

@@ -131,8 +131,8 @@ class _Picture:
 
     def _states(self) -> Text:
         counts = Counter(row.state for row in self.board.rows)
-        told = ", ".join(f"{counts[state]} {MEANING[state]}" for state in State if counts[state])
-        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if told else ''}{told}")
+        states = ", ".join(f"{counts[state]} {MEANING[state]}" for state in State if counts[state])
+        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if states else ''}{states}")
         if self.view.filter_now:
             line.append(f"   {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
         return line
@@ -161,10 +161,10 @@ class _Picture:
         if not problems:
             return []
         first = min(problems, key=lambda problem: list(Severity).index(problem.severity))
-        told = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
+        number = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
         message = self.times.localised(plain(str(first.message)))
         style = "red" if first.severity is Severity.ERROR else "yellow"
-        return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
+        return [Text.assemble((number, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:
         return pool_lines(self.board.pools, self.times, width=self.width, most=most)
@@ -205,13 +205,13 @@ class _Picture:
         if details is None or details.key != row.key:
             return [Text("checking every rule …", style="dim")]
         lines: list[Text] = []
-        for told in details_lines(details, row, self.times):
-            lines += Text.from_ansi(told).wrap(_FOLDING, max(1, self.width)) if told else [Text()]
+        for text in details_lines(details, row, self.times):
+            lines += Text.from_ansi(text).wrap(_FOLDING, max(1, self.width)) if text else [Text()]
         return lines
 
     def _divider(self, more: int) -> Text:
-        told = f" {count(more, 'more line')}: PgDn " if more else ""
-        return Text("─" * max(0, self.width - len(told) - 2) + told + "──", style="dim")
+        hint = f" {count(more, 'more line')}: PgDn " if more else ""
+        return Text("─" * max(0, self.width - len(hint) - 2) + hint + "──", style="dim")
 
     def keys_line(self) -> Text:
         view = self.view

@@ -87,7 +87,7 @@ class BoardMaker:
             name: tuple(allowance.when for allowance in pool.allowances.values())
             for name, pool in assessment.pools.items()
         }
-        looked: list[tuple[NodeAssessment, _Made | None, Drain | None, datetime | None]] = []
+        parts: list[tuple[NodeAssessment, _Made | None, Drain | None, datetime | None]] = []
         for node in assessment.nodes:
             made = self._rows.get(identity(node.member))
             if (
@@ -96,13 +96,13 @@ class BoardMaker:
                 and made.budgets == budgets.get(node.member.pool, ())
                 and assessment.at < made.until
             ):
-                looked.append((node, made, None, made.first and max(made.first, assessment.at)))
+                parts.append((node, made, None, made.first and max(made.first, assessment.at)))
             else:
                 drained = future.begun(node)
-                looked.append((node, None, drained, first_of(assessment, node, drained)))
-        moves = Moves(assessment, filter(None, (first for *_, first in looked)))
+                parts.append((node, None, drained, first_of(assessment, node, drained)))
+        moves = Moves(assessment, filter(None, (first for *_, first in parts)))
         rows = []
-        for node, kept, drained, first in looked:
+        for node, kept, drained, first in parts:
             machine = machines.get(node.member.name)
             made = kept
             if made is None or (made.moves, made.end, made.machine) != (moves.said, end, machine):

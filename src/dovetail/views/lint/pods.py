@@ -239,7 +239,7 @@ def _windows(subject: Subject, template: Template, kind: Kind, schedule: Schedul
     silent = [cron.text for cron, _ in schedule.expressions if cron.never]
     if silent:
         if not window.never:
-            outcome = "the other expressions stand"
+            outcome = "the other expressions still apply"
         elif allows:
             outcome = "its window never opens, so the pod is protected for good"
         else:

@@ -1,4 +1,4 @@
-"""Findings about NodePools, NodeClaims and KWOKNodeClasses: what the API server refuses, and what is hardly meant."""
+"""Findings about NodePools, NodeClaims and KWOKNodeClasses: what the API server refuses, and unlikely values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -225,7 +225,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-# -- what is valid, but hardly meant ----------------------------------------------------------------------------------
+# -- valid, but hardly meant ------------------------------------------------------------------------------------------
 
 
 def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> Iterator[Problem]:
@@ -268,7 +268,7 @@ def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> 
             "NoGracefulShutdown",
             f"{path}.terminationGracePeriod",
             "0s forces every drain at once: no pod gets its graceful shutdown, and no PodDisruptionBudget counts",
-            "write the longest time a drain may take, such as 24h, or leave it out to wait for ever",
+            "write the longest time a drain may take, such as 24h, or leave it out to wait without limit",
         )
 
 
@@ -302,7 +302,7 @@ def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> I
             "DrainWithoutLimit",
             f"{_TEMPLATE}.terminationGracePeriod",
             f"nodes expire after {short_duration(expires)}, but without terminationGracePeriod a drain that a pod "
-            "blocks may last for ever, and holds its budget slot",  # R19
+            "blocks may last forever, and uses its budget slot",  # R19
             "set terminationGracePeriod to the longest time a drain may take, such as 24h",
         )
     policy = disruption.consolidation_policy

@@ -52,8 +52,8 @@ def _keeper_of(struct: type[Any]) -> Keep:
         place = (struct, field.encode_name)
         if place not in LEFT_OUT:
             fields[field.encode_name] = _instead(INSTEAD[place]) if place in INSTEAD else _keeper(field.type)
-    for besides in (ALSO[base] for base in struct.__mro__ if base in ALSO):
-        fields |= {name: _checked(besides, name) for name in besides.__struct_encode_fields__}
+    for extra in (ALSO[base] for base in struct.__mro__ if base in ALSO):
+        fields |= {name: _checked(extra, name) for name in extra.__struct_encode_fields__}
     finish = next((_FINISH[base] for base in struct.__mro__ if base in _FINISH), _same)
 
     def keep(value: Any) -> Any:

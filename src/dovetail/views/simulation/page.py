@@ -222,16 +222,16 @@ def _life(life: Life, axis: _Axis, y: int, zone: tzinfo) -> str:
     reason = life.reason if life.reason in _REASONS else "Other"
     spans = [(begin, min(ready, going), "var(--boot)"), (min(ready, going), going, "var(--life)")]
     spans.append((going, end, f"var(--{reason})"))
-    told = f"{life.node_claim}: {life.instance_type} {life.capacity_type} {life.zone}"
+    title = f"{life.node_claim}: {life.instance_type} {life.capacity_type} {life.zone}"
     if life.gone_at is not None:
-        told += f"; gone {format_time(life.gone_at, zone)}, {life.reason}"
+        title += f"; gone {format_time(life.gone_at, zone)}, {life.reason}"
     bars = "".join(
         f'<rect x="{axis.x(one)}" y="{y + 2}" width="{max(2.0, axis.x(other) - axis.x(one)):.1f}" height="9" '
         f'fill="{fill}"/>'
         for one, other, fill in spans
         if other > one
     )
-    return f'<g><title>{escape(told)}</title><text x="10" y="{y + 10}">{escape(life.node_claim[:28])}</text>{bars}</g>'
+    return f'<g><title>{escape(title)}</title><text x="10" y="{y + 10}">{escape(life.node_claim[:28])}</text>{bars}</g>'
 
 
 def _life_table(lives: Sequence[Life], zone: tzinfo) -> str:
