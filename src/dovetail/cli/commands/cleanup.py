@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -18,18 +18,6 @@ from dovetail.runtime.clock import SystemClock
 from dovetail.values.foreign_text import plain
 
 _WORDS: Final = {Fate.CLEANED: "cleaned", Fate.WOULD_CLEAN: "would be cleaned", Fate.FAILED: "could not be cleaned"}
-
-
-class CleanupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of all options."""
-
-    kubeconfig: str | None
-    context: str | None
-    leader_election_name: str
-    dry_run: bool
-    force: bool
-    output: str
-    quiet: bool
 
 
 class Report(msgspec.Struct, frozen=True, rename="camel"):
@@ -52,7 +40,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 )
 @KUBECONFIG
 @CONTEXT
-def command(**given: object) -> None:
+def command(*, output: str, quiet: bool, **given: Any) -> None:
     """Remove what only Dovetail puts on objects, for the way back to Karpenter.
 
     That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the
@@ -62,41 +50,42 @@ def command(**given: object) -> None:
     Exit codes: 0 cleaned, 1 a controller is running or an object could not be cleaned, 2 wrong usage, 3 the cluster
     cannot be reached.
     """
-    options = msgspec.convert(given, CleanupOptions)
-    report = _run(options)
-    if options.output == "table":
-        if lines := lines_of(report, quiet=options.quiet):
+    report = _run(**given)
+    if output == "table":
+        if lines := lines_of(report, quiet=quiet):
             print_lines(lines)
     else:
-        print_data(report, options.output)
+        print_data(report, output)
     sys.exit(1 if any(each.error is not None for each in report.objects) else 0)
 
 
-def _run(options: CleanupOptions) -> Report:
-    # Here, because the client takes a second to import, and `--help` should not.
+def _run(**given: Any) -> Report:
+    # Imported here: the client takes a second to import, and `--help` must be quick.
     from dovetail.kube import KubeConfigError  # noqa: PLC0415
 
     try:
         with working("looking at the cluster …"):
-            return asyncio.run(_cleaned(options))
+            return asyncio.run(_cleaned(**given))
     except KubeConfigError as error:
         fail(str(error))
     except ApiError as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
 
 
-async def _cleaned(options: CleanupOptions) -> Report:
+async def _cleaned(
+    *, kubeconfig: str | None, context: str | None, leader_election_name: str, dry_run: bool, force: bool
+) -> Report:
     from dovetail.kube import connect  # noqa: PLC0415
 
-    async with connect(kubeconfig=options.kubeconfig, context=options.context) as api:
-        if not (options.dry_run or options.force):
+    async with connect(kubeconfig=kubeconfig, context=context) as api:
+        if not (dry_run or force):
             live = [
                 f"{lease.metadata.namespace}/{lease.metadata.name} by {lease.spec.holder_identity}"
-                for lease in await live_leases(api, SystemClock(), options.leader_election_name)
+                for lease in await live_leases(api, SystemClock(), leader_election_name)
             ]
             if live:  # it would put everything back
                 fail(f"a controller is running (Lease held: {', '.join(live)}): stop it first, or use --force", code=1)
-        return Report(options.dry_run, await clean(api, dry_run=options.dry_run))
+        return Report(dry_run, await clean(api, dry_run=dry_run))
 
 
 def lines_of(report: Report, *, quiet: bool = False) -> list[str]:

@@ -155,31 +155,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 def compared(first: Report, second: Report, labels: tuple[str, str]) -> Comparison:
     """Compare the figures of two runs."""
-    rows: list[tuple[str, float, float]] = [
-        ("nodes launched", first.nodes.launched, second.nodes.launched),
-        ("nodes at the end", first.nodes.at_end, second.nodes.at_end),
-    ]
-    ended = (first.nodes.terminated, second.nodes.terminated)
-    rows += [
-        (f"terminated: {reason}", ended[0].get(reason, 0), ended[1].get(reason, 0))
-        for reason in sorted(ended[0].keys() | ended[1].keys())
-    ]
-    rows += [
-        (f"pods {field}", getattr(first.pods, field), getattr(second.pods, field))
-        for field in PodCounts.__struct_fields__
-    ]
-    rows += [
-        ("cost in all", first.cost.total, second.cost.total),
-        ("cost by the hour at the end", first.cost.per_hour_end, second.cost.per_hour_end),
-        ("most disruptions in one hour", _most_in_an_hour(first), _most_in_an_hour(second)),
-        ("violations", len(first.violations), len(second.violations)),
-    ]
-    return Comparison(
-        labels=labels,
-        differences=tuple(Difference(what=what, first=one, second=other) for what, one, other in rows),
-        reports=(first, second),
-    )
+    reasons = sorted(first.nodes.terminated.keys() | second.nodes.terminated.keys())
+    pairs = zip(_figures(first, reasons), _figures(second, reasons), strict=True)
+    differences = (Difference(what=what, first=one, second=other) for (what, one), (_, other) in pairs)
+    return Comparison(labels=labels, differences=tuple(differences), reports=(first, second))
 
 
-def _most_in_an_hour(report: Report) -> int:
-    return max((hour.disruptions for hour in report.hours), default=0)
+def _figures(report: Report, reasons: Sequence[str]) -> list[tuple[str, float]]:
+    return [
+        ("nodes launched", report.nodes.launched),
+        ("nodes at the end", report.nodes.at_end),
+        *((f"terminated: {reason}", report.nodes.terminated.get(reason, 0)) for reason in reasons),
+        *((f"pods {field}", getattr(report.pods, field)) for field in PodCounts.__struct_fields__),
+        ("cost in all", report.cost.total),
+        ("cost by the hour at the end", report.cost.per_hour_end),
+        ("most disruptions in one hour", max((hour.disruptions for hour in report.hours), default=0)),
+        ("violations", len(report.violations)),
+    ]
