@@ -41,10 +41,10 @@ class Report(msgspec.Struct, frozen=True, rename="camel"):
 @KUBECONFIG
 @CONTEXT
 def command(*, output: str, quiet: bool, **given: Any) -> None:
-    """Remove what only Dovetail puts on objects, for the way back to Karpenter.
+    """Remove everything that Dovetail puts on objects, to go back to Karpenter.
 
-    That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the
-    conditions about budgets on NodePools. Nodes that were about to be replaced accept pods again, unless they are being
+    That is the taint karpenter.sh/candidate on Nodes, the records of commands and states on NodeClaims, and the use of
+    budgets in the status of NodePools. Nodes that were about to be replaced accept pods again, unless they are being
     deleted. Stop the controller first. What you wrote stays: annotations of pods, fields of NodePools.
 
     Exit codes: 0 cleaned, 1 a controller is running or an object could not be cleaned, 2 wrong usage, 3 the cluster

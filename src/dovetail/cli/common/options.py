@@ -154,7 +154,9 @@ def common_options(
 
     `live`: without files the command reads a cluster (`dovetail.cli.common.sources`).
     """
-    span = click.option("--for", "span", type=_Span(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h.")
+    text, *default = (ahead or "").partition("  [default")
+    help_ = f"{text} For example 36h, 7d or 1d12h.{''.join(default)}"
+    span = click.option("--for", "span", type=_Span(), metavar="DURATION", help=help_)
     options = [
         FILES,
         OUTPUT,
