@@ -16,7 +16,7 @@ from tests.unit.cli.running import Outcome, Program
 
 MIB = 1 << 20
 POD = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}\n'
-TOO_DENSE = "the gzip data hold more than 64 MiB, over 200 times their own size"
+TOO_DENSE = "the gzip data expand to more than 64 MiB, over 200 times their size"
 
 
 def bomb(unpacked_mib: int) -> bytes:
@@ -86,7 +86,7 @@ def test_what_is_larger_than_the_limit_is_refused(dovetail: Program, *, packed: 
     data = gzip.compress(data) if packed else data
     source = ("-", data) if from_stdin else (dovetail.file(data), b"")
     words = refused(dovetail("explain", "-f", source[0], stdin=source[1]))
-    assert "more than 1 MiB, the most that is read of one file" in words
+    assert "is larger than 1 MiB, the limit for one file" in words
     assert "dovetail record" in words
 
 

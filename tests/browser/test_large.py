@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.views.board.rows import Board, NodeRow
-from dovetail.web.app import stream_served
+from dovetail.web.app import board_served
 from dovetail.web.sources import PushedSource
 from dovetail.web.stream import EVERYTHING, Stream
 from tests.browser.clusters import NOW, cluster
@@ -48,7 +48,7 @@ class Large:
         self.stream = Stream(self.source, ThreadCompute())
         await self.stream.refresh()
         self.board: Board = self.stream.board
-        async with stream_served(self.stream) as port:
+        async with board_served(self.stream) as port:
             yield port
 
     async def replay(self, numbers: range) -> None:

@@ -38,7 +38,7 @@ def test_a_token_opens_the_board_and_stays_in_the_tab(signing_in: Page, cluster_
         expect(page.locator("#sign-in")).to_be_visible()
         page.locator("#token").fill("wrong")
         page.keyboard.press("Enter")
-        expect(page.locator("#sign-in-problem")).to_have_text("the cluster does not know this token, or it has expired")
+        expect(page.locator("#sign-in-problem")).to_have_text("the token is unknown to the cluster, or has expired")
         page.locator("#token").fill(cluster_with_crds.token)
         page.get_by_role("button", name="Show the board").click()
         expect(page.locator("#status")).to_have_attribute("data-state", "live")

@@ -131,7 +131,7 @@ def test_each_reader_sees_what_they_may_list(setting: Setting) -> None:
         assert (await got(session, "/"))[0] == 200
         for path in ("/api/board", f"/api/node/Node/{setting.node}", "/api/stream"):
             status, text = await got(session, path)
-            assert (status, json.loads(text)) == (401, {"message": "a bearer token is needed"})
+            assert (status, json.loads(text)) == (401, {"message": "a bearer token is required"})
             assert (await got(session, path, "no such token"))[0] == 401
         status, text = await got(session, "/api/board", setting.tokens["none"])
         assert status == 403

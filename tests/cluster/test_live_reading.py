@@ -333,12 +333,12 @@ def test_somebody_with_no_rights_and_somebody_unknown_are_told_in_one_line(setti
     plane = setting.plane
     nobody = dovetail(plane, "explain", user="somebody")
     assert (nobody.code, nobody.out, nobody.err.count("\n")) == (3, "", 1)
-    assert "may read nothing of the cluster: nodepools" in nobody.err
+    assert "may not read anything in the cluster: nodepools" in nobody.err
     assert dovetail(plane, "simulate", "--from-cluster", user="somebody") == nobody
     plane.kubeconfig_of("stranger").write_text(kubeconfig_text(plane.url, plane.ca_file, "wrong"))
     stranger = dovetail(plane, "record", user="stranger")
     assert (stranger.code, stranger.out, stranger.err.count("\n")) == (3, "", 1)
-    assert "does not know these credentials" in stranger.err
+    assert "refuses these credentials" in stranger.err
 
 
 def test_rights_in_one_namespace_show_its_pods(setting: Setting) -> None:

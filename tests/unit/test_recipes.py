@@ -261,7 +261,7 @@ def test_a_new_reason_is_acted_on_budgeted_and_shown(tmp_path: Path) -> None:
     assert {each["reason"]: each["spans"][0]["limit"] for each in pool["reasons"]}["Retired"] == 0
     (event,) = (each for each in ahead["events"] if each["type"] == "disrupts")
     assert event["at"] == "2026-03-02T02:00:00Z"
-    assert event["message"].startswith("may be taken for Retired")
+    assert event["message"].startswith("may be disrupted for Retired")
 
     (fate,) = (each for each in found["plan"]["nodes"] if each["name"] == node)
     assert fate["reasons"] == ["Retired"]

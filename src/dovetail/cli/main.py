@@ -17,15 +17,15 @@ _COMMANDS = {
     "explain": "Say whether pods and nodes may be disrupted now, and if not, why and until when.",
     "forecast": "Say when nodes will be free, expire or be forced out, and what budgets will allow.",
     "plan": "Say what the controller would do right now, what it would save, and why other nodes stay.",
-    "simulate": "Play what happens over the next days to a scenario, a dump or a live cluster.",
+    "simulate": "Simulate the next days of a scenario, a dump or a live cluster.",
     "demo": "Watch a week of a simulated cluster; needs no cluster and no network.",
-    "record": "Write a dump of the cluster that the other commands take, without secrets.",
-    "lint": "Find what is wrong or surprising in manifests before they are applied.",
+    "record": "Write a dump of the cluster for the other commands, without secrets.",
+    "lint": "Find mistakes and surprises in manifests before they are applied.",
     "dashboard": "Serve a page that shows when each node is free, who blocks it, and what budgets allow.",
     "top": "Show in the terminal what the dashboard shows, live.",
     "run": "Run the controller: launch, drain and remove nodes.",
-    "manifests": "Print what installs the controller into a cluster.",
-    "cleanup": "Remove what only Dovetail puts on objects, for the way back to Karpenter.",
+    "manifests": "Print the manifests that install the controller.",
+    "cleanup": "Remove everything that Dovetail puts on objects, to go back to Karpenter.",
 }
 
 
@@ -49,7 +49,7 @@ class _LazyGroup(click.Group):
 def program() -> None:
     """Node disruptions that fit around your workloads.
 
-    Only `run` and `cleanup` write to a cluster; the others read a live cluster, or a dump of it.
+    Only `run` and `cleanup` write to a cluster; the others read a live cluster or a dump.
     Exit codes: 0 fine, 1 problems found or a named object is blocked, 2 wrong usage or unreadable input, 3 the cluster
     cannot be reached.
     """
@@ -59,22 +59,19 @@ def main() -> None:
     """Run the command line and exit with its code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # names in objects and files may hold anything
+            stream.reconfigure(errors="backslashreplace")  # names in objects and files can be anything
     if sys.stdout is None:
         fail("standard output is closed")
     try:
-        program.main(prog_name=_program_name(), standalone_mode=False)
+        name = "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"
+        program.main(prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(2)
     except click.UsageError as error:
         help_ = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
         fail(error.format_message().rstrip(".") + help_)
-    except OSError as error:  # a full disk, say; click has seen to a reader that left
+    except OSError as error:  # a full disk, for example; click handles a closed pipe
         fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
     except click.Abort:  # Ctrl-C
         sys.exit(130)
-
-
-def _program_name() -> str:
-    return "kubectl dovetail" if sys.argv[0].endswith("kubectl-dovetail") else "dovetail"

@@ -1,7 +1,4 @@
-"""What would be done right now, what would it save, and why does each other node stay? The contract of 09.
-
-Made of what one pass of the engine has decided; nothing is decided here.
-"""
+"""Shows what one pass of the engine decides: commands, savings, and why other nodes stay. The contract of 09."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +21,7 @@ _TYPES_NAMED = 10
 
 
 class NodeOutcome(StrEnum):
-    """What becomes of a node now."""
+    """What happens to a node now."""
 
     GOES = "goes"
     WAITS = "waits"  # it could go, but not now
@@ -43,7 +40,7 @@ class GoingView(View, frozen=True):
 
 
 class NewNodeView(View, frozen=True):
-    """A node that would be made. Of the types it may have the cheapest are named first, and not more than ten."""
+    """A node that would be launched. Names at most ten of its types, the cheapest first."""
 
     nodepool: str
     instance_types: tuple[str, ...]
@@ -53,7 +50,7 @@ class NewNodeView(View, frozen=True):
 
 
 class MoveView(View, frozen=True):
-    """Where a pod is, and where it is expected; None: nowhere, for this reason."""
+    """Where a pod is and where it would go; `to` is None if it has no place, `why` says the reason."""
 
     pod: str
     source: str
@@ -69,7 +66,7 @@ class UseView(View, frozen=True):
 
 
 class CommandView(View, frozen=True):
-    """`confirmed_after_seconds`: it is looked at again after this, and started only if it is still right."""
+    """`confirmed_after_seconds`: it is validated after this, and started only if it is still right."""
 
     id: str
     reason: str
@@ -84,7 +81,7 @@ class CommandView(View, frozen=True):
 
 
 class NodeOutcomeView(View, frozen=True):
-    """`reasons` for which it could go, or is kept from going; `why`: the witness, or what it waits for."""
+    """`reasons` for which it could go; `why` it stays or waits."""
 
     name: str
     nodepool: str
@@ -94,7 +91,7 @@ class NodeOutcomeView(View, frozen=True):
 
 
 class RemovalView(View, frozen=True):
-    """What if one node were drained now: `possible` if all its pods have a place."""
+    """The result of draining one node now; `possible`: all its pods have a place."""
 
     node: str
     possible: bool
@@ -102,7 +99,7 @@ class RemovalView(View, frozen=True):
     new_nodes: tuple[NewNodeView, ...]
     cost_change_per_hour: float | None
     blockers: tuple[str, ...]
-    """What would hold up the drain: rules that protect pods, and until when."""
+    """The rules that would block the drain, and until when."""
 
 
 class PlanView(View, frozen=True):
@@ -111,7 +108,7 @@ class PlanView(View, frozen=True):
     nodes: tuple[NodeOutcomeView, ...]
     removals: tuple[RemovalView, ...]
     complete: bool
-    """False: time was not enough to look at everything."""
+    """False: the time limit was reached before everything was examined."""
     problems: tuple[Finding, ...]
 
 
@@ -125,12 +122,11 @@ def plan_view(
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
 ) -> PlanView:
-    """`pools`: of every node that is asked about, by its name. `left`: nodes with a reason to go that rules keep."""
+    """`pools`: the pool of every node to show, by name. `left`: nodes with a reason to go that rules block."""
     confirmed = validation_seconds if decision.validated_first else None
-    commands = tuple(_command(board, command, confirmed) for command in decision.commands)
     return PlanView(
         at=board.at,
-        commands=commands,
+        commands=tuple(_command(board, command, confirmed) for command in decision.commands),
         nodes=tuple(_fates(board, decision, pools, left)),
         removals=tuple(removals),
         complete=decision.complete,
@@ -177,7 +173,7 @@ def _command(board: DisruptionBoard, command: Command, confirmed: float | None) 
 
 
 def new_node(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, names: Mapping[str, str]) -> NewNodeView:
-    """`names` of pods by their UIDs; others that it is made for besides are not named."""
+    """`names`: of pods by UID; other pods of the claim are not named."""
     return NewNodeView(
         nodepool=claim.pool,
         instance_types=claim.types[:_TYPES_NAMED],
@@ -221,12 +217,12 @@ def _fates(
             nodepool=pool,
             fate=fate,
             reasons=tuple(dict.fromkeys(reason.value for reason in reasons)),
-            why=tuple(why) or ("nothing asks it to go",),
+            why=tuple(why) or ("it has no reason to go",),
         )
 
 
 def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:
-    """Most reasons are blocked by the same rule: it is told once."""
+    """Each rule once, with all reasons that it blocks."""
     reasons: dict[str, list[str]] = defaultdict(list)
     for each in kept:
         reasons[str(each.blocker)].append(each.verdict.reason.value)
@@ -239,15 +235,15 @@ def _waits(board: DisruptionBoard, pool: str, reasons: Sequence[Reason]) -> str:
         for reason in reasons
         if (allowance := board.allowances.get((pool, reason))) is not None and allowance.allowed < 1
     ]
-    told = ", ".join(reason.value for reason in reasons)
-    return "; ".join(spent) or f"{told}: what is decided first goes first; then everything is looked at again"
+    named = ", ".join(reason.value for reason in reasons)
+    return "; ".join(spent) or f"{named}: it waits for the commands above, then the next pass decides again"
 
 
 # -- one node drained --------------------------------------------------------------------------------------------------
 
 
 class DrainedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that is taken away in thought: all its pods that would have to move, and those that cannot be placed."""
+    """A node to be removed: its pods that would have to move, and those that cannot be placed."""
 
     node: str
     price: int | None
@@ -258,7 +254,7 @@ class DrainedNode(msgspec.Struct, frozen=True, kw_only=True):
 def removal_view(
     board: DisruptionBoard, drained: DrainedNode, solution: Solution, *, blockers: Sequence[str]
 ) -> RemovalView:
-    """Of the pods that would have to move, where each would go."""
+    """Where each pod of the node would go."""
     names = {pod.uid: str(pod) for pod in drained.pods}
     new = solution.new_for(names)
     to = {uid: f"node/{where}" for where, uids in solution.existing.items() for uid in uids}

@@ -1,11 +1,11 @@
-"""When does an answer change within a span of time? Stepped from `until` to `until`, so that the rules answer alone."""
+"""The instants at which a set of instants begins or ends within a span of time."""
 
 from collections.abc import Iterator
 from datetime import datetime
 
 from dovetail.values.schedule.instants import Instants
 
-# A window that opens every other minute would give thousands a week, for every pod.
+# A window that opens every other minute has thousands a week, for every pod.
 MAX_TURNS = 100
 
 

@@ -1,13 +1,11 @@
-"""Who is it that asks, and what may they list? The API server says so, by TokenReview and SubjectAccessReview."""
+"""What a reader may see: the API server decides, by TokenReview and SubjectAccessReview."""
 
 import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
-
-import msgspec
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PODS, ApiError, Clock, Create, KubeApi, Resource
 from dovetail.runtime.tasks import within
@@ -23,16 +21,16 @@ KEPT_SECONDS: Final = 60.0
 TOKENS_KEPT: Final = 256
 TOKEN_BYTES_AT_MOST: Final = 16 * 1024
 REVIEWS_AT_ONCE: Final = 8
-# Readers about whom nothing is known yet wait for their turn so long, and so many.
+# How long unknown readers wait for their turn, and how many of them.
 WAIT_SECONDS: Final = 2.0
 WAITING_AT_MOST: Final = 64
 RETRY_SECONDS: Final = 5
-# Whoever may not list these has nothing to look at: every row is made of them.
+# A reader needs the right to list these: every row is made of them.
 NEEDED: Final[tuple[Resource[Any], ...]] = (NODES, NODECLAIMS, NODEPOOLS)
 
 
 class AccessDenied(Exception):
-    """Not shown; the code is that of HTTP."""
+    """The reader may see nothing; `code` is the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -40,23 +38,18 @@ class AccessDenied(Exception):
 
 
 class Authorizer(Protocol):
-    """Decides what somebody may see."""
+    """Decides what a reader may see."""
 
     async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Visibility:
-        """Of which of these namespaces the bearer may see pods. Raises Refused."""
+        """The namespaces whose pods the bearer may see. Raises Refused."""
 
 
-class _User(msgspec.Struct, frozen=True):
-    """As the API server knows them."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, list[str]] = {}
+# The fields of a SubjectAccessReview that say who it is about.
+_User: TypeAlias = dict[str, Any]
 
 
 class _ReviewCache(Generic[T]):
-    """The latest answers by token, each for a minute."""
+    """The latest answers by token, each kept for a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -74,16 +67,15 @@ class _ReviewCache(Generic[T]):
 
 
 class ReviewAuthorizer(Authorizer):
-    """Asks the API server about each token, and about the rights of whom it stands for; answers hold for a minute.
+    """Asks the API server about each token and the rights of its user. Answers are kept for a minute.
 
-    `api` must be a client of its own: anybody can make us ask, and the API server may take its time.
+    `api` must be a separate client: anybody can trigger reviews, and the API server may answer slowly.
     """
 
-    def __init__(self, api: KubeApi, clock: Clock, *, audiences: tuple[str, ...] = ()) -> None:
+    def __init__(self, api: KubeApi, clock: Clock) -> None:
         self._api = api
         self._clock = clock
-        self._audiences = audiences
-        # Apart, so that a flood of unknown tokens does not push out those that are known.
+        # Separate, so that a flood of unknown tokens does not evict the known ones.
         self._sights = _ReviewCache[Visibility](clock)
         self._refusals = _ReviewCache[AccessDenied](clock)
         self._readers = asyncio.Semaphore(REVIEWS_AT_ONCE)
@@ -92,14 +84,14 @@ class ReviewAuthorizer(Authorizer):
 
     async def sight(self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> Visibility:
         if not token:
-            raise AccessDenied(401, "a bearer token is needed")
+            raise AccessDenied(401, "a bearer token is required")
         if len(token) > TOKEN_BYTES_AT_MOST or not token.isprintable():
-            raise AccessDenied(401, "this is no token")
-        key = hashlib.sha256(token.encode()).digest()  # tokens themselves are not kept
+            raise AccessDenied(401, "this is not a token")
+        key = hashlib.sha256(token.encode()).digest()  # the token itself is not kept
         known = self._known(key)
         if known is None:
             async with self._turn():
-                known = self._known(key)  # by now, somebody else may have sent the same token
+                known = self._known(key)  # another request may have sent the same token meanwhile
                 if known is None:
                     asked_at = self._clock.monotonic()
                     known = await self._found(token, namespaces)
@@ -108,7 +100,7 @@ class ReviewAuthorizer(Authorizer):
                     else:
                         self._sights.keep(key, known, asked_at=asked_at)
         if isinstance(known, AccessDenied):
-            # Anew: an exception that is raised again and again keeps the frames of each time.
+            # A new exception: one that is raised again and again keeps the frames of each time.
             raise AccessDenied(known.code, str(known))
         return known
 
@@ -117,8 +109,8 @@ class ReviewAuthorizer(Authorizer):
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Few readers are asked about at a time; others wait a little. Raises Refused."""
-        busy = AccessDenied(503, "too many readers are being asked about at once; try again")
+        """Review few readers at a time; others wait a little. Raises Refused."""
+        busy = AccessDenied(503, "too many tokens are being reviewed; try again")
         if self._waiting >= WAITING_AT_MOST:
             raise busy
         self._waiting += 1
@@ -136,35 +128,34 @@ class ReviewAuthorizer(Authorizer):
     async def _found(
         self, token: str, namespaces: Callable[[], Awaitable[frozenset[str]]]
     ) -> Visibility | AccessDenied:
-        """Refusals are answers, too. That nobody could be asked is not kept: it raises Refused."""
+        """Refusals are answers and kept. Raises Refused, which is not kept, if the API server cannot be asked."""
         try:
             user = await self._user(token)
             if user is None:
-                return AccessDenied(401, "the cluster does not know this token, or it has expired")
+                return AccessDenied(401, "the token is unknown to the cluster, or has expired")
             missing = await self._denied(user, ((resource, "") for resource in NEEDED))
             if missing:
                 kinds = ", ".join(resource.plural for resource, _ in missing)
-                return AccessDenied(403, f"{user.name} may not list {kinds}")
+                return AccessDenied(403, f"{user['user']} may not list {kinds}")
             if not await self._denied(user, [(PODS, "")]):
                 return EVERYTHING
             names = await namespaces()
             denied = {name for _, name in await self._denied(user, ((PODS, name) for name in sorted(names)))}
             return Visibility(names - denied)
         except ApiError as error:
-            raise AccessDenied(503, f"the cluster could not be asked about this token: {error.message}") from error
+            raise AccessDenied(503, f"the token could not be reviewed: {error.message}") from error
 
     async def _user(self, token: str) -> _User | None:
-        spec: dict[str, Any] = {"token": token, **({"audiences": list(self._audiences)} if self._audiences else {})}
-        status = await self._review(TOKEN_REVIEWS, spec)
+        status = await self._review(TOKEN_REVIEWS, {"token": token})
         if status.get("authenticated") is not True or status.get("error"):
             return None
-        told = status.get("user") or {}
-        return _User(
-            str(told.get("username") or ""),
-            str(told.get("uid") or ""),
-            tuple(told.get("groups") or ()),
-            told.get("extra") or {},
-        )
+        user = status.get("user") or {}
+        return {
+            "user": str(user.get("username") or ""),
+            "uid": str(user.get("uid") or ""),
+            "groups": user.get("groups") or [],
+            "extra": user.get("extra") or {},
+        }
 
     async def _denied(self, user: _User, what: Iterable[tuple[Resource[Any], str]]) -> list[tuple[Resource[Any], str]]:
         asked = list(what)
@@ -173,10 +164,7 @@ class ReviewAuthorizer(Authorizer):
 
     async def _may_list(self, user: _User, resource: Resource[Any], namespace: str) -> bool:
         spec = {
-            "user": user.name,
-            "uid": user.uid,
-            "groups": list(user.groups),
-            "extra": user.extra,
+            **user,
             "resourceAttributes": {
                 "verb": "list",
                 "group": resource.group,
@@ -189,7 +177,7 @@ class ReviewAuthorizer(Authorizer):
         return status.get("allowed") is True and status.get("denied") is not True
 
     async def _review(self, resource: Resource[dict[str, Any]], spec: dict[str, Any]) -> dict[str, Any]:
-        """Its status. Raises ApiError."""
+        """The status of the review. Raises ApiError."""
         body = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
         async with self._reviews:
             return (await self._api.write(Create(resource, body))).get("status") or {}

@@ -1,20 +1,19 @@
-"""The dashboard over HTTP: the page, the board, one node, and what changes. It only reads.
+"""The dashboard over HTTP: the page, the board, one node, and changes. It only reads.
 
 | address | |
 |---|---|
 | `/` | the page; it and `/static/*` hold no data and need no token |
 | `/api/board` | the whole board, compressed and with an ETag |
 | `/api/node/{kind}/{name}` | everything about one node |
-| `/api/stream` | server-sent events: `delta` (with an id), `tick`, and `reset`, after which the board is read anew |
+| `/api/stream` | server-sent events: `delta` (with an id), `tick`, `reset` (read the board again) |
 
 To show a cluster, give a `BoardSource` (`dovetail.web.sources`):
 
     async with board_served(source, address="127.0.0.1", port=0) as port:
         ...                       # http://127.0.0.1:{port}/ shows it
 
-A simulation on another loop or thread makes a `PushedSource`, has it served on an ordinary asyncio loop, and calls
-`source.push(at, snapshot, decisions=…, pace=…)` as it goes along, a few times a second at most; while it stands still
-it pushes once more with `pace=0`.
+A simulation on another loop or thread makes a `PushedSource`, serves it on an ordinary asyncio loop, and calls
+`source.push(at, snapshot, decisions=…, pace=…)` a few times a second at most; with `pace=0` while it is paused.
 
 Without `access` the address must be a loopback one: see `dovetail.web.readers`.
 """
@@ -29,7 +28,6 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from dovetail.ports import Compute
 from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.access import Authorizer
@@ -46,39 +44,23 @@ _JSON: Final = "application/json"
 
 @asynccontextmanager
 async def board_served(
-    source: BoardSource,
+    shown: BoardSource | Stream,
     *,
     address: str = "127.0.0.1",
     port: int = 0,
     access: Authorizer | None = None,
     routes: Iterable[web.RouteDef] = (),
-    compute: Compute | None = None,
     reading: BudgetSemantics = BudgetSemantics.SEED,
     beforehand: bool = True,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
     """Serve the board and these routes meanwhile; yields the port. Raises OSError if it is taken.
 
-    `beforehand`: the first board is made at once, so that the first reader need not wait for it.
+    `beforehand`: make the first board before the first reader asks for it.
     """
-    stream = Stream(source, compute or ThreadCompute(), reading=reading)
+    stream = shown if isinstance(shown, Stream) else Stream(shown, ThreadCompute(), reading=reading)
     if beforehand:
         await stream.refresh()
-    async with stream_served(stream, address=address, port=port, access=access, routes=routes, limits=limits) as served:
-        yield served
-
-
-@asynccontextmanager
-async def stream_served(
-    stream: Stream,
-    *,
-    address: str = "127.0.0.1",
-    port: int = 0,
-    access: Authorizer | None = None,
-    routes: Iterable[web.RouteDef] = (),
-    limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
-) -> AsyncIterator[int]:
-    """Serve what this stream tells, and these routes; yields the port."""
     if access is None and not is_loopback(address):
         raise ValueError(f"{address}: without access control only a loopback address may be served")
     readers = Readers(access, stream.namespaces)
@@ -86,7 +68,7 @@ async def stream_served(
     app.add_routes([*page_routes(), *_Api(stream).routes(readers), *routes])
     async with listening(app, address=address, port=port, limits=limits, shutdown_seconds=0.5) as served:
         running = asyncio.create_task(stream.run(), name="dashboard")
-        running.add_done_callback(_tell_end)
+        running.add_done_callback(_log_end)
         try:
             yield served
         finally:
@@ -94,12 +76,12 @@ async def stream_served(
             await asyncio.gather(running, return_exceptions=True)
 
 
-def _tell_end(running: asyncio.Task[None]) -> None:
+def _log_end(running: asyncio.Task[None]) -> None:
     if not running.cancelled() and (error := running.exception()) is not None:
-        log.error("the dashboard is no longer kept up to date", exc_info=error)
+        log.error("dashboard updates stopped", exc_info=error)
 
 
-# -- what every answer goes through ------------------------------------------------------------------------------------
+# -- middlewares -------------------------------------------------------------------------------------------------------
 
 
 def _guard(readers: Readers) -> Middleware:
@@ -152,7 +134,7 @@ class _Api:
         try:
             details = await self._stream.details(key, sight)
         except LookupError:
-            raise failure(404, f"{key} is not there, or no longer") from None
+            raise failure(404, f"{key} does not exist") from None
         headers = {"Cache-Control": "private, no-store"}
         return web.Response(body=msgspec.json.encode(details, enc_hook=str), content_type=_JSON, headers=headers)
 

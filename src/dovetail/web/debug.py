@@ -1,6 +1,6 @@
-"""What does `/debug/*` tell: the latest decisions and why other nodes stay, where time is spent, what tasks wait for?
+"""Serves `/debug/*`: the latest decisions and why other nodes stay, a profile, and the tasks.
 
-Of decisions each reader sees what it may list. The profile and the tasks name functions and no pods.
+Each reader sees decisions about what it may list. The profile and the tasks name functions and no pods.
 """
 
 import asyncio
@@ -22,24 +22,12 @@ from dovetail.web.stream import Visibility
 
 SECONDS_AT_MOST: Final = 60.0
 LINES: Final = 60
-# Parts of a command that hold names of nodes and pools, counts, and sentences without hidden names.
+# Parts of a command that name no pods: nodes, pools, counts, and sentences without hidden names.
 _WITHOUT_PODS: Final = frozenset(
-    {
-        "at",
-        "command",
-        "rejected",
-        "command-id",
-        "decision",
-        "reason",
-        "method",
-        "disrupted-node-count",
-        "replacement-node-count",
-        "pod-count",
-        "disrupted-nodes",
-        "replacement-nodes",
-        "savings",
-        "budgets",
-    }
+    (
+        *("at", "command", "rejected", "command-id", "decision", "reason", "method", "savings", "budgets"),
+        *("disrupted-node-count", "replacement-node-count", "pod-count", "disrupted-nodes", "replacement-nodes"),
+    )
 )
 
 
@@ -54,7 +42,7 @@ def decisions_route(readers: Readers, disruption: DisruptionController) -> web.R
 
 
 def decisions(history: Sequence[PastDecision], left_alone: Mapping[str, Sentence], sight: Visibility) -> dict[str, Any]:
-    """Commands, the latest first, and the nodes that have a reason to go and stay."""
+    """Commands, the latest first, and the nodes that stay although they have a reason to go."""
     restricted = sight.namespaces is not None
 
     def shown(sentence: Sentence) -> str:
@@ -62,22 +50,23 @@ def decisions(history: Sequence[PastDecision], left_alone: Mapping[str, Sentence
 
     commands = []
     for past in reversed(history):
-        told: dict[str, Any] = {"at": format_time(past.command.at), "command": one_line(past.command)}
+        shown_command: dict[str, Any] = {"at": format_time(past.command.at), "command": one_line(past.command)}
         if past.rejected is not None:
-            told["rejected"] = {"cause": past.rejected.cause, "message": shown(past.rejected.message)}
-        told |= described(past.command)
-        commands.append({key: told[key] for key in told if key in _WITHOUT_PODS} if restricted else told)
+            shown_command["rejected"] = {"cause": past.rejected.cause, "message": shown(past.rejected.message)}
+        shown_command |= described(past.command)
+        visible = {key: shown_command[key] for key in shown_command if key in _WITHOUT_PODS or not restricted}
+        commands.append(visible)
     stays = {node: shown(why) for node, why in sorted(left_alone.items())}
     return {**({"restricted": True} if restricted else {}), "commands": commands, "leftAlone": stays}
 
 
 def profiling_routes(readers: Readers) -> list[web.RouteDef]:
-    """Below the address that Go programs use for theirs."""
+    """Profiling, below the path that Go programs use."""
     return [readers.get("/debug/pprof/profile", profile), readers.get("/debug/pprof/tasks", tasks)]
 
 
 async def profile(request: web.Request, _: Visibility) -> web.Response:
-    """What takes the event loop's time for `?seconds=10`, functions that take the most first."""
+    """A profile of the event loop over `?seconds=10`, the slowest functions first."""
     try:
         seconds = float(request.query.get("seconds", "10"))
     except ValueError:
@@ -88,7 +77,7 @@ async def profile(request: web.Request, _: Visibility) -> web.Response:
     try:
         profiler.enable()
     except ValueError:
-        return web.Response(status=409, text="somebody else is profiling\n")
+        return web.Response(status=409, text="another profile is running\n")
     try:
         await asyncio.sleep(seconds)
     finally:
@@ -99,7 +88,7 @@ async def profile(request: web.Request, _: Visibility) -> web.Response:
 
 
 async def tasks(_: web.Request, __: Visibility) -> web.Response:
-    """Every task and the lines it waits at."""
+    """Every task and its stack."""
     text = io.StringIO()
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
         text.write(f"{task.get_name()}\n")

@@ -1,8 +1,8 @@
-"""How does a listener keep answering, whatever some of its clients do?
+"""An HTTP listener that keeps answering whatever some of its clients do.
 
-Every connection has a deadline unless a request on it is being handled. The number of connections is limited: when the
-limit or the last file handle is reached, the connection that has waited longest for a request makes room for a new one.
-So clients that open connections and send nothing, or half a request, cannot keep a probe from being answered.
+Every connection has a deadline unless a request on it is being handled. The number of connections is limited: at the
+limit, or without a free file handle, the connection that has waited longest for a request is closed for a new one. So
+clients that send nothing, or half a request, cannot stop probes from being answered.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from aiohttp.typedefs import Handler, Middleware
 
 log = logging.getLogger(__name__)
 
-QUEUED_CONNECTIONS: Final = 128  # that the kernel keeps for us until they are accepted
-PAUSE_SECONDS: Final = 1.0  # after a connection could not be accepted, and none could be closed instead
+QUEUED_CONNECTIONS: Final = 128  # that the kernel keeps until they are accepted
+PAUSE_SECONDS: Final = 1.0  # after an accept failed and no connection could be closed
 
 
 class ListenerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients of one listener may use."""
+    """The limits for the clients of one listener."""
 
     connections: int = 128
     header_seconds: float = 10.0
-    """For sending a request, and for reading an answer besides what `reader_bytes_per_second` allows."""
+    """To send a request; and to read an answer, in addition to what `reader_bytes_per_second` allows."""
     idle_seconds: float = 75.0
-    """Between two requests; longer than proxies usually keep a connection, so that they are the ones who close it."""
+    """Between two requests; longer than most proxies keep a connection, so that the proxy closes it."""
     request_bytes: int = 64 * 1024
     reader_bytes_per_second: int = 64 * 1024
 
@@ -43,7 +43,7 @@ async def listening(
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
     shutdown_seconds: float = 1.0,
 ) -> AsyncIterator[int]:
-    """Serve it on the port, or on a free one for 0, which is yielded. No address: on all. Raises OSError."""
+    """Serve the app; yields the port. Port 0: a free one; no address: all addresses. Raises OSError."""
     listener = _Listener(limits)
     app.middlewares.insert(0, listener.middleware())
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=shutdown_seconds)
@@ -62,7 +62,7 @@ async def listening(
 
 
 async def _bound(address: str | None, port: int) -> list[socket.socket]:
-    """A socket for each address. asyncio finds and binds them, but must not accept: it takes a hundred at once."""
+    """A socket for each address. asyncio binds them, but must not accept: it accepts a hundred at once."""
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, address, port, start_serving=False)
     try:
         return [each.dup() for each in server.sockets]
@@ -84,7 +84,7 @@ class _Listener:
         self._connections: dict[web.RequestHandler, _ClientConnection] = {}  # the oldest first
 
     def middleware(self) -> Middleware:
-        """Tells connections when a request on them is being handled."""
+        """A middleware that tells connections when a request on them is handled."""
 
         @web.middleware
         async def handled(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -105,7 +105,7 @@ class _Listener:
                 accepted, _ = await loop.sock_accept(listening_socket)
             except ConnectionAbortedError:
                 continue
-            except OSError as error:  # usually there are no file handles left
+            except OSError as error:  # usually there is no free file handle
                 if self._close_one():
                     await asyncio.sleep(0)
                 else:
@@ -138,7 +138,7 @@ class _Listener:
 
 
 class _ClientConnection(asyncio.Protocol):
-    """Passes everything on to the handler of aiohttp, and closes the connection when its deadline has passed."""
+    """Passes everything on to the handler of aiohttp, and closes the connection at its deadline."""
 
     def __init__(
         self,
@@ -171,12 +171,12 @@ class _ClientConnection(asyncio.Protocol):
             self._wait_for_request()
 
     def close(self) -> None:
-        """At once: what is not sent yet is dropped."""
+        """Close at once, and drop what is not sent yet."""
         self._connections.pop(self._handler, None)
         if self._transport is not None:
             self._transport.abort()
 
-    # -- what happens on the connection ---------------------------------------------------------------------------
+    # -- asyncio.Protocol -----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

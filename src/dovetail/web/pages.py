@@ -1,4 +1,4 @@
-"""The page itself: its files, as they lie in the package, and the headers that keep it to itself."""
+"""Serves the files of the page, and the headers that isolate it."""
 
 import hashlib
 from importlib import resources
@@ -33,7 +33,7 @@ class _StaticFile:
 
 
 def page_routes() -> list[web.RouteDef]:
-    """`/`, and what it loads below `/static`."""
+    """`/`, and the files below `/static`."""
     files = {
         entry.name: _StaticFile(entry.name, entry.read_bytes())
         for entry in (resources.files("dovetail.web") / "static").iterdir()
@@ -62,5 +62,5 @@ def _answer(request: web.Request, file: _StaticFile) -> web.Response:
 
 
 def is_known(request: web.Request, tag: str) -> bool:
-    """Whether the reader has it already. A proxy that compresses makes the tag a weak one."""
+    """Whether the reader has this version. A proxy that compresses makes the tag weak."""
     return any(tag == part.strip().removeprefix("W/") for part in request.headers.get("If-None-Match", "").split(","))

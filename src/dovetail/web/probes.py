@@ -1,7 +1,7 @@
-"""Is the program alive and ready, and what are its metrics (04 §6)?
+"""Serves probes and metrics (04 §6).
 
-Served by every replica, whether it leads or not. Probes answer in the form of Kubernetes' own: each check has an
-address below the probe's, and `?verbose` lists them all.
+Every replica serves them, whether it leads or not. Probes answer as those of Kubernetes do: each check has a path below
+the probe's, and `?verbose` lists all checks.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.manager import HealthStatus
 from dovetail.web.listener import ListenerLimits, listening
 
-SCRAPES_AT_ONCE: Final = 8  # each holds its text until it is read; cut-off ones are still counted while they wait
+SCRAPES_AT_ONCE: Final = 8  # each holds its text until it is read; abandoned ones count while they wait
 
 Checks: TypeAlias = Mapping[str, Callable[[], HealthStatus]]
 
 
 def always_well() -> HealthStatus:
-    """That it answers at all is the check."""
+    """A check that passes whenever the program answers."""
     return HealthStatus(ok=True)
 
 
 def probe_routes(probe: str, checks: Checks) -> list[web.RouteDef]:
-    """`/probe` is well if all checks are; `/probe/check` asks one of them."""
+    """`/probe` runs all checks, `/probe/check` one of them."""
 
     async def all_of_them(request: web.Request) -> web.Response:
         return _answer(probe, checks, verbose="verbose" in request.query)
@@ -57,7 +57,7 @@ def _answer(probe: str, checks: Checks, *, verbose: bool) -> web.Response:
 
 
 def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
-    """`/metrics`, as Prometheus reads it. The text, megabytes in a large cluster, is made aside; one at a time."""
+    """`/metrics` for Prometheus. The text, megabytes in a large cluster, is made on a worker thread; one at a time."""
     compute, one, scrapes = ThreadCompute(), asyncio.Lock(), asyncio.Semaphore(SCRAPES_AT_ONCE)
 
     async def metrics(request: web.Request) -> web.StreamResponse:
@@ -70,11 +70,11 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
         response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE})
         async with one:
             families: list[Metric] = []
-            for family in registry.collect():  # thousands of samples of our own: not in one turn (R45)
+            for family in registry.collect():  # thousands of samples: not in one iteration of the loop (R45)
                 families.append(family)
                 await asyncio.sleep(0)
             parts = await compute.run(lambda: list(rendered(families)))
-        with suppress(ConnectionError):  # whoever asked is gone
+        with suppress(ConnectionError):  # the client is gone
             await response.prepare(request)
             for part in parts:
                 await response.write(part)
@@ -91,7 +91,7 @@ async def serving(
     port: int,
     limits: ListenerLimits = ListenerLimits(),  # noqa: B008  frozen
 ) -> AsyncIterator[int]:
-    """Serve these on the port, or on a free one for 0, which is yielded. No address: on all. Raises OSError."""
+    """Serve these routes; yields the port. Port 0: a free one; no address: all addresses. Raises OSError."""
     app = web.Application()
     app.add_routes(routes)
     async with listening(app, address=address, port=port, limits=limits) as served:

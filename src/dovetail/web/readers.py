@@ -1,8 +1,8 @@
-"""Who may read at a listener, and what may they see?
+"""Decides who may read at a listener.
 
-With `access`, each reader gives a bearer token. Without it, everybody who reaches the listener may read everything, so
-its address must be a loopback one; requests that were sent to another name than this machine's own are refused, or a
-web page elsewhere could read along by DNS rebinding.
+With `access`, each reader sends a bearer token. Without it, everybody who reaches the listener may read everything. So
+its address must be a loopback address, and requests to a name of another machine are refused: a page elsewhere could
+read by DNS rebinding.
 """
 
 from collections.abc import Awaitable, Callable
@@ -22,7 +22,7 @@ _LOCAL_NAMES: Final = frozenset({"localhost", "ip6-localhost"})
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the address."""
     try:
         return ip_address(address).is_loopback
     except ValueError:
@@ -30,14 +30,14 @@ def is_loopback(address: str) -> bool:
 
 
 class Readers:
-    """The readers of one listener. `namespaces`: those that have pods."""
+    """The readers of one listener. `namespaces`: the namespaces that have pods."""
 
     def __init__(self, access: Authorizer | None, namespaces: Callable[[], Awaitable[frozenset[str]]]) -> None:
         self._access = access
         self._namespaces = namespaces
 
     def get(self, path: str, handler: ReaderHandler) -> web.RouteDef:
-        """A route for readers only. The handler is told what the reader may see."""
+        """A route for readers only. The handler gets what the reader may see."""
 
         async def guarded(request: web.Request) -> web.StreamResponse:
             return await handler(request, await self._sight(request))
@@ -45,15 +45,15 @@ class Readers:
         return web.get(path, guarded)
 
     def check_host(self, request: web.Request) -> None:
-        """Raises HTTPForbidden if no token is asked for, and the request was sent to a name of another machine."""
+        """Raises HTTPForbidden if no token is required and the request names another machine."""
         if self._access is None and not _is_local(request.host):
-            raise web.HTTPForbidden(text="this name is not served here; use 127.0.0.1 or localhost\n")
+            raise web.HTTPForbidden(text="this host is not served here; use 127.0.0.1 or localhost\n")
 
     async def _sight(self, request: web.Request) -> Visibility:
         """Raises HTTPException."""
         self.check_host(request)
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
-            raise web.HTTPForbidden(text="not for other sites\n")
+            raise web.HTTPForbidden(text="requests from other sites are refused\n")
         if self._access is None:
             return EVERYTHING
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")

@@ -1,8 +1,7 @@
-"""What is on the board now, and what has changed since a page last heard?
+"""Keeps the board up to date, and sends pages what has changed.
 
-The board is made anew when the source has changed or time alone changes it, and only while somebody looks. Pages are
-sent the rows that differ. One that was away for long, or was served by another process, is told to read the whole
-board again.
+The board is rebuilt when the source has changed or time alone changes it, and only while somebody reads it. Pages get
+the rows that differ. A page that was away for long, or was served by another process, must read the whole board again.
 """
 
 import asyncio
@@ -11,14 +10,13 @@ import hashlib
 import secrets
 import shlex
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
 import msgspec
 
-from dovetail.model.refs import Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports import Compute
 from dovetail.rules.budgets import BudgetSemantics
@@ -34,9 +32,9 @@ AHEAD: Final = timedelta(days=7)
 DELTAS_KEPT: Final = 256
 FEEDS_KEPT: Final = 32
 TICK_SECONDS: Final = 10.0
-# A page asks for access anew after this: whoever has lost a right does not look on for ever.
+# A page must ask for access again after this, so that a reader who has lost a right stops reading.
 STREAM_SECONDS: Final = 300.0
-# The board is not made anew more often than this, nor for more than a fifth of the time.
+# The board is not rebuilt more often than this, nor for more than a fifth of the time.
 GAP_SECONDS: Final = 0.25
 GAP_FACTOR: Final = 4.0
 
@@ -46,7 +44,7 @@ Raw = msgspec.Raw
 
 
 class Visibility(msgspec.Struct, frozen=True):
-    """Of which namespaces a reader may see the names of pods; None: of all."""
+    """The namespaces of which a reader may see the names of pods; None: all."""
 
     namespaces: frozenset[str] | None = None
 
@@ -57,23 +55,8 @@ class Visibility(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Visibility()
 
 
-class BoardMessage(View, frozen=True, kw_only=True):
-    """What `/api/board` answers."""
-
-    version: str
-    title: str
-    pace: float
-    at: int
-    end: int
-    assumption: str
-    restricted: bool
-    rows: Sequence[Raw]
-    pools: Sequence[Raw]
-    rest: Raw
-
-
 class BoardDelta(View, frozen=True, kw_only=True, omit_defaults=True):
-    """What is different; parts that are not there have not changed."""
+    """The changes; absent parts have not changed."""
 
     version: str
     at: int
@@ -85,16 +68,8 @@ class BoardDelta(View, frozen=True, kw_only=True, omit_defaults=True):
     rest: Raw | None = None
 
 
-class BoardExtras(View, frozen=True):
-    """The small parts, which are sent as a whole."""
-
-    herds: object
-    problems: object
-    decisions: object
-
-
 class Feed:
-    """The board for those with the same sight, and its last changes."""
+    """The board for readers with the same rights, and its last changes."""
 
     def __init__(self, sight: Visibility, boot: str) -> None:
         self.sight = sight
@@ -113,7 +88,7 @@ class Feed:
         return f"{self._boot}-{self._number}"
 
     def take(self, board: Board, pace: float) -> None:
-        """This is the board now."""
+        """Replace the board."""
         if self.sight.namespaces is not None:
             board = redacted(board, self.sight.may_see)
         encode = partial(msgspec.json.encode, enc_hook=str)
@@ -121,14 +96,13 @@ class Feed:
         changed = []
         for row in board.rows:
             known = self._rows.get(row.key)
-            if known is None or (
-                known[0] is not row and known[0] != row
-            ):  # comparing is many times faster than writing
+            # Comparing is many times faster than encoding.
+            if known is None or (known[0] is not row and known[0] != row):
                 known = row, encode(row)
                 changed.append(Raw(known[1]))
             rows[row.key] = known
         pools = [encode(pool) for pool in board.pools]
-        rest = encode(BoardExtras(board.herds, board.problems, board.decisions))
+        rest = encode({"herds": board.herds, "problems": board.problems, "decisions": board.decisions})
         gone = [key for key in self._rows if key not in rows]
         first = self._board is None
         new_pools, new_rest = pools != self._pools, rest != self._rest
@@ -151,30 +125,30 @@ class Feed:
         self._news = asyncio.Event()
 
     def whole(self, title: str, pace: float, at: int) -> tuple[bytes, bytes, str]:
-        """The whole board as JSON, the same compressed, and its tag."""
+        """The whole board as JSON, the same compressed, and its tag: the answer of `/api/board`."""
         assert self._board is not None
         if self._body is None:
             board = self._board
             body = msgspec.json.encode(
-                BoardMessage(
-                    version=self.version,
-                    title=title,
-                    pace=pace,
-                    at=at,
-                    end=board.end,
-                    assumption=board.assumption,
-                    restricted=board.restricted,
-                    rows=[Raw(text) for _, text in self._rows.values()],
-                    pools=[Raw(pool) for pool in self._pools],
-                    rest=Raw(self._rest),
-                )
+                {
+                    "version": self.version,
+                    "title": title,
+                    "pace": pace,
+                    "at": at,
+                    "end": board.end,
+                    "assumption": board.assumption,
+                    "restricted": board.restricted,
+                    "rows": [Raw(text) for _, text in self._rows.values()],
+                    "pools": [Raw(pool) for pool in self._pools],
+                    "rest": Raw(self._rest),
+                }
             )
             tag = hashlib.sha256(body).hexdigest()[:20]
             self._body = body, gzip.compress(body, compresslevel=4, mtime=0), f'"{tag}"'
         return self._body
 
     def since(self, version: str) -> list[tuple[str, bytes]] | None:
-        """The changes after this version, with theirs; None: that can no longer be told."""
+        """The changes after this version, each with its version; None: they are no longer kept."""
         boot, _, number = version.rpartition("-")
         if boot != self._boot or not number.isdecimal() or int(number) > self._number:
             return None
@@ -184,7 +158,7 @@ class Feed:
         return [(f"{boot}-{n}", body) for n, body in list(self._deltas)[len(self._deltas) - missing :]]
 
     async def wait(self, version: str, seconds: float) -> None:
-        """Until there is something after this version, but no longer than these seconds."""
+        """Wait for a change after this version, but no longer than these seconds."""
         if version == self.version:
             await happens_within(seconds, self._news)
 
@@ -210,7 +184,7 @@ class Stream:
         self._until: datetime | None = None
 
     async def run(self) -> None:
-        """Keep the board up to date for as long as somebody reads it."""
+        """Keep the board up to date while somebody reads it."""
         loop = asyncio.get_running_loop()
         while True:
             await self._read.wait()
@@ -221,15 +195,16 @@ class Stream:
                 await self.source.changed(self._seen, self._until)
 
     async def refresh(self) -> None:
-        """Make the board anew, unless it still holds."""
+        """Rebuild the board, unless it is still valid."""
         async with self._lock:
             now = self.source.look()
-            if self._seen is not None and now.version == self._seen.version and not self._is_over(now.at):
+            over = self._until is not None and now.at >= self._until
+            if self._seen is not None and now.version == self._seen.version and not over:
                 return
             self.show(now, *await self._compute.run(self._made, now))
 
     def show(self, seen: ClusterAt, assessment: Assessment, board: Board) -> None:
-        """This is the board now, and what it was made of."""
+        """Replace the board, and what it was made of."""
         following = next_change(board)
         self._seen, self.assessment, self.board = seen, assessment, board
         self._until = _whole_hour(seen.at) + timedelta(hours=1)
@@ -238,12 +213,9 @@ class Stream:
         for feed in self._feeds.values():
             feed.take(board, self.source.pace)
 
-    def _is_over(self, at: datetime) -> bool:
-        return self._until is not None and at >= self._until
-
     def _made(self, seen: ClusterAt) -> tuple[Assessment, Board]:
         assessment = assess(seen.take(), seen.at, self._reading, before=self.assessment)
-        # The span grows by whole hours, so that rows do not change because of its end.
+        # The end moves by whole hours, so that rows do not change because of it.
         end = _whole_hour(seen.at) + AHEAD + timedelta(hours=1)
         board = self._boards.make(
             assessment, end, machines=seen.machines, problems=seen.problems, decisions=seen.decisions
@@ -253,7 +225,7 @@ class Stream:
     # -- what readers get ----------------------------------------------------------------------------------------------
 
     async def feed(self, sight: Visibility) -> Feed:
-        """The board for this sight, up to date."""
+        """The board for these rights, up to date."""
         await self.refresh()
         found = self._feeds.get(sight)
         if found is None:
@@ -277,7 +249,7 @@ class Stream:
             feed = await self.feed(sight)
             while asyncio.get_running_loop().time() < ends_at:
                 changes = feed.since(after)
-                if changes is None or self._feeds.get(sight) is not feed:  # it is no longer told anything
+                if changes is None or self._feeds.get(sight) is not feed:  # it gets no more changes
                     yield b"event: reset\ndata: {}\n\n"
                     return
                 for version, body in changes:
@@ -291,12 +263,12 @@ class Stream:
                 self._read.clear()
 
     def _tick(self) -> bytes:
-        """What time it is there: clocks differ."""
+        """The time of the source: clocks differ."""
         at = round(self.source.look().at.timestamp())
         return b"event: tick\ndata: " + msgspec.json.encode({"at": at, "pace": self.source.pace}) + b"\n\n"
 
     async def namespaces(self) -> frozenset[str]:
-        """Those that have pods."""
+        """The namespaces that have pods."""
         await self.refresh()
         return frozenset(pod.namespace for pod in self.assessment.snapshot.pods)
 
@@ -308,12 +280,11 @@ class Stream:
         member = next((member for member in assessment.snapshot.nodes if str(member.object) == key), None)
         if member is None:
             raise LookupError(key)
-        left_alone: Mapping[str, Sentence] = seen.left_alone
         return make_details(
             member,
             explain(assessment, problems=seen.problems, only={member.name}),
             decisions=seen.decisions,
-            left_alone=left_alone.get(member.name),
+            left_alone=seen.left_alone.get(member.name),
             commands=_commands_about(member, self.source.asking),
             may_see=None if sight.namespaces is None else sight.may_see,
         )
@@ -324,7 +295,7 @@ def _whole_hour(at: datetime) -> datetime:
 
 
 def _commands_about(member: ClusterNode, asking: str) -> list[str]:
-    """What to type to know more about a node. Names are quoted: those in files may hold anything."""
+    """Commands to learn more about a node. Names are quoted: those in files can be anything."""
     explain = " ".join(filter(None, ("dovetail explain", asking)))
     found = [f"{explain} {shlex.quote(f'{member.object.kind.lower()}/{member.object.name}')}"]
     if member.node is not None:

@@ -1,25 +1,29 @@
-"""What the demo shows, and how its pace answers keys; in a real terminal it begins, pauses, jumps and ends cleanly."""
+"""The demo: what it shows, what its keys do, and that it starts, pauses and ends cleanly in a real terminal."""
 
+import asyncio
 import json
 import re
 import signal
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse
 from importlib.resources import files
-from io import StringIO
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from rich.console import Console
 
 from dovetail.api.documents import read_documents
 from dovetail.cli.demo.pace import Pace
-from dovetail.cli.demo.view import DemoView
+from dovetail.cli.demo.player import Player
+from dovetail.cli.top.keys import ViewState
+from dovetail.cli.top.screen import ScreenContent, draw
 from dovetail.sim.scenarios.player import Play
 from dovetail.sim.scenarios.reading import read_scenario
+from dovetail.views.assessment import assess
+from dovetail.views.board.maker import BoardMaker
+from dovetail.web.sources import ClusterAt
 from tests.unit.cli.terminals import GIVEN_BACK, WHOLE_SCREEN, Terminal, terminal
 
 ROOT = Path(__file__).parents[3]
@@ -27,40 +31,54 @@ NOW = datetime(2026, 3, 2, tzinfo=UTC)
 WEEK = files("dovetail.sim.scenarios").joinpath("week.yaml").read_bytes()
 
 
-def drawn(view: DemoView, pace: Pace) -> str:
-    console = Console(file=StringIO(), width=170, height=60, record=True, force_terminal=True)
-    console.print(view.drawn(pace))
-    return console.export_text()
+async def look_at(player: Player) -> ClusterAt:
+    return player.source.look()
 
 
 def test_the_screen_shows_nodes_budgets_and_what_happened() -> None:
     documents = list(read_documents(WEEK, "week.yaml"))
     scenario = read_scenario(documents, now=NOW, span=timedelta(hours=1))
     with Play(scenario, checked=False) as play:
-        view, pace = DemoView(play, zone=UTC, address="http://127.0.0.1:1/"), Pace(600)
+        player = Player(scenario, Pace(600), UTC)
+        player.address = "http://127.0.0.1:1/"
         play.advance(scenario.start + timedelta(minutes=5))
-        text = drawn(view, pace)
-        assert len(play.cluster.records()().nodes) > 20
-    assert "Monday 02 March 00:05:00" in text
-    assert "http://127.0.0.1:1/" in text
-    for words in ("S1 steady", "services", "Drifted", "0 of 2", "takes pods", "an hour", "×600"):
+        player.show(play)
+        seen = asyncio.run(look_at(player))
+    assert len(seen.take().nodes) > 20
+    assessment = assess(seen.take(), seen.at)
+    board = BoardMaker().make(assessment, scenario.end, machines=seen.machines, decisions=seen.decisions)
+    scene = ScreenContent(
+        title=player.source.title, now=seen.at, board=board, status=player.status(), happened=player.happened
+    )
+    text = "\n".join(line.plain for line in draw(scene, ViewState(), 170, 60).lines)
+    for words in (
+        "dovetail demo  Mon 2026-03-02 00:05:00",
+        "http://127.0.0.1:1/",
+        "S1 steady",
+        "services",
+        "Drifted",
+        "2/2",
+    ):
+        assert words in text
+    for words in ("takes pods", "an hour", "×600"):
         assert words in text
 
 
 def test_keys() -> None:
     pace = Pace(600)
-    pace.press("+")
+    assert pace.press("+")
     assert pace.speed == 1_800
-    pace.press("--")
+    assert pace.press("-")
+    assert pace.press("-")
     assert pace.speed == 300
-    pace.press(" ")
+    assert pace.press(" ")
     assert (pace.paused, pace.speed_now, pace.due()) == (True, 0.0, timedelta())
-    pace.press(" n")
-    assert (pace.paused, pace.jumping, pace.ended) == (False, True, False)
+    assert pace.press(" ")
+    assert pace.press("n")
+    assert (pace.paused, pace.jumping) == (False, True)
     pace.landed()
     assert not pace.jumping
-    pace.press("q")
-    assert pace.ended
+    assert not pace.press("q")  # for the screen
 
 
 def test_the_copy_among_the_examples_is_the_same() -> None:
@@ -106,7 +124,7 @@ def test_its_dashboard_is_served_while_it_runs() -> None:
             board = read_board(found[0])
         with urlopen(f"{found[0]}api/stream?after={board['version']}", timeout=60) as stream:
             first = read_tick(stream)
-            screen.until("Monday 02 March 00:2")
+            screen.until("2026-03-02 00:2")
             while read_tick(stream) == first:  # what was sent meanwhile is read first
                 pass
             screen.process.send_signal(signal.SIGINT)  # while somebody looks

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import msgspec
 from prometheus_client import CollectorRegistry
 
@@ -153,7 +154,7 @@ def decision() -> Shown:
                 decisions=_pretty(_gist(decisions(made[-1].history, made[-1].left_alone, EVERYTHING))),
                 events=_events(sim, scaled_at),
                 pool=_pretty({"disruptions": pool["status"]["disruptions"]}),
-                cleanup="\n".join(lines_of(cleaned)) + "\n",
+                cleanup=click.unstyle("\n".join(lines_of(cleaned))) + "\n",
             )
 
     return run_controllers(scenario, controllers_of)

@@ -78,7 +78,7 @@ def test_pools_are_missing(dovetail: Program) -> None:
     answer = explained(dovetail, kubectl_yaml(without("NodePool")))
     found = [problem for problem in answer["problems"] if problem["rule"] == "NodePoolMissing"]
     assert [problem["object"] for problem in found] == ["NodePool/batch", "NodePool/general", "NodePool/services"]
-    assert found[0]["message"].startswith("3 nodes belong to it, but it is not there")
+    assert found[0]["message"].startswith("3 nodes belong to it, but it is missing")
     assert len(answer["pods"]) == 44
     assert all(node["expiresAt"] for node in answer["nodes"] if node["nodeClaim"])
 

@@ -165,7 +165,7 @@ def test_an_integer_of_any_length_is_a_priority(dovetail: Program) -> None:
 def test_a_missing_file_and_an_empty_directory(dovetail: Program) -> None:
     assert_one_line(dovetail("explain", "-f", "/no/such/file"), "/no/such/file: No such file")
     assert_one_line(dovetail("lint", "/no/such/file"), "/no/such/file: No such file")
-    assert_one_line(dovetail("explain", "-f", str(dovetail.folder)), "holds no .yaml")
+    assert_one_line(dovetail("explain", "-f", str(dovetail.folder)), "has no .yaml")
     assert_one_line(dovetail("explain", "-f", "a\0b"), "a")
 
 
@@ -341,7 +341,7 @@ def test_names_of_files_need_not_be_text(dovetail: Program) -> None:
 
 
 def test_an_empty_name_is_no_directory(dovetail: Program) -> None:
-    assert_one_line(dovetail("lint", ""), "is no file name")
+    assert_one_line(dovetail("lint", ""), "is not a file name")
 
 
 # -- the command itself -----------------------------------------------------------------------------------------------

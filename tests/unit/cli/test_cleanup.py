@@ -2,6 +2,8 @@
 
 import socket
 
+import click
+
 from dovetail.cli.cleanup.cleaner import CleanedObject, CleanupOutcome
 from dovetail.cli.commands.cleanup import CleanupReport, lines_of
 from tests.unit.cli.running import Program
@@ -26,7 +28,7 @@ users: [{name: u, user: {token: t}}]
 
 def test_each_object_is_named_once() -> None:
     assert lines_of(CleanupReport(dry_run=False, objects=CLEANED)) == [
-        "OBJECT                    REMOVED",
+        click.style("OBJECT                    REMOVED", bold=True),
         f"Node/n1                   {TAINT}",
         f"NodeClaim/general-8vtqz   {STATE}",
         f"                          {COMMAND}",

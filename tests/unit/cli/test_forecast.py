@@ -62,7 +62,7 @@ def test_the_keys_of_the_contract(dovetail: Program) -> None:
         "at": "2026-03-09T09:00:00Z",
         "type": "forced",
         "object": "Node/batch-9dwlm",
-        "message": "its drain ends by force, if it has not ended by then",
+        "message": "the drain ends by force, if it has not ended by then",
         "certainty": "exact",
     }
     assert [reason["reason"] for reason in found["reasons"]] == ["Empty", "Drifted", "Underutilized", "Expired"]
@@ -113,7 +113,7 @@ def test_what_is_not_there_is_an_error(dovetail: Program) -> None:
 
 def test_nothing_to_foretell(dovetail: Program) -> None:
     empty = dovetail.file("apiVersion: v1\nkind: List\nitems: []\n")
-    assert "nothing to foretell" in text(dovetail, path=empty)
+    assert "nothing to forecast" in text(dovetail, path=empty)
     assert data(dovetail, path=empty)["nodes"] == []
 
 

@@ -69,7 +69,7 @@ def test_standard_output_takes_json_and_standard_error_the_rest(dovetail: Progra
     ]
     assert "planted" not in outcome.out
     assert outcome.err == (
-        "recorded 6 objects (3 Pod, 2 Namespace, 1 Node)\nleft out 1 object (1 v1 Secret), which nothing reads\n"
+        "recorded 6 objects (3 Pod, 2 Namespace, 1 Node)\nleft out 1 object (1 v1 Secret), which no command reads\n"
     )
     assert dovetail("record", "-q", "-f", dovetail.file(PODS)).err == ""
 

@@ -116,9 +116,9 @@ spec: {providerID: "x://1"}
     assert dovetail("simulate", dovetail.file(POOL), *arguments).code == 0
     whole = page.read_text(encoding="utf-8")
     assert re.findall(r">(Mon [0-9:]{5})</text>", whole)[:3] == ["Mon 05:30", "Mon 05:35", "Mon 05:40"]
-    assert "Missing or odd" not in whole
+    assert "Missing or unusual" not in whole
     assert dovetail("simulate", dovetail.file(node + POOL), *arguments).code == 0
-    assert re.search(r"Missing or odd.*NodeClaimMissing.*Nodes over time", page.read_text(encoding="utf-8"))
+    assert re.search(r"Missing or unusual.*NodeClaimMissing.*Nodes over time", page.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_details_tell_every_rule_and_can_be_scrolled() -> None:
     for reason in ("Empty: ", "Drifted: ", "Underutilized: ", "Expired: "):
         assert reason in text
     waiting = draw(msgspec.structs.replace(scene, details=None), ViewState(selected=key, details=True), 100, 30)
-    assert "asking every rule …" in texts(waiting)
+    assert "checking every rule …" in texts(waiting)
 
 
 def hostile_board(name: str) -> tuple[Snapshot, Board]:
@@ -417,7 +417,7 @@ def test_the_program_draws_obeys_keys_and_gives_the_terminal_back() -> None:
         screen.type("j")
         screen.type("\r")
         screen.until("Rules")
-        screen.until("space/b scroll")
+        screen.until("PgUp/PgDn scroll")
         screen.type("\x1b/is:never\r")
         screen.until("3 match is:never")
         screen.resize(40, 140)
@@ -448,8 +448,9 @@ from datetime import UTC
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.live import LiveScreen
 from dovetail.model.snapshot import take_snapshot
-from dovetail.rules.budgets import BudgetSemantics
+from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.sources import PushedSource
+from dovetail.web.stream import Stream
 from tests import builders
 from tests.browser.clusters import NOW
 
@@ -461,7 +462,7 @@ async def main():
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, lambda: source.push(NOW, another))
     loop.add_signal_handler(signal.SIGUSR2, lambda: source.push(NOW, None))
-    await LiveScreen(source, ViewState(details=True), zone=UTC, reading=BudgetSemantics.SEED).run()
+    await LiveScreen(Stream(source, ThreadCompute()), ViewState(details=True), zone=UTC).run()
 
 asyncio.run(main())
 """

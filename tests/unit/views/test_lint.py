@@ -210,7 +210,14 @@ CHECKS = [
         pod({BLOCK: "0 0 * * *", BLOCK_DURATION: "23h59m"}),
     ),
     Check(
-        *("ScheduleNeverFires", W, P, f"{PA}[{SCHEDULE}]", "the other expressions stand", "remove the expression"),
+        *(
+            "ScheduleNeverFires",
+            W,
+            P,
+            f"{PA}[{SCHEDULE}]",
+            "the other expressions still apply",
+            "remove the expression",
+        ),
         pod({SCHEDULE: "0 0 31 2 *;0 2 * * 6"}),
         pod({SCHEDULE: "0 0 31 3 *;0 2 * * 6"}),
     ),
@@ -420,17 +427,17 @@ CHECKS = [
         nodeclass({"nodeRegistrationDelay": "10s"}),
     ),
     Check(
-        *("UnknownField", W, NP, f"{B}[0].reason", "dropped by the API server", "write reasons"),
+        *("UnknownField", W, NP, f"{B}[0].reason", "the API server drops it", "write reasons"),
         budgets({"nodes": "1", "reason": ["Drifted"]}),
         budgets({"nodes": "1", "reasons": ["Drifted"]}),
     ),
     Check(
-        *("UnknownField", W, NP, "spec.disruption.consolidatAfter", "dropped", "write consolidateAfter"),
+        *("UnknownField", W, NP, "spec.disruption.consolidatAfter", "drops it", "write consolidateAfter"),
         nodepool({"disruption": {"consolidatAfter": "5m"}}),
         nodepool({"disruption": {"consolidateAfter": "5m"}}),
     ),
     Check(
-        *("UnknownField", W, NP, "spec.disruption.expireAfter", "dropped", f"move it to {T}.expireAfter"),
+        *("UnknownField", W, NP, "spec.disruption.expireAfter", "drops it", f"move it to {T}.expireAfter"),
         nodepool({"disruption": {"expireAfter": "5h"}}),
         nodepool(template={"expireAfter": "5h"}),
     ),
@@ -456,7 +463,7 @@ CHECKS = [
         nodeclaim({"expireAfter": "1h"}),
     ),
     Check(
-        *("ExpiresAtOnce", E, NP, "spec.disruption.gracefulExpireAfter", "for ever", "Never"),
+        *("ExpiresAtOnce", E, NP, "spec.disruption.gracefulExpireAfter", "without end", "Never"),
         nodepool({"disruption": {"gracefulExpireAfter": "0s"}}),
         nodepool({"disruption": {"gracefulExpireAfter": "336h"}}),
     ),
@@ -481,7 +488,7 @@ CHECKS = [
         nodepool(template={"expireAfter": "Never"}),
     ),
     Check(
-        *("DrainWithoutLimit", I, NP, f"{T}.terminationGracePeriod", "for ever", "24h"),
+        *("DrainWithoutLimit", I, NP, f"{T}.terminationGracePeriod", "forever", "24h"),
         nodepool(template={"expireAfter": "24h"}),
         nodepool(template={"expireAfter": "24h", "terminationGracePeriod": "1h"}),
     ),
@@ -701,7 +708,7 @@ CHECKS = [
     ),
     # any object
     Check(
-        *("DuplicateObject", W, P, "metadata.name", "f.json: document 1 already", "rename"),
+        *("DuplicateObject", W, P, "metadata.name", "f.json: document 1 has the same object", "rename"),
         [pod(), pod()],
         [pod(), pod() | {"metadata": {"name": "p", "namespace": "other"}}],
     ),

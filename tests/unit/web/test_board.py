@@ -9,10 +9,9 @@ import pytest
 from dovetail.model.refs import Redactable, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.views.assessment import assess
-from dovetail.views.board.blockers import workload_of
 from dovetail.views.board.details import DecisionView, make_details
 from dovetail.views.board.maker import BoardMaker
-from dovetail.views.board.rows import Board, NodeRow, next_change, redacted
+from dovetail.views.board.rows import Board, NodeRow, next_change, redacted, workload_of
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast import data as ahead
 from tests import builders

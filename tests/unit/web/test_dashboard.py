@@ -131,7 +131,7 @@ def test_details_of_one_node() -> None:
         assert found["commands"][0] == "dovetail explain node/n1"
         async with session.get("/api/node/Node/n9") as response:
             assert response.status == 404
-            assert await response.json() == {"message": "Node/n9 is not there, or no longer"}
+            assert await response.json() == {"message": "Node/n9 does not exist"}
         source.push(
             NOW, msgspec.structs.replace(snapshot("n1"), nodes=()), left_alone={"n1": Sentence("Drifted: because")}
         )

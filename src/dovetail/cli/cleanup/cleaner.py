@@ -1,4 +1,4 @@
-"""How is a cluster cleaned of what only we put on its objects (R38)? Each by itself, whatever becomes of the others."""
+"""Removes from a cluster what only Dovetail puts on objects (R38). A failure affects one object only."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from dovetail.api.objects import Lease
+from dovetail.cli.common.live import all_pages
 from dovetail.planning.cleaning import Cleaning, Raw, clean_claim, clean_node, clean_pool
 from dovetail.ports import (
     LEASES,
@@ -29,7 +30,7 @@ from dovetail.runtime.lease import ObservedLease, sighted
 T = TypeVar("T")
 
 AT_ONCE: Final = 20  # objects
-TRIES: Final = 10  # a kubelet writes to its Node every few seconds, and does not ask us
+TRIES: Final = 10  # a kubelet writes to its Node every few seconds
 LOOK_SECONDS: Final = 1.0
 
 _NODES: Final = NODES.read_as(dict[str, Any])
@@ -38,7 +39,7 @@ _POOLS: Final = NODEPOOLS.read_as(dict[str, Any])
 
 
 class CleanupOutcome(StrEnum):
-    """What became of an object."""
+    """The outcome for an object."""
 
     CLEANED = "cleaned"
     WOULD_CLEAN = "would-clean"
@@ -46,7 +47,7 @@ class CleanupOutcome(StrEnum):
 
 
 class CleanedObject(msgspec.Struct, frozen=True, rename="camel"):
-    """One object that there was something to remove from."""
+    """One object with something to remove."""
 
     object: str
     fate: CleanupOutcome
@@ -54,14 +55,14 @@ class CleanedObject(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
-# -- is anybody at work? -----------------------------------------------------------------------------------------------
+# -- running controllers -----------------------------------------------------------------------------------------------
 
 
 async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
-    """Those of this name, in all namespaces, whose holders are alive. Raises ApiError.
+    """The Leases of this name, in all namespaces, whose holders are alive. Raises ApiError.
 
-    Times in a Lease are another machine's: one that has a holder is watched until it is renewed, or for its whole
-    duration (R38).
+    Times in a Lease come from the clock of another machine. So a Lease with a holder is watched until it is renewed, or
+    for its whole duration (R38).
     """
     seen: dict[str, ObservedLease] = {}
     live: dict[str, Lease] = {}
@@ -85,12 +86,12 @@ async def live_leases(api: KubeApi, clock: Clock, name: str) -> list[Lease]:
 
 
 class _Task(msgspec.Struct, frozen=True, eq=False):
-    """One object as it was read, and how to tell what is to be removed from it."""
+    """One object as it was read, and the function that says what to remove from it."""
 
     kind: Resource[dict[str, Any]]
     thing: Raw
     plan: Callable[[Raw], Cleaning]
-    after: str = ""  # an object that could not be cleaned, and that this one must not be cleaned before
+    after: str = ""  # an object that failed, and that must be cleaned before this one
 
     @property
     def object(self) -> str:
@@ -104,9 +105,9 @@ _Act = Callable[[_Task, Cleaning], Awaitable[CleanedObject | None]]
 
 
 async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[CleanedObject, ...]:
-    """Remove what is ours; what there was to remove, by object. Raises ApiError if the cluster cannot be read.
+    """Remove what is ours, and return what there was to remove. Raises ApiError if the cluster cannot be read.
 
-    Nodes come first: a NodeClaim that bears no mark of ours any more would not tell that its Node still does.
+    Nodes come first: the marks on a NodeClaim say that its Node has marks too.
     """
     nodes, claims, pools = [await _all(api, kind) for kind in (_NODES, _CLAIMS, _POOLS)]
     claim_of = {_machine(claim): claim for claim in claims}
@@ -122,7 +123,7 @@ async def clean(api: KubeApi, *, dry_run: bool = False) -> tuple[CleanedObject, 
 
 
 def _machine(thing: Raw) -> str:
-    """What a Node and its NodeClaim have in common; one without is like no other."""
+    """The provider ID, which a Node and its NodeClaim share; unique for an object without one."""
     for part in ("spec", "status"):
         if machine := (thing.get(part) or {}).get("providerID"):
             return str(machine)
@@ -140,7 +141,7 @@ def _claim_task(claim: Raw, nodes: Sequence[Raw], failed: Collection[str]) -> _T
 
 
 async def _each(act: _Act, tasks: Iterable[_Task]) -> list[CleanedObject]:
-    """What became of those that there is something to remove from, in their order."""
+    """Act on the objects with something to remove, several at once; the outcomes in order."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(task: _Task, cleaning: Cleaning) -> CleanedObject | None:
@@ -170,7 +171,7 @@ async def _clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> CleanedObject
 
 
 async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
-    """What has changed meanwhile, perhaps by us, is looked at anew."""
+    """Read the object again and retry if it has changed meanwhile."""
     thing, tries_left = task.thing, TRIES
     while cleaning.patches:
         tries_left -= 1
@@ -187,7 +188,7 @@ async def _until_clean(api: KubeApi, task: _Task, cleaning: Cleaning) -> None:
 
 
 async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> None:
-    """Only if it is still as it was read."""
+    """Write only if the object has not changed since it was read."""
     for patch in cleaning.patches:
         lock = {"uid": thing["metadata"]["uid"], "resourceVersion": thing["metadata"]["resourceVersion"]}
         body = {**patch.body, "metadata": {**patch.body.get("metadata", {}), **lock}}
@@ -195,15 +196,8 @@ async def _send(api: KubeApi, task: _Task, thing: Raw, cleaning: Cleaning) -> No
 
 
 async def _all(api: KubeApi, kind: Resource[T], *, fields: str = "") -> list[T]:
-    """None if the cluster does not know the kind. Raises ApiError."""
-    found: list[T] = []
-    continue_ = ""
-    while True:
-        try:
-            page = await api.list(kind, fields=fields, continue_=continue_)
-        except NotFound:
-            return []
-        found += page.items
-        continue_ = page.continue_
-        if not continue_:
-            return found
+    """Empty if the cluster does not know the kind. Raises ApiError."""
+    try:
+        return await all_pages(api, kind, fields=fields)
+    except NotFound:
+        return []

@@ -1,18 +1,19 @@
-"""`dovetail dashboard`: the web page on files or a live cluster."""
+"""`dovetail dashboard`: serves the board of files or a live cluster as a web page."""
 
 import asyncio
 import signal
 import sys
 import webbrowser
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from dovetail.cli.common.files import one_line_errors
-from dovetail.cli.common.options import BUDGET_READING, FILES, LIVE, ClusterSource, CommonOptions, InstantParam
+from dovetail.cli.common.options import BUDGET_READING, CONTEXT, FILES, KUBECONFIG, ClusterSource, InstantParam
 from dovetail.cli.common.output import without_cycle_search, working
 from dovetail.cli.common.process import allow_all_handles, fail
 from dovetail.cli.common.sources import ClusterInput, read_cluster
@@ -26,7 +27,7 @@ PORT: Final = 8642
 
 
 class _Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command was told."""
+    """The values of all options."""
 
     paths: tuple[str, ...]
     at: datetime | None
@@ -45,33 +46,33 @@ class _Options(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("dashboard")
 @FILES
-@click.option("--at", type=InstantParam(), metavar="RFC3339", help="With files: let time stand still at this instant.")
-@LIVE[0]
-@LIVE[1]
+@click.option("--at", type=InstantParam(), metavar="RFC3339", help="With files: time stands still at this instant.")
+@KUBECONFIG
+@CONTEXT
 @click.option(
     "--address",
     default="127.0.0.1",
     show_default=True,
-    help="Where to serve; another than a loopback one needs --in-cluster-auth.",
+    help="The address to serve on. An address that others can reach needs --in-cluster-auth.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; 0 takes a free one."
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="The port; 0 for a free one."
 )
 @click.option("--open", "open_", is_flag=True, help="Open the page in a browser.")
 @click.option(
-    "--in-cluster-auth", is_flag=True, help="Ask readers for a bearer token, and show each what they may list."
+    "--in-cluster-auth", is_flag=True, help="Require a bearer token, and show each reader what they may list."
 )
 @BUDGET_READING
-def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
+def command(*, open_: bool, **given: Any) -> None:
     """Serve a page that shows when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
       dovetail dashboard --open                        # the cluster of your kubeconfig
       dovetail dashboard -f cluster.yaml --open        # a dump
 
-    It only reads: get, list and watch are all it needs. Ends with Ctrl-C.
+    It only reads, and needs the rights to get, list and watch. Ctrl-C ends it.
     """
-    options = _Options(open=open_, reading=BudgetSemantics(budget_reading), **given)
+    options = _Options(open=open_, **given)
     if options.paths and (options.kubeconfig or options.context or options.in_cluster_auth):
         fail("give either -f for files, or options for a live cluster, not both")
     if options.at is not None and not options.paths:
@@ -80,18 +81,15 @@ def command(*, open_: bool, budget_reading: str, **given: Any) -> None:
 
     if not options.in_cluster_auth and not is_loopback(options.address):
         fail(f"{options.address} can be reached by others: give --in-cluster-auth, or leave --address out")
-    read = _read_files(options) if options.paths else None
+    read = None
+    if options.paths:
+        with one_line_errors(), working("reading …"), without_cycle_search():
+            read = read_cluster(options.source)
     allow_all_handles()
     try:
         asyncio.run(_serve(options, read))
     except KeyboardInterrupt:
         sys.exit(130)
-
-
-def _read_files(options: _Options) -> ClusterInput:
-    common = CommonOptions(paths=options.paths, output="table", at=options.at or datetime.now(UTC), end=None, zone=UTC)
-    with one_line_errors(), working("reading …"), without_cycle_search():
-        return read_cluster(common)
 
 
 async def _serve(options: _Options, read: ClusterInput | None) -> None:
@@ -113,12 +111,8 @@ async def _serve(options: _Options, read: ClusterInput | None) -> None:
         else:
             source = await stack.enter_async_context(followed(options.source))
             if options.in_cluster_auth:
-                reviews = connect(
-                    kubeconfig=options.kubeconfig,
-                    context=options.context,
-                    patience=NO_PATIENCE,
-                    connections=REVIEWS_AT_ONCE,
-                )
+                reviewing = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
+                reviews = reviewing(patience=NO_PATIENCE, connections=REVIEWS_AT_ONCE)
                 try:
                     access = ReviewAuthorizer(await stack.enter_async_context(reviews), SystemClock())
                 except KubeConfigError as error:

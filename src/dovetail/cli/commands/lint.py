@@ -1,4 +1,4 @@
-"""`dovetail lint`: what is wrong or surprising in manifests, before they are applied."""
+"""`dovetail lint`: finds mistakes and surprises in manifests before they are applied."""
 
 import sys
 from collections import Counter
@@ -10,7 +10,15 @@ import msgspec
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import documents_of, one_line_errors
 from dovetail.cli.common.options import CommonOptions, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, problem_lines, without_cycle_search, working
+from dovetail.cli.common.output import (
+    Times,
+    count,
+    print_data,
+    print_lines,
+    problem_lines,
+    without_cycle_search,
+    working,
+)
 from dovetail.cli.common.process import fail
 from dovetail.model.finding import Finding, Severity
 from dovetail.values.foreign_text import plain
@@ -32,18 +40,18 @@ class LintReport(msgspec.Struct, frozen=True, rename="camel"):
 @click.command("lint")
 @click.argument("arguments", nargs=-1, metavar="[PATH]...")
 @common_options(
-    ahead="Say also when each schedule's windows open within this span.",
-    namespace="Only objects of this namespace, and those that belong to none.  [default: all]",
-    quiet="Only errors and warnings: leave out what is merely worth knowing, and the count.",
-    verbose="Say also which objects were read.",
+    ahead="Also print when the windows of each schedule open within this span.",
+    namespace="Only objects of this namespace, and cluster-scoped ones.  [default: all]",
+    quiet="Only errors and warnings; leave out information and the count.",
+    verbose="Also print which objects were read.",
     live=False,
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings too.")
 @without_cycle_search()
 def command(*, arguments: tuple[str, ...], common: CommonOptions, strict: bool) -> None:
-    """Find what is wrong or surprising in manifests before they are applied.
+    """Find mistakes and surprises in manifests before they are applied.
 
-    Looks at the annotations of pods and pod templates, at NodePools and their budgets, at NodeClaims, Nodes and
+    Checks the annotations of pods and pod templates, NodePools and their budgets, NodeClaims, Nodes and
     PodDisruptionBudgets. Each finding says what to write instead. Exits with 1 if there is an error.
 
     \b
@@ -71,7 +79,7 @@ def command(*, arguments: tuple[str, ...], common: CommonOptions, strict: bool) 
 
 
 class _LintInput(Iterable[Document]):
-    """The documents to check, and what is learnt of them on the way."""
+    """The documents to check, and counts of them."""
 
     def __init__(self, documents: Iterable[Document], common: CommonOptions) -> None:
         self._documents = documents
@@ -93,20 +101,15 @@ class _LintInput(Iterable[Document]):
 
 
 def _summary(counts: Counter[Severity], reading: _LintInput, *, verbose: bool) -> list[str]:
-    found = ", ".join(_counted(counts[severity], severity) for severity in Severity if counts[severity])
+    found = ", ".join(
+        f"{counts[severity]} info" if severity is Severity.INFO else count(counts[severity], severity.value)
+        for severity in Severity
+        if counts[severity]
+    )
     lines = [found or "nothing found"]
     if verbose:
-        kinds = ", ".join(f"{count} {plain(kind)}" for kind, count in reading.read.most_common())
-        lines.append(f"read {_objects(reading.read.total())}" + (f": {kinds}" if kinds else ""))
+        kinds = ", ".join(f"{number} {plain(kind)}" for kind, number in reading.read.most_common())
+        lines.append(f"read {count(reading.read.total(), 'object')}" + (f": {kinds}" if kinds else ""))
     if reading.left_out:
-        lines.append(f"left out {_objects(reading.left_out)} of other namespaces")
+        lines.append(f"left out {count(reading.left_out, 'object')} of other namespaces")
     return lines
-
-
-def _counted(count: int, severity: Severity) -> str:
-    plural = "" if count == 1 or severity is Severity.INFO else "s"
-    return f"{count} {severity.value}{plural}"
-
-
-def _objects(count: int) -> str:
-    return f"{count} object{'' if count == 1 else 's'}"

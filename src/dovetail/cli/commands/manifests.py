@@ -1,4 +1,4 @@
-"""`dovetail manifests`: what installs the controller into a cluster."""
+"""`dovetail manifests`: prints the manifests that install the controller."""
 
 import sys
 
@@ -10,22 +10,22 @@ from dovetail.api.manifests import NAMESPACE, Part, manifests
 
 @click.command("manifests")
 @click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Where the controller runs.")
-@click.option("--image", default=f"dovetail-k8s:{__version__}", show_default=True, help="The image that it runs from.")
+@click.option("--image", default=f"dovetail-k8s:{__version__}", show_default=True, help="The image of the controller.")
 @click.option(
     "--only",
     "parts",
     type=click.Choice([part.value for part in Part]),
     multiple=True,
-    help="Print this part alone. May be given several times.",
+    help="Print only this part. Can be repeated.",
 )
 def command(*, namespace: str, image: str, parts: tuple[str, ...]) -> None:
-    """Print what installs the controller into a cluster, as YAML:
+    """Print the manifests that install the controller, as YAML:
 
     \b
       dovetail manifests | kubectl apply -f -
 
-    That is the CustomResourceDefinitions (crds), the account and what it may do (rbac), a policy that warns of bad
-    annotations on pods when they are applied (admission), and the controller itself (deployment).
+    They are the CustomResourceDefinitions (crds), the service account and its rights (rbac), a policy that warns about
+    bad annotations when pods are applied (admission), and the controller itself (deployment).
     """
     chosen = [Part(part) for part in parts] or list(Part)
     sys.stdout.write(manifests(namespace=namespace, image=image, parts=chosen))

@@ -1,7 +1,8 @@
-"""`dovetail plan`: what the controller would do right now, what it would save, and why each other node stays."""
+"""`dovetail plan`: what the controller would do now, what it would save, and why other nodes stay."""
 
 import sys
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import click
@@ -10,7 +11,7 @@ import msgspec
 from dovetail.cli.common.files import one_line_errors
 from dovetail.cli.common.instance_types import INSTANCE_TYPES, catalogue_in
 from dovetail.cli.common.options import BUDGET_READING, CommonOptions, common_options
-from dovetail.cli.common.output import Times, print_data, print_lines, without_cycle_search, working
+from dovetail.cli.common.output import Times, print_answer, without_cycle_search, working
 from dovetail.cli.common.process import fail
 from dovetail.cli.common.read_kinds import PLACING_KINDS
 from dovetail.cli.common.sources import read_cluster
@@ -28,7 +29,7 @@ from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.assessment import assess
 from dovetail.views.plan import DrainedNode, PlanView, RemovalView, plan_view, removal_view
 
-# Assumptions about what happens later, which nothing depends on here.
+# Assumptions about the future, which a plan does not depend on.
 _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 
 
@@ -40,13 +41,15 @@ _OF_TIME: Final = frozenset(("OwnersAssumed", "JobsGoOn"))
 @click.option(
     "--reason",
     type=click.Choice([reason.value for reason in BUDGETED], case_sensitive=False),
-    help="As if this were the only reason for which nodes may go.",
+    help="Consider only this reason.",
 )
-@click.option("--nodepool", metavar="NAME", help="As if only nodes of this NodePool could go.")
-@click.option("--remove", metavar="NODE", multiple=True, help="What if this node were drained? May be repeated.")
+@click.option("--nodepool", metavar="NAME", help="Consider only nodes of this NodePool.")
+@click.option(
+    "--remove", metavar="NODE", multiple=True, help="Show what would happen if this node were drained. Can be repeated."
+)
 @INSTANCE_TYPES
 @BUDGET_READING
-@click.option("--spot-to-spot", is_flag=True, help="As with the feature gate SpotToSpotConsolidation.")
+@click.option("--spot-to-spot", is_flag=True, help="Plan as with the feature gate SpotToSpotConsolidation.")
 @without_cycle_search()
 def command(
     *,
@@ -55,24 +58,22 @@ def command(
     nodepool: str | None,
     remove: tuple[str, ...],
     instance_types: str | None,
-    budget_reading: str,
+    reading: BudgetSemantics,
     spot_to_spot: bool,
 ) -> None:
-    """Say what the controller would do right now: the commands it would begin, where each pod would go, what that
-    would save; and of every other node why it stays.
+    """Say what the controller would do right now: the commands that it would start, where each pod would go, and what
+    that would save; and why every other node stays.
 
-    It is the controller's own engine that decides, on the cluster as it is, and nothing is written. Reads the live
-    cluster, for which the rights to get and list are enough, or a dump of it with -f; `dovetail record` makes one.
-    Conditions are taken as they are: what Karpenter says has drifted has drifted.
+    The controller's own engine decides, on the cluster as it is, and nothing is written. Reads the live cluster, which
+    takes only the rights to get and list, or a dump with -f; `dovetail record` makes one. Conditions are taken as they
+    are: a node has drifted if Karpenter says so.
 
-    With --remove the exit code is 1 if a pod would be left without a place.
+    With --remove, the exit code is 1 if a pod would have no place.
     """
     with one_line_errors(), working("reading and planning …"):
-        read = read_cluster(common, also=PLACING_KINDS)
+        read = read_cluster(common.source, also=PLACING_KINDS)
         scenario = read_scenario(read.documents, now=common.at, start=common.at)
-        still = look(
-            scenario, catalogue=catalogue_in(instance_types), reading=BudgetSemantics(budget_reading), drained=remove
-        )
+        still = look(scenario, catalogue=catalogue_in(instance_types), reading=reading, drained=remove)
         removals = [_removal(still, each, read.snapshot, common.at) for each in still.drained]
         rules = ConsolidationOptions(spot_to_spot=spot_to_spot)
         plan = _planned(
@@ -82,11 +83,9 @@ def command(
         fail(f"there is no NodePool {nodepool} in the input")
     if missing := next((name for name in remove if name not in {each.node for each in still.drained}), None):
         fail(f"there is no node {missing} of a NodePool in the input")
-    if common.output == "table":
-        times = Times(common.at, common.zone)
-        print_lines(plan_lines(plan, times, verbose=common.verbose, quiet=common.quiet))
-    else:
-        print_data(plan, common.output)
+    times = Times(common.at, common.zone)
+    lines = partial(plan_lines, plan, times, verbose=common.verbose, quiet=common.quiet)
+    print_answer(plan, common.output, lines)
     sys.exit(0 if all(each.possible for each in removals) else 1)
 
 
@@ -99,7 +98,7 @@ def _planned(
     removals: list[RemovalView],
     problems: list[Finding],
 ) -> PlanView:
-    """Who asks about removals is told of these alone."""
+    """The plan; with removals, it has nothing else."""
     board, pools = still.board, still.pools
     candidates = {
         each: tuple(one for one in found if nodepool in (None, one.pool))
@@ -122,7 +121,7 @@ def _planned(
 
 
 def _put_off(still: OneShotResult) -> list[Finding]:
-    """What would keep the controller from deciding anything at all for the moment."""
+    """The reason why the controller would not decide anything yet."""
     if still.unsynced is None:
         return []
     return [

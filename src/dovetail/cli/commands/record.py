@@ -1,4 +1,4 @@
-"""`dovetail record`: a dump of what the other commands read, and of nothing else."""
+"""`dovetail record`: writes a dump of what the other commands read, and nothing else."""
 
 import gzip
 import sys
@@ -13,8 +13,8 @@ import msgspec
 
 from dovetail.api.documents import Document
 from dovetail.cli.common.files import one_line_errors, private_file
-from dovetail.cli.common.options import FILES, LIVE, ClusterSource, now
-from dovetail.cli.common.output import Times, json_text, problem_lines, without_cycle_search, working, yaml_text
+from dovetail.cli.common.options import CONTEXT, FILES, KUBECONFIG, ClusterSource, now
+from dovetail.cli.common.output import Times, count, json_text, problem_lines, without_cycle_search, working, yaml_text
 from dovetail.cli.common.read_kinds import ALL_KINDS
 from dovetail.cli.common.sources import cluster_documents
 from dovetail.model.finding import Finding
@@ -39,20 +39,20 @@ _NAMESPACED: Final = frozenset(kind.resource.kind for kind in ALL_KINDS if kind.
     "namespaces",
     multiple=True,
     metavar="NAMESPACE",
-    help="Only objects of this namespace, and those that belong to none. May be given several times.  [default: all]",
+    help="Only objects of this namespace, and cluster-scoped ones. Can be repeated.  [default: all]",
 )
-@click.option("--anonymize", is_flag=True, help="Replace names, and labels' values, by meaningless ones throughout.")
+@click.option("--anonymize", is_flag=True, help="Replace names and values of labels by meaningless ones.")
 @FILES
-@LIVE[0]
-@LIVE[1]
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but what could not be read.")
+@KUBECONFIG
+@CONTEXT
+@click.option("-q", "--quiet", is_flag=True, help="Only print what could not be read.")
 @without_cycle_search()
 def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool, quiet: bool, **given: Any) -> None:
-    """Write a dump of the live cluster that explain, forecast, plan and simulate take.
+    """Write a dump of the live cluster for explain, forecast, plan and simulate.
 
-    Left out is everything that they do not read: Secrets and ConfigMaps, environment variables, images, commands and
-    arguments, managed fields, and all annotations but those of Karpenter and of scheduling. With -f an existing dump is
-    cleaned in the same way.
+    It leaves out everything that they do not read: Secrets and ConfigMaps, environment variables, images, commands and
+    arguments, managed fields, and all annotations except those of Karpenter and of scheduling. With -f, it cleans an
+    existing dump in the same way.
 
     \b
       dovetail record -o cluster.json.gz
@@ -64,7 +64,8 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
     recording = _Recording(frozenset(namespaces))
     with one_line_errors(), working("recording …"), _opened(output) as file:
         documents = cluster_documents(source, ALL_KINDS, problems)
-        write = _write_yaml if _name(output).endswith((".yaml", ".yml")) else _write_json
+        name = (output or "").lower().removesuffix(".gz")
+        write = _write_yaml if name.endswith((".yaml", ".yml")) else _write_json
         objects = recording.objects(documents)
         write(file, map(Anonymizer().anonymized, objects) if anonymize else objects)
     lines = problem_lines(problems, Times(now(), UTC))
@@ -75,7 +76,7 @@ def command(*, output: str | None, namespaces: tuple[str, ...], anonymize: bool,
 
 
 class _Recording:
-    """What is taken of the documents, and what is not."""
+    """Selects objects for the dump, and counts what it leaves out."""
 
     def __init__(self, namespaces: frozenset[str]) -> None:
         self._namespaces = namespaces
@@ -105,14 +106,13 @@ class _Recording:
         if self._elsewhere:
             lines.append(f"left out {self._elsewhere} of other namespaces")
         if self._unread:
-            lines.append(f"left out {_counted(self._unread)}, which nothing reads")
+            lines.append(f"left out {_counted(self._unread)}, which no command reads")
         return lines
 
 
 def _counted(kinds: Counter[str]) -> str:
-    total = kinds.total()
-    listed = ", ".join(f"{count} {plain(kind)}" for kind, count in kinds.most_common())
-    return f"{total} object{'' if total == 1 else 's'}" + (f" ({listed})" if listed else "")
+    listed = ", ".join(f"{number} {plain(kind)}" for kind, number in kinds.most_common())
+    return count(kinds.total(), "object") + (f" ({listed})" if listed else "")
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -121,8 +121,8 @@ _Write = Callable[[BinaryIO, Iterable[dict[str, Any]]], None]
 
 
 def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
-    """A List with an object a line, so that dumps can be compared, and one that is cut off still read."""
-    before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # only when there is something to say
+    """A List with one object per line, so that dumps can be compared, and a truncated one can be read."""
+    before = head = b'{"apiVersion": "v1", "kind": "List", "items": ['  # written with the first object
     for each in objects:
         file.write(before + (b"\n" if before is head else b",\n") + json_text(msgspec.json.encode(each)))
         before = b""
@@ -130,16 +130,12 @@ def _write_json(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
 
 
 def _write_yaml(file: BinaryIO, objects: Iterable[dict[str, Any]]) -> None:
-    """Its kind last, as kubectl does, so that one that is cut off is known as such."""
+    """A List with its kind last, as kubectl writes it, so that a truncated dump is recognized."""
     before = b"apiVersion: v1\nitems:\n"
     for each in objects:
         file.write(before + yaml_text([each]).encode())
         before = b""
     file.write(before + b"kind: List\n")
-
-
-def _name(output: str | None) -> str:
-    return (output or "").lower().removesuffix(".gz")
 
 
 @contextmanager

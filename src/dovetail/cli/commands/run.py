@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 def command(options: RunOptions) -> None:
     """Run the controller: launch, drain and remove nodes as NodePools and NodeClaims say.
 
-    Runs until SIGTERM or Ctrl-C; then it finishes what it is doing and gives its Lease back. A second Ctrl-C ends it at
-    once. Of several replicas one acts. `dovetail manifests` prints what installs it into a cluster.
+    Runs until SIGTERM or Ctrl-C; then it finishes its current work and releases its Lease. A second Ctrl-C ends it at
+    once. Of several replicas one acts. `dovetail manifests` prints the manifests that install it.
 
     Exit codes: 0 stopped, 1 the Lease was lost or a part failed, 2 wrong usage, 3 the cluster cannot be reached.
     """
@@ -33,12 +33,12 @@ def command(options: RunOptions) -> None:
     except OSError as error:
         fail(f"cannot log to {error.filename}: {error.strerror}")
     for gate in options.unsupported_gates:
-        log.warning("feature gate %s is not known here, or not supported, and has no effect", gate)
+        log.warning("unknown or unsupported feature gate ignored", extra={"gate": gate})
     sys.exit(_run(options))
 
 
 def _run(options: RunOptions) -> int:
-    # Here, because the client takes a second to import, and `--help` should not.
+    # Imported here: the client takes a second to import, and `--help` must be quick.
     from dovetail.cli.run.assembly import ENDINGS, ClusterUnreachable, PortTaken, run  # noqa: PLC0415
     from dovetail.kube import KubeConfigError  # noqa: PLC0415
 
@@ -49,6 +49,6 @@ def _run(options: RunOptions) -> int:
     except ClusterUnreachable as error:
         fail(f"the cluster cannot be reached: {error}", code=3)
     except ENDINGS as error:
-        log.error("ended: %s", error, exc_info=error.__cause__)
+        log.error("controller ended", extra={"error": str(error)}, exc_info=error.__cause__)
         return 1
     return 0

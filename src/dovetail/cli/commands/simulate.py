@@ -1,4 +1,4 @@
-"""`dovetail simulate`: what happens over the next hours or days to this scenario or dump."""
+"""`dovetail simulate`: simulates the next hours or days of a scenario or dump."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,30 +33,32 @@ _LABEL: Final = 60
 @click.argument("arguments", nargs=-1, metavar="[PATH]...")
 @common_options(
     ahead="How long to simulate.  [default: what the Scenario says, or 7d]",
-    namespace="Of a live cluster, only what is in this namespace, if rights do not reach further.",
-    quiet="Only the figures.",
-    verbose="Show the whole time line, and everything that was assumed.",
+    namespace="Of a live cluster, read only this namespace if you may not read all.",
+    quiet="Only figures.",
+    verbose="Show the whole timeline and all assumptions.",
 )
-@click.option("--seed", type=int, help="Names, UIDs and choices of machines are drawn from it.")
+@click.option("--seed", type=int, help="The seed for names, UIDs and the choice of machines.")
 @click.option(
-    "--from-cluster", is_flag=True, help="Start from the live cluster; files may hold a Scenario with events."
+    "--from-cluster", is_flag=True, help="Start from the live cluster; files may contain a Scenario with events."
 )
 @click.option(
     "--set",
     "settings",
     multiple=True,
     metavar="KIND/NAME.FIELD=VALUE",
-    help="Begin with another value, in YAML: nodepool/default.spec.disruption.budgets='[{nodes: \"1\"}]'.",
+    help="Start with another value, in YAML: nodepool/default.spec.disruption.budgets='[{nodes: \"1\"}]'.",
 )
-@click.option("--compare", is_flag=True, help="Play twice, without and with what --set says, and show both.")
+@click.option("--compare", is_flag=True, help="Simulate twice, without and with the values of --set, and compare.")
 @click.option(
     "--compare-set",
     "others",
     multiple=True,
     metavar="KIND/NAME.FIELD=VALUE",
-    help="The settings of the second run; then --set holds for the first.",
+    help="Values for the second run; --set is then for the first.",
 )
-@click.option("--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write one web page.")
+@click.option(
+    "--report", "page", type=click.Path(dir_okay=False), metavar="FILE.html", help="Write the report as a web page."
+)
 @INSTANCE_TYPES
 @BUDGET_READING
 @click.pass_context
@@ -72,9 +74,9 @@ def command(
     others: tuple[str, ...],
     page: str | None,
     instance_types: str | None,
-    budget_reading: str,
+    reading: BudgetSemantics,
 ) -> None:
-    """Play what happens over the next hours or days: to manifests with a Scenario, or to a dump of a cluster.
+    """Simulate the next hours or days of a Scenario, or of a dump of a cluster.
 
     All controllers run in a simulated cluster, in virtual time. Nothing outside is read or written.
 
@@ -102,10 +104,10 @@ def command(
         scenario = msgspec.structs.replace(scenario, problems=(*read.problems_beside_scenario, *scenario.problems))
         catalogue = catalogue_in(instance_types)
         runs = _runs(scenario, settings, others, compare=compare)
-    disrupting = DisruptionOptions(reading=BudgetSemantics(budget_reading))
-    with one_line_errors(), progress_bar("simulating") as tell:
+    disrupting = DisruptionOptions(reading=reading)
+    with one_line_errors(), progress_bar("simulating") as progress:
         reports = [
-            play_through(run, catalogue, disrupting, _part(number, len(runs), tell))
+            play_through(run, catalogue, disrupting, _part(number, len(runs), progress))
             for number, (_, run) in enumerate(runs)
         ]
     _show([label for label, _ in runs], reports, common, page)
@@ -123,14 +125,14 @@ def _read(common: CommonOptions, paths: Sequence[str], *, from_cluster: bool) ->
 
 
 def _refuse_half_manifests(documents: Sequence[Document], problems: Sequence[Finding]) -> None:
-    """Half a dump is played as far as it goes. What people write has a mistake there, which they can correct."""
+    """Half a dump is simulated as far as it goes. A manifest that ends early is a mistake of its author."""
     for problem in problems:
         if problem.rule == "CutOff" and not any(each.file == problem.file and _is_dumped(each) for each in documents):
             raise InputError(problem.file, str(problem.message))
 
 
 def _is_dumped(document: Document) -> bool:
-    """Nobody writes when something was created."""
+    """Whether it has a creation time, which nobody writes by hand."""
     meta = plain_value(document).get("metadata")
     return isinstance(meta, dict) and "creationTimestamp" in meta
 
@@ -138,9 +140,9 @@ def _is_dumped(document: Document) -> bool:
 def _runs(
     scenario: Scenario, settings: Sequence[str], others: Sequence[str], *, compare: bool
 ) -> list[tuple[str, Scenario]]:
-    """What is to be played, each under its name."""
+    """The runs, each with its label."""
     if compare and not settings and not others:
-        fail("--compare needs --set, for what is to be different")
+        fail("--compare needs --set, for what differs")
     try:
         first, second = [read_setting(text) for text in settings], [read_setting(text) for text in others]
         if others:
@@ -157,9 +159,9 @@ def _label(settings: Sequence[Setting]) -> str:
     return text if len(text) <= _LABEL else text[: _LABEL - 1] + "…"
 
 
-def _part(number: int, parts: int, tell: Callable[[float], None]) -> Callable[[float], None]:
-    """Tells of one part what it means for the whole."""
-    return lambda share: tell((number + share) / parts)
+def _part(number: int, parts: int, progress: Callable[[float], None]) -> Callable[[float], None]:
+    """Reports the progress of one part as progress of the whole."""
+    return lambda share: progress((number + share) / parts)
 
 
 def _show(labels: Sequence[str], reports: Sequence[SimulationReport], common: CommonOptions, page: str | None) -> None:

@@ -1,8 +1,9 @@
-"""`dovetail top`: the dashboard's content in the terminal, live on a cluster or files; in a pipe, printed once."""
+"""`dovetail top`: shows the board in the terminal, live; without a terminal, prints it once."""
 
 import asyncio
 import os
 import sys
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +21,7 @@ from dovetail.views.forecast.assembly import forecast, machines_of
 
 if TYPE_CHECKING:
     from dovetail.cli.top.keys import ViewState
-    from dovetail.web.sources import FileSource
+    from dovetail.web.sources import BoardSource, FileSource
 
 DAYS: Final = 7  # as far as the board looks ahead
 
@@ -29,23 +30,23 @@ DAYS: Final = 7  # as far as the board looks ahead
 @common_options(
     ahead="How far the bars reach, at most 7d.  [default: 24h]",
     namespace="Only nodes that pods of this namespace block, now or later: the filter ns:NAMESPACE.",
-    verbose="With details: on a terminal of the selected node, printed of every node.",
+    verbose="Show details: of the selected node on a terminal, else of every node.",
 )
-@click.option("--once", is_flag=True, help="Print it once and end, as is done where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print once and exit. The default if the output is not a terminal.")
 @click.option("--filter", "filter_", default="", metavar="WORDS", help="Only nodes that match, such as is:stuck.")
 @BUDGET_READING
-def command(*, common: CommonOptions, once: bool, filter_: str, budget_reading: str) -> None:
+def command(*, common: CommonOptions, once: bool, filter_: str, reading: BudgetSemantics) -> None:
     """Show in the terminal when each node is free, who blocks it, and what budgets allow, from now on.
 
     \b
       dovetail top                                     # the cluster of your kubeconfig
       dovetail top -f cluster.yaml --at 2026-03-06T16:20:00Z
 
-    It only reads: get, list and watch are all it needs. With --at, time stands still. -o json and -o yaml print once
-    what `forecast` prints.
+    It only reads, and needs the rights to get, list and watch. With --at, time stands still. -o json and -o yaml print
+    what `forecast` prints, once.
 
     Keys: arrows or j and k move, Enter shows every rule about the node, / filters, s sorts, g groups, 1 and 7 choose a
-    day or a week, q ends.
+    day or a week, q quits.
     """
     from dovetail.cli.top.keys import ViewState  # noqa: PLC0415  (what draws takes long to import, `--help` should not)
 
@@ -55,7 +56,6 @@ def command(*, common: CommonOptions, once: bool, filter_: str, budget_reading: 
         fail(f"--for: the board looks at most {DAYS}d ahead; `dovetail forecast` looks further")
     words = [f'ns:"{common.namespace}"'] if common.namespace else []
     view = ViewState(ahead=max(1, ahead), filter=" ".join([*words, filter_]).strip(), details=common.verbose)
-    reading = BudgetSemantics(budget_reading)
     if common.output != "table":
         _print_data(common, ahead, reading)
     elif once or not _has_screen():
@@ -71,13 +71,13 @@ def command(*, common: CommonOptions, once: bool, filter_: str, budget_reading: 
 
 
 def _has_screen() -> bool:
-    """Whether there is somebody to press keys, and something to draw on."""
+    """Whether there are a keyboard and a screen."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _read(common: CommonOptions) -> ClusterInput:
     with one_line_errors(), working("reading …"), without_cycle_search():
-        return read_cluster(common)
+        return read_cluster(common.source)
 
 
 def _print_data(common: CommonOptions, ahead: int, reading: BudgetSemantics) -> None:
@@ -113,14 +113,15 @@ async def _print(source: "FileSource", common: CommonOptions, view: "ViewState",
 
 
 async def _show(
-    source: "FileSource | None", common: CommonOptions, view: "ViewState", reading: BudgetSemantics
+    source: "BoardSource | None", common: CommonOptions, view: "ViewState", reading: BudgetSemantics
 ) -> None:
     from dovetail.cli.common.board_sources import followed  # noqa: PLC0415  (see above)
     from dovetail.cli.top.live import LiveScreen  # noqa: PLC0415
+    from dovetail.runtime.compute import ThreadCompute  # noqa: PLC0415
+    from dovetail.web.stream import Stream  # noqa: PLC0415
 
     be_silent()
-    if source is not None:
-        await LiveScreen(source, view, zone=common.zone, reading=reading).run()
-        return
-    async with followed(common.source) as live:
-        await LiveScreen(live, view, zone=common.zone, reading=reading).run()
+    async with AsyncExitStack() as stack:
+        if source is None:
+            source = await stack.enter_async_context(followed(common.source))
+        await LiveScreen(Stream(source, ThreadCompute(), reading=reading), view, zone=common.zone).run()

@@ -1,1 +1,1 @@
-"""What the commands share: options, sources and output."""
+"""Options, sources and output, which the commands share."""

@@ -1,4 +1,4 @@
-"""What `top` and `dashboard` show: a dump, or a live cluster that is followed by list and watch."""
+"""The sources of `top` and `dashboard`: a dump, or a live cluster that is followed by list and watch."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ FIRST_LISTS_SECONDS: Final = 15.0
 
 
 def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> FileSource:
-    """What was read; time stands still at `at`, if it is given."""
+    """The cluster that was read; with `at`, time stands still there."""
     return FileSource(
         read.snapshot,
         SystemClock(),
@@ -34,14 +34,14 @@ def dumped(source: ClusterSource, read: ClusterInput, at: datetime | None) -> Fi
 
 @asynccontextmanager
 async def followed(source: ClusterSource) -> AsyncIterator[LiveSource]:
-    """The live cluster. Ends the program if there is none."""
+    """The live cluster. Ends the program if it cannot be reached."""
     try:
         async with connect(kubeconfig=source.kubeconfig, context=source.context) as api:
             with working("reading …"):
                 try:
                     await api.list(NODES, limit=1)
                 except ApiError as error:
-                    fail(f"the cluster cannot be reached or shows no nodes: {error}", code=3)
+                    fail(f"the cluster cannot be reached, or its nodes cannot be listed: {error}", code=3)
             live = LiveSource(api, SystemClock(), title=source.context or "live cluster", asking=source.asking())
             async with asyncio.TaskGroup() as following:
                 tasks = [following.create_task(each.run(), name=each.name) for each in live.reflectors]

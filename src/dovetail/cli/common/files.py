@@ -1,4 +1,4 @@
-"""Which documents do the files named on the command line hold, and how are files written?"""
+"""Reads the documents in files, and writes files."""
 
 import os
 import sys
@@ -16,22 +16,18 @@ from dovetail.cli.common.process import fail
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 _GZIP: Final = b"\x1f\x8b"
 LARGEST_BYTES: Final = 1 << 31  # of one file, unpacked
-# Of packed data this much is taken whatever they are. Beyond, they must not be that many times smaller than what they
-# hold: dumps were measured to be 10 to 50 times smaller, and data made to fill the memory are a thousand times smaller.
+# Above this size the ratio of gzip data is limited. Dumps have a ratio of 10 to 50; data made to fill the memory have a
+# ratio of a thousand.
 UNSUSPECTED_BYTES: Final = 64 << 20
 LARGEST_RATIO: Final = 200
 BLOCK_BYTES: Final = 1 << 20
-_PIECE_BYTES: Final = 1 << 12  # what follows the end of a member is copied; thousands of members may be in a block
-_TOO_LARGE: Final = (
-    "holds more than {}, the most that is read of one file; make a smaller dump with dovetail record, or split it"
-)
-_TOO_DENSE: Final = (
-    "the gzip data hold more than {}, over {} times their own size, as no dump does; if this is one, unpack it first"
-)
+_PIECE_BYTES: Final = 1 << 12  # data after the end of a member are copied, and a block may have thousands of members
+_TOO_LARGE: Final = "is larger than {}, the limit for one file; make a smaller dump with dovetail record, or split it"
+_TOO_DENSE: Final = "the gzip data expand to more than {}, over {} times their size; if this is a dump, unpack it first"
 
 
 class TruncatedInput(InputError):
-    """Compressed data that end too early, and what there is of them."""
+    """Compressed data that end too early, and the part that could be read."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file, "the gzip data end too early")
@@ -39,7 +35,7 @@ class TruncatedInput(InputError):
 
 
 def documents_of(paths: Sequence[str]) -> Iterator[Document]:
-    """The documents of all files in order; a directory stands for its manifests, below it too. Raises InputError."""
+    """The documents of all files in order; of a directory, all manifests in and below it. Raises InputError."""
     for path in paths:
         for file in files_of(path):
             yield from read_documents(read_file(file), label_of(file))
@@ -50,7 +46,7 @@ def files_of(path: str) -> list[str]:
     if path == "-" or not Path(path).is_dir() or not path:
         return [path]
     found: list[str] = []
-    seen: set[str] = set()  # links may lead round in circles
+    seen: set[str] = set()  # links may form a cycle
     for folder, folders, files in os.walk(path, onerror=_unreadable, followlinks=True):
         real = os.path.realpath(folder)
         if real in seen:
@@ -60,10 +56,10 @@ def files_of(path: str) -> list[str]:
         folders.sort()
         found += [str(Path(folder, file)) for file in files if _is_manifest(file)]
     if not found:
-        raise InputError(label_of(path), "the directory holds no .yaml, .yml or .json file")
+        raise InputError(label_of(path), "the directory has no .yaml, .yml or .json file")
     for file in found:
-        if Path(file).exists() and not Path(file).is_file():  # reading a pipe would wait for ever
-            raise InputError(label_of(file), "is not a regular file; name it itself if it is to be read")
+        if Path(file).exists() and not Path(file).is_file():  # reading a pipe could block
+            raise InputError(label_of(file), "is not a regular file; name it on the command line to read it")
     return sorted(found)
 
 
@@ -76,14 +72,14 @@ def _unreadable(error: OSError) -> NoReturn:
 
 
 def read_file(file: str) -> bytes:
-    """The text in the file, or in standard input; unpacked, if it is gzip. Raises InputError."""
+    """The content of the file or of standard input, unpacked if it is gzip. Raises InputError."""
     label, whole = label_of(file), BytesIO()
     try:
         with _opened(file) as stream:
             first = stream.read(BLOCK_BYTES)
             packed = first.startswith(_GZIP)
             if not packed and len(first) == BLOCK_BYTES and file != "-" and stream.seekable():
-                # One read of a file whose size is known saves copies of it. What is appended meanwhile comes in blocks.
+                # One read of a file with a known size saves copies. Data appended meanwhile come in blocks.
                 stream.seek(0)
                 first = stream.read(min(os.fstat(stream.fileno()).st_size, LARGEST_BYTES + 1))
             blocks = chain((first,), iter(lambda: stream.read(BLOCK_BYTES), b""))
@@ -93,7 +89,7 @@ def read_file(file: str) -> bytes:
                 if whole.tell():
                     whole.write(part)
                 else:
-                    whole = BytesIO(part)  # which shares the bytes
+                    whole = BytesIO(part)  # shares the bytes
                     whole.seek(0, os.SEEK_END)
     except TruncatedInput as error:
         error.data = whole.getvalue()
@@ -104,7 +100,7 @@ def read_file(file: str) -> bytes:
 
 
 def _unpacked(blocks: Iterable[bytes], label: str) -> Iterator[bytes]:
-    """What was packed, in parts. Several members follow one another, as `cat a.gz b.gz` makes them."""
+    """The unpacked data, in parts. There can be several members, as in `cat a.gz b.gz`."""
     member = None
     packed_bytes = unpacked_bytes = 0
     left = b""
@@ -116,7 +112,7 @@ def _unpacked(blocks: Iterable[bytes], label: str) -> Iterator[bytes]:
                 if len(left) < len(_GZIP):
                     break
                 if not left.startswith(_GZIP):
-                    return  # zeros, say, that fill a block of a tape
+                    return  # padding
                 member = zlib.decompressobj(wbits=31)
             try:
                 part = member.decompress(left)
@@ -140,7 +136,9 @@ def _opened(file: str) -> Iterator[BinaryIO]:
             raise InputError(file, "standard input is closed")
         yield sys.stdin.buffer
         return
-    with Path(file or _no_name()).open("rb") as stream:
+    if not file:
+        raise InputError("''", "is not a file name")
+    with Path(file).open("rb") as stream:
         yield stream
 
 
@@ -148,27 +146,23 @@ def _mib(bytes_: int) -> str:
     return f"{bytes_ >> 20} MiB"
 
 
-def _no_name() -> NoReturn:
-    raise InputError("''", "is no file name")
-
-
 def label_of(file: str) -> str:
-    """The name as text that can be printed: names of files need not be text."""
+    """The file name as printable text."""
     return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 @contextmanager
 def private_file(path: str) -> Iterator[BinaryIO]:
-    """The file, to be written anew, for its owner alone: it holds what a cluster says. Raises OSError.
+    """Write a file that only its owner can read, because it contains data of a cluster. Raises OSError.
 
-    It gets its name when it is whole: half a dump under it would be taken for a dump.
+    It gets its name when it is complete, so that nobody takes half a dump for a dump.
     """
     target, part = Path(path), Path(f"{path}.part")
-    if target.exists() and not target.is_file():  # a pipe or a device is written to, and not replaced
+    if target.exists() and not target.is_file():  # a pipe or a device is not replaced
         with target.open("wb") as file:
             yield file
         return
-    part.unlink(missing_ok=True)  # left by a process that was killed, or a link that somebody has put there
+    part.unlink(missing_ok=True)  # left by a killed process, or a planted link
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             yield file

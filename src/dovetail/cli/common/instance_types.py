@@ -1,4 +1,4 @@
-"""`--instance-types FILE`: which machines does the simulated cloud sell, if not those that are built in?"""
+"""`--instance-types FILE`: the instance types of the simulated cloud, instead of the built-in ones."""
 
 from collections.abc import Sequence
 from typing import Final

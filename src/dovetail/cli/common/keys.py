@@ -1,12 +1,10 @@
-"""Which keys are pressed in the terminal, by name?"""
+"""Reads keys from the terminal, by name."""
 
-import os
 import re
-import select
 import sys
 import termios
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -30,26 +28,21 @@ _NAMES: Final = {
 
 
 @contextmanager
-def key_by_key() -> Iterator[Callable[[], str]]:
-    """The terminal hands out each key at once, and is given back as it was. Yields a function that does not wait: the
-    text typed since it was last asked."""
+def key_by_key() -> Iterator[None]:
+    """The terminal delivers each key at once meanwhile; its settings are restored at the end."""
     stream = sys.stdin.fileno()
     before = termios.tcgetattr(stream)
-
-    def typed() -> str:
-        return os.read(stream, 64).decode(errors="ignore") if select.select([stream], [], [], 0)[0] else ""
-
     try:
         tty.setcbreak(stream)
-        yield typed
+        yield
     finally:
         termios.tcsetattr(stream, termios.TCSADRAIN, before)
 
 
 def keys_in(text: str) -> Iterator[str]:
-    """The keys that were pressed, by name; those without a name here are left out."""
-    for found in _ESCAPED.finditer(text):
-        arguments, letter, character = found.groups()
+    """The names of the keys in the text; keys without a name are left out."""
+    for match in _ESCAPED.finditer(text):
+        arguments, letter, character = match.groups()
         if character is None:
             name = _NAMES.get(f"{arguments}~" if letter == "~" else letter)
         else:

@@ -1,4 +1,4 @@
-"""What does a live cluster hold? Lists, page by page; nothing is ever written."""
+"""Lists the objects of a live cluster, page by page. It never writes."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from dovetail.ports import ApiError, Forbidden, Gone, KubeApi, NotFound, Resourc
 T = TypeVar("T")
 
 UNAUTHORIZED: Final = 401
-LISTS: Final = 5  # of one kind: what takes too long to page through must be begun anew
+LISTS: Final = 5  # of one kind, if lists expire before their last page
 
 
 def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: list[Finding]) -> Iterator[Document]:
-    """The objects of these kinds, one kind after the other; what could not be read is put to the problems.
+    """The objects of these kinds, one kind after the other. Adds a problem for each kind that cannot be read.
 
     Ends the program with exit code 2 if no cluster is configured, with 3 if it cannot be reached or shows nothing.
     """
-    # Here, because the client takes a second to import, and files do not need it.
+    # Imported here: the client takes a second to import, and files do not need it.
     from dovetail.kube import KubeConfigError, connect  # noqa: PLC0415
 
     try:
@@ -39,7 +39,7 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
                     found = runner.run(_read(api, kind, source.namespace))
                     problems += found.problems
                     if len(problems) == len(kinds) and not found.objects:
-                        fail(f"this user may read nothing of the cluster: {problems[0].message}", code=3)
+                        fail(f"this user may not read anything in the cluster: {problems[0].message}", code=3)
                     resource = kind.resource
                     for number, raw in enumerate(found.objects):
                         yield Document("", 1, number, None, resource.api_version, resource.kind, raw)
@@ -48,7 +48,7 @@ def live_documents(source: ClusterSource, kinds: Sequence[ReadKind], problems: l
     except KubeConfigError as error:
         fail(str(error) if source.kubeconfig or source.context else f"{error}; give -f FILE to read a dump instead")
     except ApiError as error:
-        words = "does not know these credentials" if error.code == UNAUTHORIZED else "cannot be reached"
+        words = "refuses these credentials" if error.code == UNAUTHORIZED else "cannot be reached"
         fail(f"the cluster {words}: {error}", code=3)
 
 
@@ -60,7 +60,7 @@ class _KindListing(msgspec.Struct, frozen=True):
 
 
 async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindListing:
-    """Who may not read all namespaces may perhaps read the one that was asked for. Raises ApiError."""
+    """Read all namespaces, or only this one if the user may not. Raises ApiError."""
     resource = kind.resource
     try:
         return _KindListing(await all_pages(api, resource, None))
@@ -79,13 +79,13 @@ async def _read(api: KubeApi, kind: ReadKind, namespace: str | None) -> _KindLis
     return _KindListing(found, (_not_permitted(kind, words, f", but for those of namespace {namespace}"),))
 
 
-async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None) -> list[T]:
-    """The whole list; one that grows too old between two pages is begun anew. Raises ApiError."""
+async def all_pages(api: KubeApi, resource: Resource[T], namespace: str | None = None, *, fields: str = "") -> list[T]:
+    """The whole list. Starts again if it expires between two pages. Raises ApiError."""
     found: list[T] = []
     continue_, lists = "", 1
     while True:
         try:
-            page = await api.list(resource, namespace=namespace, continue_=continue_)
+            page = await api.list(resource, namespace=namespace, fields=fields, continue_=continue_)
         except Gone:
             if lists == LISTS:
                 raise

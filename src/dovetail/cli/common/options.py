@@ -1,4 +1,4 @@
-"""The options that every command which reads a cluster has (09), defined once."""
+"""The options of every command that reads a cluster (09)."""
 
 import shlex
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from dovetail.values.timestamp import TimeError, format_time, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What does not change within five years is said not to change (R10).
+# Rules look five years ahead (R10).
 _LONGEST = 5 * 365 * DAY
 
 
 class ClusterSource(NamedTuple):
-    """Where a cluster is read from: files, or without files a live one."""
+    """Where a cluster is read from: files, or a live cluster if there are none."""
 
     paths: tuple[str, ...]
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    """Enough of a live cluster, if the rights do not reach further."""
+    """Of a live cluster, read only this namespace if the user may not read all."""
 
     def check(self) -> None:
-        """End the program if both are given."""
+        """End the program if files and a live cluster are given."""
         if self.paths and (self.kubeconfig or self.context):
             fail("give either -f for files, or --kubeconfig and --context for a live cluster, not both")
 
@@ -43,13 +43,13 @@ class ClusterSource(NamedTuple):
 
 
 class CommonOptions(NamedTuple):
-    """What the common options were given as."""
+    """The values of the common options."""
 
     paths: tuple[str, ...]
     output: str
     at: datetime
     end: datetime | None
-    """Where the span of `--for` ends."""
+    """The end of the span of `--for`."""
     zone: tzinfo
     namespace: str | None = None
     quiet: bool = False
@@ -118,24 +118,26 @@ FILES = click.option(
     "paths",
     multiple=True,
     metavar="PATH",
-    help="A file, a directory, or - for standard input; YAML or JSON. May be given several times.",
+    help="A file, a directory, or - for standard input; YAML or JSON. Can be repeated.",
 )
-LIVE = [
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Without -f: where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
-    ),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one."),
-]
-
-
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    help="The kubeconfig of the cluster. By default KUBECONFIG, the pod's own cluster in a pod, or ~/.kube/config.",
+)
+CONTEXT = click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default the current one.")
+READINGS = click.Choice([reading.value for reading in BudgetSemantics])
+READINGS_HELP = (
+    "Whether a budget without reasons applies only to reasons that no active budget names, or to all of them."
+)
 BUDGET_READING = click.option(
     "--budget-reading",
-    type=click.Choice([reading.value for reading in BudgetSemantics]),
+    "reading",
+    type=READINGS,
     default=BudgetSemantics.SEED.value,
     show_default=True,
-    help="Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
+    callback=lambda _context, _option, value: BudgetSemantics(value),
+    help=READINGS_HELP,
 )
 
 
@@ -147,14 +149,14 @@ def common_options(
     verbose: str | None = None,
     live: bool = True,
 ) -> Callable[[F], F]:
-    """Give a command these options, as `common`. What four of them mean to it, their help says; None: nothing, and the
-    command has no such option.
+    """Give a command these options, as `common`. Four of them have a help text for each command; None: the command does
+    not have the option.
 
-    `live`: without files the command reads a cluster (`dovetail.cli.common.sources`), and can be told which.
+    `live`: without files the command reads a cluster (`dovetail.cli.common.sources`).
     """
-    span = click.option(
-        "--for", "span", type=_DurationParam(), metavar="DURATION", help=f"{ahead} Such as 36h, 7d or 1d12h."
-    )
+    text, *default = (ahead or "").partition("  [default")
+    help_ = f"{text} For example 36h, 7d or 1d12h.{''.join(default)}"
+    span = click.option("--for", "span", type=_DurationParam(), metavar="DURATION", help=help_)
     options = [
         FILES,
         OUTPUT,
@@ -171,7 +173,7 @@ def common_options(
         *([click.option("-n", "--namespace", metavar="NAMESPACE", help=namespace)] if namespace else []),
         *([click.option("-q", "--quiet", is_flag=True, help=quiet)] if quiet else []),
         *([click.option("-v", "--verbose", is_flag=True, help=verbose)] if verbose else []),
-        *(LIVE if live else ()),
+        *([KUBECONFIG, CONTEXT] if live else ()),
     ]
     fields = [name for name in CommonOptions._fields if name not in ("at", "end")]
 
@@ -179,8 +181,8 @@ def common_options(
         @wraps(function)
         def command(*, at: datetime | None, span: int | None = None, **given: Any) -> Any:
             at = now() if at is None else at
-            told = {field: given.pop(field) for field in fields if field in given}
-            common = CommonOptions(at=at, end=_end(at, span), **told)
+            values = {field: given.pop(field) for field in fields if field in given}
+            common = CommonOptions(at=at, end=_end(at, span), **values)
             common.source.check()
             return function(common=common, **given)
 
@@ -193,7 +195,7 @@ def common_options(
 
 
 def now() -> datetime:
-    """This and the controller's clock are the only places that look at the time."""
+    """The time. Only this and the controller's clock read it."""
     return datetime.now(UTC).replace(microsecond=0)
 
 

@@ -1,13 +1,13 @@
-"""How answers look: tables for people, JSON and YAML for scripts."""
+"""Prints answers: tables for people, JSON and YAML for scripts."""
 
 import gc
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 import click
 import msgspec
@@ -20,6 +20,14 @@ from dovetail.values.timestamp import TimeError, format_time, parse_time, relati
 _BATCH = 1000
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 _STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z")
+
+
+def print_answer(data: msgspec.Struct, output: str, lines: Callable[[], Sequence[str]]) -> None:
+    """Print these lines for people, or the data as JSON or YAML."""
+    if output == "table":
+        print_lines(lines())
+    else:
+        print_data(data, output)
 
 
 def print_data(data: msgspec.Struct, output: str) -> None:
@@ -48,7 +56,7 @@ def _yaml_parts(data: msgspec.Struct) -> Iterator[str]:
 
 
 def yaml_text(builtins: object) -> str:
-    """As YAML. Characters that a terminal obeys, or nobody sees, are escaped, and then all others beyond ASCII too."""
+    """As YAML. If there are control or invisible characters, everything beyond ASCII is escaped."""
     for allow_unicode in (True, False):
         dumped: str = yaml.dump(
             builtins, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=allow_unicode, width=2**20
@@ -59,7 +67,7 @@ def yaml_text(builtins: object) -> str:
 
 
 def json_text(encoded: bytes) -> bytes:
-    """The same JSON. Characters that a terminal obeys, or nobody sees, are escaped."""
+    """The same JSON, with control characters and invisible characters escaped."""
     if encoded.isascii() and b"\x7f" not in encoded:
         return encoded
     return json_escaped(encoded.decode()).encode()
@@ -78,7 +86,7 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
             yield msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).replace(b"\n", b"\n  ")
             continue
         for start in range(0, len(value), _BATCH):
-            # In a list in a list the items stand as deep as they must; its brackets are cut off.
+            # A list in a list indents its items as needed; its brackets are cut off.
             text = msgspec.json.format(msgspec.json.encode([value[start : start + _BATCH]], enc_hook=str), indent=2)
             yield (b"[" if start == 0 else b",") + text[len(b"[\n  [") : -len(b"\n  ]\n]")]
         yield b"\n  ]"
@@ -88,6 +96,15 @@ def _json_parts(data: msgspec.Struct) -> Iterator[bytes]:
 def print_lines(lines: Sequence[str]) -> None:
     """Print for people; colours are left out where the output is no terminal or NO_COLOR is set."""
     click.echo("\n".join(lines), color=False if os.environ.get("NO_COLOR") else None)
+
+
+def sections(bodies: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each body below its title; those without lines are left out."""
+    lines: list[str] = []
+    for title, body in bodies.items():
+        if body:
+            lines += ["", click.style(title, bold=True, underline=True), *body]
+    return lines
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
@@ -101,7 +118,7 @@ def table(rows: Sequence[Sequence[str]], indent: str = "") -> list[str]:
 
 
 class Times:
-    """Instants for people: in their zone, with the distance from the instant asked about (R33)."""
+    """Formats instants for people: in their zone, with the distance from now (R33)."""
 
     def __init__(self, now: datetime, zone: tzinfo) -> None:
         self.now = now
@@ -121,19 +138,29 @@ class Times:
             return none
         return "now" if at == self.now else f"{self.stamp(at)} ({self.distance(at)})"
 
+    def clock(self, at: datetime) -> str:
+        """`17:00` within a day, else `03-11 17:00`."""
+        near = at - self.now < timedelta(hours=24)
+        return f"{at.astimezone(self.zone):{'%H:%M' if near else '%m-%d %H:%M'}}"
+
     def localised(self, text: str) -> str:
-        """The same text with its instants in the zone. It may quote what merely looks like an instant."""
+        """The same text with its instants in the zone."""
         return _STAMP.sub(lambda stamp: self._localised(stamp[0]), text)
 
     def _localised(self, stamp: str) -> str:
         try:
             return format_time(parse_time(stamp), self.zone)
-        except TimeError:
+        except TimeError:  # it only looks like an instant
             return stamp
 
 
+def count(number: int, one: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
+
+
 def problem_lines(problems: Sequence[Finding], times: Times) -> list[str]:
-    """Two lines a problem: what is wrong where, and what to write instead."""
+    """Two or three lines for each problem: the object, what is wrong, and what to write instead."""
     lines = []
     for problem in problems:
         severity = click.style(f"{problem.severity.value:<8}", fg=_COLOURS[problem.severity])
@@ -156,7 +183,7 @@ def be_silent() -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show on a terminal that long work goes on."""
+    """Show on a terminal that something takes a while."""
     if not sys.stderr.isatty():
         yield
         return
@@ -168,7 +195,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """Yields what is told the share that is done. Shown on a terminal only."""
+    """Yields a function that takes the share that is done. Shown on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -182,10 +209,11 @@ def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def without_cycle_search() -> Iterator[None]:
-    """Nothing that is read makes reference cycles, and looking for them in 100,000 pods takes seconds."""
+    """Switch the garbage collector off: objects that are read have no cycles, and a search of 100,000 pods takes
+    seconds."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()  # they need no search at the end of the process either
+        gc.freeze()  # no search at the end of the process either
         gc.enable()

@@ -1,7 +1,7 @@
-"""What can still be read of a dump that went wrong?
+"""Reads the undamaged parts of a dump.
 
-Dumps are cut off when a disk fills or a connection breaks, and hold kubectl's complaints where somebody redirected
-those too. What is whole is read; what is missing becomes a problem, and is never passed over in silence.
+Dumps are truncated when a disk fills or a connection breaks, and contain messages of kubectl if stderr was redirected
+too. Whole objects are read; everything that is missing becomes a problem.
 """
 
 import json
@@ -11,10 +11,11 @@ from typing import Final
 
 from dovetail.api.documents import Document, InputError, read_documents, whole_json
 from dovetail.cli.common.files import TruncatedInput, files_of, label_of, read_file
+from dovetail.cli.common.output import count
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 
-TRIES: Final = 3  # items dropped from the end of a YAML list until the rest can be read
+TRIES: Final = 3  # items to drop from the end of a YAML list until the rest can be read
 SHOWN: Final = 5  # of kubectl's messages
 
 _MESSAGE: Final = re.compile(
@@ -22,7 +23,7 @@ _MESSAGE: Final = re.compile(
     rb"|No resources found|[EWIF]\d{4} \d\d:\d\d:\d\d\.).*$",
     re.MULTILINE,
 )
-_INITIALS: Final = b"eEUTWNIF"  # no line of an object begins so, and to look for these takes a tenth of the time
+_INITIALS: Final = b"eEUTWNIF"  # no line of an object starts so, and this search takes a tenth of the time
 _SUSPECT: Final = re.compile(rb"\n(?=[" + _INITIALS + rb"])")
 _ITEMS: Final = re.compile(r'"items"\s*:\s*\[')
 _BETWEEN: Final = re.compile(r"[\s,]*")
@@ -31,7 +32,7 @@ _HAS_KIND: Final = re.compile(rb"^kind:", re.MULTILINE)
 
 
 def salvaged_documents(paths: Sequence[str], problems: list[Finding]) -> Iterator[Document]:
-    """The documents of all files, as far as they are whole. Raises InputError where nothing can be read."""
+    """The whole documents of all files. Raises InputError if nothing of a file can be read."""
     for path in paths:
         for file in files_of(path):
             yield from _salvaged(file, problems)
@@ -63,11 +64,11 @@ def _salvaged(file: str, problems: list[Finding]) -> Iterator[Document]:
             problems.append(_cut_off(cut, found, name))
 
 
-# -- what was cut off --------------------------------------------------------------------------------------------------
+# -- truncated dumps ---------------------------------------------------------------------------------------------------
 
 
 def _whole_items(data: bytes, name: str) -> Sequence[Document]:
-    """The items that are whole of a List that is not; none if that is not what is wrong with the text."""
+    """The whole items of a truncated List; none if the text is damaged in another way."""
     for text in _mended_json(data) if data.lstrip()[:1] in (b"{", b"[") else _mended_yaml(data):
         try:
             return list(read_documents(text, name))
@@ -77,7 +78,7 @@ def _whole_items(data: bytes, name: str) -> Sequence[Document]:
 
 
 def _is_at_the_end(error: InputError, data: bytes) -> bool:
-    """Whether it is the last document that cannot be read, and not one in the middle, which would be a mistake."""
+    """Whether the last document is damaged, and not one in the middle, which would be a mistake."""
     if data.lstrip()[:1] in (b"{", b"["):
         return "ends too early" in error.message
     lines = data.split(b"\n")
@@ -90,7 +91,7 @@ def _mended_json(data: bytes) -> Iterator[bytes]:
     if begin is None:
         return
     decoder, end = json.JSONDecoder(), begin.end()
-    while (at := _end(_BETWEEN, text, end)) < len(text):
+    while (at := _after_separators(text, end)) < len(text):
         try:
             _, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
@@ -104,7 +105,7 @@ def _mended_json(data: bytes) -> Iterator[bytes]:
 
 
 def _mended_yaml(data: bytes) -> Iterator[bytes]:
-    """Without its last items, of which the last one at least is not whole; kubectl names the kind only after them."""
+    """Without the last items, at least one of which is truncated. kubectl writes the kind after the items."""
     if _DOCUMENT.search(data, 4) or _HAS_KIND.search(data):
         return
     items = re.search(rb"^items:[ ]*\n( *)- ", data, re.MULTILINE)
@@ -115,31 +116,31 @@ def _mended_yaml(data: bytes) -> Iterator[bytes]:
         yield data[:start] + b"kind: List\n"
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+def _after_separators(text: str, at: int) -> int:
+    match = _BETWEEN.match(text, at)
+    return match.end() if match else at
 
 
-def _cut_off(error: InputError, count: int, name: str) -> Finding:
-    at = f"line {error.line}: " if (error.line or 1) > 1 else ""  # the first one tells nothing about the end
+def _cut_off(error: InputError, objects: int, name: str) -> Finding:
+    at = f"line {error.line}: " if (error.line or 1) > 1 else ""  # line 1 says nothing about the end
     words = at + " ".join(filter(None, (error.field, error.message)))
     return Finding(
         severity=Severity.ERROR,
         rule="CutOff",
         object=Ref("List"),
         field="items",
-        message=f"the text cannot be read to its end ({words}): {count} "
-        f"{'object' if count == 1 else 'objects'} before that are taken, and all that follows is missing",
-        remedy="make the dump anew",
+        message=f"the text cannot be read to its end ({words}): {count(objects, 'object')} before that are used, and "
+        "everything after that is missing",
+        remedy="make a new dump",
         file=name,
     )
 
 
-# -- what kubectl said -------------------------------------------------------------------------------------------------
+# -- messages of kubectl -----------------------------------------------------------------------------------------------
 
 
 def _without_messages(data: bytes) -> tuple[bytes, list[str]]:
-    """The lines stay, but empty, so that line numbers are right."""
+    """The messages, and the data with empty lines in their place, so that line numbers stay right."""
     if data[:1] not in _INITIALS and not _SUSPECT.search(data):
         return data, []
     messages = [found[0].decode(errors="replace").strip() for found in _MESSAGE.finditer(data)]
@@ -154,7 +155,7 @@ def _kubectl_said(messages: Sequence[str], name: str) -> Finding:
         rule="MessageInDump",
         object=Ref("List"),
         field="items",
-        message=f"the dump holds messages of kubectl, so that objects may be missing: {'; '.join(shown[:SHOWN])}{more}",
-        remedy="make the dump anew, with the kinds that the cluster has and this user may list",
+        message=f"the dump contains messages of kubectl, so objects may be missing: {'; '.join(shown[:SHOWN])}{more}",
+        remedy="make a new dump, of kinds that the cluster has and this user may list",
         file=name,
     )

@@ -1,1 +1,1 @@
-"""The screen and the dashboard of `dovetail demo`."""
+"""Plays the simulated cluster of `dovetail demo`, at a pace that keys change."""

@@ -1,4 +1,4 @@
-"""How is the controller put together from its parts, and how does it start and stop (04 §6)?"""
+"""Assembles the controller from its parts, starts and stops it (04 §6)."""
 
 import asyncio
 import logging
@@ -58,33 +58,33 @@ OUTSIDE_NAMESPACE: Final = "kube-system"
 INSTALL: Final = "dovetail manifests | kubectl apply -f -"
 
 
-# How the manager ends when it was not asked to; ApiError is whether others hold a Lease that cannot be found out (R38).
+# How the manager ends by itself. ApiError: it could not find out whether somebody else holds a Lease (R38).
 ENDINGS: Final = (LeaseLost, PartFailed, NotStopped, ApiError)
 
 
 class ClusterUnreachable(Exception):
-    """There is no cluster to be had; the message says why."""
+    """The cluster cannot be reached; the message says why."""
 
 
 class PortTaken(Exception):
-    """Nothing can be served there."""
+    """The port or address cannot be served."""
 
 
 class Program(msgspec.Struct, frozen=True, eq=False):
-    """Everything that runs, not running yet."""
+    """All parts, before they run."""
 
     manager: Manager
     cluster: WatchedCluster
     metrics: Metrics
     disruption: DisruptionController
-    access: Authorizer | None  # one for all listeners; None: no reader needs a token
-    missing: tuple[str, ...]  # the CRDs that were not there at the start
+    access: Authorizer | None  # for all listeners; None: no reader needs a token
+    missing: tuple[str, ...]  # the CRDs that were missing at the start
 
 
 async def run(options: RunOptions) -> None:
     """Run until SIGTERM or SIGINT.
 
-    Raises KubeConfigError or Unreachable if there is no cluster to be had, PortTaken, and whatever ends the manager.
+    Raises KubeConfigError, Unreachable, PortTaken, and the errors of ENDINGS.
     """
     space_collections()
     allow_all_handles()
@@ -93,7 +93,7 @@ async def run(options: RunOptions) -> None:
         _stop_on_signals(stop)
         log.info("starting", extra={"version": __version__, "dry-run": options.dry_run})
         if options.scheduler_config.pod_topology_spread.default_constraints:
-            log.warning("--scheduler-config is read, but its default constraints are not applied to pods yet")
+            log.warning("--scheduler-config ignored: default constraints are not applied to pods yet")
         settling = asyncio.create_task(_settle(made.cluster), name="settle")
         try:
             await made.manager.run(stop)
@@ -106,7 +106,7 @@ async def _settle(cluster: WatchedCluster) -> None:
     for reflector in cluster.reflectors:
         await reflector.wait_synced()
     spare_collections()
-    while True:  # before a scrape looks up all of them in one turn; and nobody else does it where this does not lead
+    while True:  # a replica that does not lead settles nowhere else, and a scrape would settle everything at once
         await cluster.settled()
         await cluster.clock.sleep(SETTLE_SECONDS)
 
@@ -115,7 +115,7 @@ async def _settle(cluster: WatchedCluster) -> None:
 
 
 class _ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """Who we are to the cluster, and what we speak to it through."""
+    """Our identity and our clients."""
 
     clock: Clock
     identity: str
@@ -123,10 +123,10 @@ class _ClusterConnection(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     namespace: str
     api: KubeApi
     lease_api: KubeApi
-    reviews: KubeApi | None  # to ask about readers' tokens, leading or not, also in a dry run; None: nobody needs one
+    reviews: KubeApi | None  # to review tokens of readers, also in a dry run; None: no reader needs one
     election: Election | None
     requests: Callable[[], Mapping[tuple[str, ...], float]]
-    """How many were sent to the API server, for the metrics."""
+    """The number of requests to the API server, for metrics."""
 
 
 @asynccontextmanager
@@ -135,7 +135,7 @@ async def program(options: RunOptions) -> AsyncIterator[Program]:
     async with _connection(options) as connection:
         missing = await missing_crds(connection.api, [NODEPOOLS, NODECLAIMS, KwokProvider.node_classes])
         if missing:
-            log.error("CRDs are missing: %s; install them: %s", ", ".join(missing), INSTALL)
+            log.error("CRDs missing", extra={"crds": ", ".join(missing), "install": INSTALL})
         yield _assembled(options, connection, missing)
 
 
@@ -145,7 +145,7 @@ async def _connection(options: RunOptions) -> AsyncIterator[_ClusterConnection]:
     identity = f"{socket.gethostname()}_{uuid}"
     connected = partial(connect, kubeconfig=options.kubeconfig, context=options.context)
     async with AsyncExitStack() as stack:
-        # Leader election has a client of its own: nothing else may use up its connections, or the last file handle.
+        # Leader election has a separate client: nothing else may use up its connections or the last file handle.
         lease_api = await stack.enter_async_context(connected(qps=None, patience=NO_PATIENCE, keep_handle=True))
         election = None
         if not (options.dry_run or options.disable_leader_election):
@@ -237,7 +237,7 @@ def _assembled(options: RunOptions, connection: _ClusterConnection, missing: tup
 
 
 def provisioning(options: RunOptions) -> ProvisioningOptions:
-    """How nodes are planned for pods, by the options."""
+    """The options about planning nodes for pods."""
     return ProvisioningOptions(
         compute=ThreadCompute(),
         options=SchedulingOptions(
@@ -250,7 +250,7 @@ def provisioning(options: RunOptions) -> ProvisioningOptions:
 
 
 async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, ...]:
-    """Which of these kinds the server does not know. Raises Unreachable if it cannot be asked."""
+    """The kinds that the server does not know. Raises Unreachable."""
     missing = []
     for kind in kinds:
         try:
@@ -263,12 +263,12 @@ async def missing_crds(api: KubeApi, kinds: list[Resource[Any]]) -> tuple[str, .
 
 
 def in_pod(options: RunOptions) -> bool:
-    """Whether the cluster is the one that this process runs in."""
+    """Whether this process runs in the cluster that it controls."""
     return not options.kubeconfig and not options.context and bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
 
 
 def metrics_address(options: RunOptions) -> str | None:
-    """Where metrics, `/debug/*` and probes are served; None: on all addresses."""
+    """The address of metrics, `/debug/*` and probes; None: all addresses."""
     return options.metrics_bind_address or (None if in_pod(options) else "127.0.0.1")
 
 
@@ -278,12 +278,12 @@ def _read_at(options: RunOptions) -> list[str | None]:
 
 
 def asks_for_tokens(options: RunOptions, address: str | None) -> bool:
-    """Whether others than the user of this machine can reach this address, or all for None."""
+    """Whether others than users of this machine can reach the address; None: all addresses."""
     return in_pod(options) or address is None or not is_loopback(address)
 
 
 def own_namespace(options: RunOptions) -> str:
-    """Where the Lease is."""
+    """The namespace of the Lease."""
     if given := options.leader_election_namespace or os.environ.get("SYSTEM_NAMESPACE", ""):
         return given
     try:
@@ -292,7 +292,7 @@ def own_namespace(options: RunOptions) -> str:
         return OUTSIDE_NAMESPACE
 
 
-# -- from outside ------------------------------------------------------------------------------------------------------
+# -- HTTP --------------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager
@@ -344,7 +344,7 @@ def _debug_routes(options: RunOptions, made: Program, address: str | None) -> li
 
 @asynccontextmanager
 async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
-    """Serve the board meanwhile. It is made only while somebody looks. Raises PortTaken."""
+    """Serve the board meanwhile. It is made only while somebody reads it. Raises PortTaken."""
     address, port = options.dashboard_address, options.dashboard_port
     source = ControllerSource(made.cluster, made.disruption, title="dovetail run")
     serving_it = board_served(
@@ -366,19 +366,19 @@ async def _dashboard(options: RunOptions, made: Program) -> AsyncIterator[None]:
 
 
 def crds_found(cluster: WatchedCluster, missing: tuple[str, ...]) -> HealthStatus:
-    """Whether the definitions are there; those that were not at the start are once their caches are filled."""
+    """Whether the CRDs exist. One that was missing at the start exists once its cache is synced."""
     caches = {cache.name: cache for cache in (cluster.pools, cluster.claims, cluster.node_classes)}
     still = [name for name in missing if not caches[name.partition(".")[0]].synced]
     return HealthStatus(not still, (f"missing: {', '.join(still)}; install them: {INSTALL}",) if still else ())
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:
-    """Stop in order; but whoever presses Ctrl-C twice does not want to wait."""
+    """Stop gracefully; a second Ctrl-C ends the process at once."""
 
     def stopping(by: signal.Signals) -> None:
         if by is signal.SIGINT:
-            # Before anything is said: who reads it may press at once. A second one that was already on its way to the
-            # loop finds us here again.
+            # Before the log line, after which a user may press again. A second signal that the loop already has ends
+            # here too.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             if stop.is_set():
                 signal.raise_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""The kwok provider as `dovetail run` uses it: measured, and in a dry run without a word of the cloud's trouble."""
+"""The kwok provider with metrics, as `dovetail run` uses it."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from dovetail.runtime.dry_run import WouldWrite
 
 
 class ObservedKwok(KwokProvider):
-    """Says how long each call took and what went wrong, by the controller that made it."""
+    """Measures the duration and errors of each call, by controller."""
 
     def __init__(self, api: KubeApi, clock: Clock, metrics: Metrics, *, types: Sequence[InstanceType] | None) -> None:
         super().__init__(api, types=types)
@@ -42,7 +42,7 @@ class ObservedKwok(KwokProvider):
         began_at = self._clock.monotonic()
         try:
             yield
-        except InstanceGone:  # an answer like any other
+        except InstanceGone:  # not an error
             raise
         except CloudError as error:
             if isinstance(error.__cause__, WouldWrite):

@@ -1,6 +1,6 @@
-"""What can `dovetail run` be told (04 §5)? Upstream's options, by flag or environment, and a few of ours.
+"""The options of `dovetail run` (04 §5): upstream's, by flag or environment variable, and a few of ours.
 
-A flag beats the environment variable of the same name. A value that cannot be understood ends the program at once.
+A flag beats the environment variable of the same name. A value that cannot be read ends the program.
 """
 
 from collections.abc import Callable
@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.cli.common.instance_types import read_instance_types
+from dovetail.cli.common.options import CONTEXT, KUBECONFIG, READINGS, READINGS_HELP
 from dovetail.cli.run.values import (
     ConvertedParam,
     SchedulerConfig,
@@ -28,7 +29,7 @@ from dovetail.rules.budgets import BudgetSemantics
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `dovetail run` was told."""
+    """The values of all options."""
 
     kubeconfig: str | None
     context: str | None
@@ -86,19 +87,15 @@ def _option(flag: str, type_: Any, default: Any, help_: str, *, name: str | None
 
 
 _CONNECTION: Final = [
-    click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Where the cluster is. By default KUBECONFIG, in a pod its own cluster, or ~/.kube/config.",
-    ),
-    click.option("--context", metavar="NAME", help="The context of the kubeconfig; by default its current one."),
+    KUBECONFIG,
+    CONTEXT,
     _option(
         "kube-client-qps",
         click.FloatRange(0, min_open=True),
         200.0,
-        "Requests a second to the API server, in the long run.",
+        "Requests per second to the API server.",
     ),
-    _option("kube-client-burst", click.IntRange(1), 300, "Requests to the API server at once."),
+    _option("kube-client-burst", click.IntRange(1), 300, "Requests to the API server in one burst."),
 ]
 
 _LEADING: Final = [
@@ -115,31 +112,31 @@ _LEADING: Final = [
         "",
         "Namespace of the Lease. By default SYSTEM_NAMESPACE, in a pod its own, or kube-system.",
     ),
-    _option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only ever with one replica."),
+    _option("disable-leader-election", _BOOLEAN, "false", "Act without a Lease. Only for a single replica."),
 ]
 
 _OBSERVING: Final = [
-    _option("metrics-port", _PORT, 8080, "Where /metrics and /debug/decisions are served; 0 is any free port."),
-    _option("health-probe-port", _PORT, 8081, "Where /healthz and /readyz are served; 0 is any free port."),
+    _option("metrics-port", _PORT, 8080, "The port of /metrics and /debug/decisions; 0: any free port."),
+    _option("health-probe-port", _PORT, 8081, "The port of /healthz and /readyz; 0: any free port."),
     _option(
         "metrics-bind-address",
         str,
         "",
-        "The address on which both are served. By default all addresses in a pod, and 127.0.0.1 elsewhere. "
-        "In a pod, and on an address that others can reach, /debug/* asks for a token.",
+        "The address of both ports. By default all addresses in a pod, and 127.0.0.1 elsewhere. "
+        "In a pod, and on an address that others can reach, /debug/* requires a token.",
     ),
-    _option("dashboard-port", _PORT, 0, "Where the dashboard is served; 0: nowhere."),
+    _option("dashboard-port", _PORT, 0, "The port of the dashboard; 0: no dashboard."),
     _option(
         "dashboard-address",
         str,
         "127.0.0.1",
-        "The address on which it is served. In a pod, and on an address that others can reach, it asks for a token.",
+        "The address of the dashboard. In a pod, and on an address that others can reach, it requires a token.",
     ),
     _option(
         "disable-cluster-state-observability",
         _BOOLEAN,
         "false",
-        "Leave out the metrics of each single Node and NodePool.",
+        "Do not export metrics of single Nodes and NodePools.",
     ),
     _option(
         "enable-profiling",
@@ -152,63 +149,58 @@ _OBSERVING: Final = [
         "log-format",
         click.Choice([form.value for form in LogFormat]),
         LogFormat.JSON.value,
-        "A JSON object a line, or text for people.",
+        "One JSON object per line, or text for people.",
     ),
     _option("log-output-paths", _PATHS, "stdout", "Where to log: stdout, stderr or files, separated by commas."),
-    _option("log-error-output-paths", _PATHS, "stderr", "Where to say that logging fails."),
+    _option("log-error-output-paths", _PATHS, "stderr", "Where to report that logging fails."),
 ]
 
 _DECIDING: Final = [
-    _option(
-        "budget-reading",
-        click.Choice([reading.value for reading in BudgetSemantics]),
-        BudgetSemantics.SEED.value,
-        "Whether a budget without reasons holds only for reasons that no active budget names, or for all of them.",
-    ),
+    _option("budget-reading", READINGS, BudgetSemantics.SEED.value, READINGS_HELP),
     _option(
         "feature-gates",
         ConvertedParam("gates", read_gates),
         "",
-        f"Gate=true or Gate=false, separated by commas; gates not named keep their default. Defaults: {_GATES}.",
+        f"Gate=true or Gate=false, separated by commas; other gates keep their default. Defaults: {_GATES}.",
     ),
     _option(
         "instance-types-file-path",
         ConvertedParam("file", read_instance_types),
         "",
-        "A JSON file of instance types, instead of those that are built in.",
+        "A JSON file of instance types, instead of the built-in ones.",
         name="instance_types",
     ),
     _option(
         "batch-max-duration",
         _SECONDS,
         "10s",
-        "How long pending pods are collected at most before nodes are planned for them.",
+        "The longest time to collect pending pods before planning nodes for them.",
         name="batch_max_seconds",
     ),
     _option(
         "batch-idle-duration",
         _SECONDS,
         "1s",
-        "How long no more pods must come for that to end sooner.",
+        "Plan sooner if no further pod becomes pending for this long.",
         name="batch_idle_seconds",
     ),
     _option(
         "preference-policy",
         click.Choice(["Respect", "Ignore"]),
         "Respect",
-        "Whether pods' preferences count when nodes are planned.",
+        "Whether to respect preferences of pods when planning nodes.",
     ),
     _option(
         "min-values-policy",
         click.Choice(["Strict", "BestEffort"]),
         "Strict",
-        "Whether the minValues of requirements must hold.",
+        "Whether minValues of requirements are strict.",
     ),
     _option(
         "scheduler-config",
         ConvertedParam("config", read_scheduler_config),
         "",
-        "YAML or JSON with podTopologySpread.defaultConstraints, as the cluster's scheduler has them.",
+        "YAML or JSON with podTopologySpread.defaultConstraints, as in the configuration of the scheduler.",
     ),
 ]
 

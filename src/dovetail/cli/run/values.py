@@ -1,4 +1,4 @@
-"""How are the values of `dovetail run`'s options read? What is wrong with one is raised as ValueError, for people."""
+"""Reads the values of options of `dovetail run`. A bad value raises ValueError with a message for people."""
 
 from collections.abc import Callable
 from typing import Any, Final, Literal
@@ -17,7 +17,7 @@ _GATES: Final = {
     "SpotToSpotConsolidation": "spot_to_spot_consolidation",
 }
 UNSUPPORTED_GATES: Final = ("NodeOverlay", "CapacityBuffer")
-# Karpenter's charts name it; it is about offerings, which are taken as the provider has them.
+# Karpenter's charts set it. It is about offerings, which are used as the provider reports them.
 _ALWAYS_ON: Final = "ReservedCapacity"
 
 
@@ -34,13 +34,13 @@ class PodTopologySpread(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The part of the scheduler's configuration that a simulation of it must know."""
+    """The part of the scheduler's configuration that a scheduling simulation needs."""
 
     pod_topology_spread: PodTopologySpread = PodTopologySpread()
 
 
 class ConvertedParam(click.ParamType[Any]):
-    """A value that a function of ours reads; what it refuses with ValueError is said as it is."""
+    """An option value that a function reads; its ValueError becomes a usage error."""
 
     def __init__(self, name: str, read: Callable[[str], Any]) -> None:
         self.name = name
@@ -76,7 +76,7 @@ def paths(text: str) -> tuple[str, ...]:
 
 
 def read_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
-    """The gates, and those that are asked for in vain: out of scope (R39), or unknown."""
+    """The gates, and those that have no effect: out of scope (R39), or unknown."""
     asked: dict[str, bool] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (word.strip() for word in part.partition("="))
@@ -89,7 +89,7 @@ def read_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
 
 
 def read_scheduler_config(text: str) -> SchedulerConfig:
-    """YAML or JSON, nothing unknown in it."""
+    """YAML or JSON; unknown fields are refused."""
     if not text.strip():
         return SchedulerConfig()
     try:

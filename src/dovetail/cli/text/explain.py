@@ -1,4 +1,4 @@
-"""What `dovetail explain` tells people: nodes, protected pods, budgets and problems, as lines."""
+"""Shows an explanation as lines: nodes, protected pods, budgets, changes and problems."""
 
 from collections import defaultdict
 from datetime import datetime
@@ -6,21 +6,21 @@ from datetime import datetime
 import click
 from msgspec import UNSET
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, problem_lines, sections, table
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.rules.verdict import Rule
 from dovetail.values.foreign_text import plain
 from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, PoolView, ReasonView, VerdictView
 
-# In a line for people; JSON has more.
+# In one line; JSON has all.
 _MOST_TURNS = 6
 
 
 def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
-    """The whole explanation. Verbose shows every rule that was asked, quiet only what is blocked."""
+    """The whole explanation. Verbose shows every rule that was checked, quiet only what is blocked."""
     text = _ExplainText(times, verbose=verbose, quiet=quiet)
-    sections = {
+    bodies = {
         "Nodes": text.nodes(explanation.nodes),
         "Pods": text.pods(explanation.pods, {node.name for node in explanation.nodes}),
         "Budgets": text.pools(explanation.nodepools),
@@ -29,12 +29,9 @@ def explanation_lines(explanation: Explanation, times: Times, *, verbose: bool, 
     }
     lines = [f"At {times.stamp(explanation.at)}"]
     if not (explanation.nodes or explanation.pods or explanation.nodepools):
-        lines.append("The input holds no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
-        lines.append("For manifests that are not applied yet, use `dovetail lint`.")
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+        lines.append("The input has no Node, NodeClaim, NodePool or Pod, so there is nothing to explain.")
+        lines.append("To check manifests before they are applied, use `dovetail lint`.")
+    return lines + sections(bodies)
 
 
 class _ExplainText:
@@ -70,15 +67,15 @@ class _ExplainText:
         return lines
 
     def _node_detail(self, node: NodeView) -> list[str]:
-        """What holds it, for each reason; for a node that is on its way out, what its drain waits for."""
+        """The rules that block each reason; for a node that is leaving, the pods that its drain waits for."""
         if node.nodepool is None and not self.verbose:
             return []
         if node.state in IN_DISRUPTION and not self.verbose:
             pods = next(verdict for verdict in node.reasons[0].verdicts if verdict.rule == Rule.PODS)
             return [*(["  waits for"] if pods.blockers else []), *self._blockers(pods), *self._deletions(node)]
-        # Most reasons are blocked by the same rules, so each blocker is told once.
+        # Most reasons are blocked by the same rules, so each blocker is shown once.
         lines: list[str] = []
-        told: set[str] = set()
+        shown_verdicts: set[str] = set()
         for reason in node.reasons:
             shown = [
                 verdict
@@ -90,9 +87,9 @@ class _ExplainText:
             lines.append(f"  {self._reason(reason)}")
             for verdict in shown:
                 text = f"    {self._verdict(verdict)}"
-                if text not in told:
+                if text not in shown_verdicts:
                     lines += [text, *self._blockers(verdict)]
-                    told.add(text)
+                    shown_verdicts.add(text)
         return lines + self._deletions(node)
 
     def _blockers(self, verdict: VerdictView) -> list[str]:
@@ -125,7 +122,7 @@ class _ExplainText:
     def _verdict(self, verdict: VerdictView) -> str:
         mark = _coloured("✓" if verdict.allowed else "✗", good=verdict.allowed)
         message = self.times.localised(plain(verdict.message))
-        # Most messages name their instant; the others get it added.
+        # Most messages name their instant; it is added to the others.
         stamp = None if verdict.until is None else self.times.stamp(verdict.until)
         if stamp is None:
             return f"{mark} {verdict.rule}: {message}"
@@ -134,7 +131,7 @@ class _ExplainText:
         return f"{mark} {verdict.rule}: {message};{self._until(verdict.until)}"
 
     def pods(self, pods: tuple[PodView, ...], shown_nodes: set[str]) -> list[str]:
-        """Those that no node above tells of already, and of these the protected; verbose: all."""
+        """Protected pods that are not shown with a node above; verbose: all pods."""
         lines = []
         for pod in pods:
             if not self.verbose and (pod.allowed or pod.node in shown_nodes):
@@ -149,24 +146,28 @@ class _ExplainText:
         return lines
 
     def changes(self, explanation: Explanation) -> list[str]:
-        """A line for each node and pod of which the answer changes within the span."""
+        """A line for each node and pod whose answer changes within the span."""
         if explanation.end is UNSET:
             return []
-        told = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
-        told |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
-        lines = [f"{click.style(plain(str(name)), bold=True)}: {_cut(turns)}" for name, turns in told.items() if turns]
+        changes = {Ref("Node", "", node.name): self._node_changes(node) for node in explanation.nodes}
+        changes |= {Ref("Pod", pod.namespace, pod.name): self._pod_changes(pod) for pod in explanation.pods}
+        lines = []
+        for name, turns in changes.items():
+            if turns:
+                more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
+                lines.append(f"{click.style(plain(str(name)), bold=True)}: {'; '.join(turns[:_MOST_TURNS] + more)}")
         return [f"until {self.times.full(explanation.end)}", *(lines or ["none, if nothing but time changes"])]
 
     def _node_changes(self, node: NodeView) -> list[str]:
-        """What the reasons become at each instant: those of which the same holds, together."""
+        """The changes at each instant, with reasons that change alike together."""
         at: dict[datetime, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
         for change in node.changes or ():
             allowed = _coloured("allowed" if change.allowed else "blocked", good=change.allowed)
             wanted = f"wanted {'and' if change.allowed else 'but'} " if change.wanted else ""
             at[change.at][wanted + allowed].append(change.reason)
         return [
-            f"{self.times.full(turn)} " + ", ".join(f"{' and '.join(told[what])} {what}" for what in told)
-            for turn, told in at.items()
+            f"{self.times.full(turn)} " + ", ".join(f"{' and '.join(reasons[what])} {what}" for what in reasons)
+            for turn, reasons in at.items()
         ]
 
     def _pod_changes(self, pod: PodView) -> list[str]:
@@ -193,11 +194,6 @@ class _ExplainText:
                 for budget in pool.budgets
             ]
         return table(rows) if pools else []
-
-
-def _cut(turns: list[str]) -> str:
-    more = [f"and {len(turns) - _MOST_TURNS} more"] if len(turns) > _MOST_TURNS else []
-    return "; ".join(turns[:_MOST_TURNS] + more)
 
 
 def _coloured(text: str, *, good: bool) -> str:

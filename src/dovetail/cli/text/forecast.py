@@ -1,12 +1,12 @@
-"""What `dovetail forecast` tells people: a bar a node, herds, events, budgets and problems, as lines."""
+"""Shows a forecast as lines: herds, a bar for each node, events, budgets and problems."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, problem_lines, sections, table
 from dovetail.cli.text.forecast_bars import LEGEND, TimeScale
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.values.foreign_text import plain
@@ -22,7 +22,7 @@ from dovetail.views.forecast.data import (
     SpanKind,
 )
 
-# Of each, as long as nobody asks for all.
+# Shown of each, unless verbose.
 _MOST_NODES = 25
 _MOST_EVENTS = 20
 _MOST_HERDS = 10
@@ -31,7 +31,7 @@ _WIDEST = 24
 _GAP = 3  # columns, in tables
 _NARROWEST_BAR = 24
 _WIDEST_BAR = 96
-# What the bars show, and what comes in crowds, is for those who ask.
+# Events that the bars show already.
 _BY_THE_WAY = frozenset(
     {ForecastEventType.FREE, ForecastEventType.BLOCKED, ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES}
 )
@@ -45,9 +45,9 @@ _RANKS = (
 
 
 def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: bool, quiet: bool) -> list[str]:
-    """The whole forecast. Verbose leaves out nothing, quiet shows only nodes to which something happens."""
+    """The whole forecast. Verbose shows everything, quiet only nodes with events."""
     text = _ForecastText(forecast, times, width=width, verbose=verbose, quiet=quiet)
-    sections = {
+    bodies = {
         "Herds": text.herds(forecast.herds),
         "Nodes": text.nodes(forecast.nodes),
         "Events": text.events(forecast.nodes),
@@ -55,10 +55,7 @@ def forecast_lines(forecast: Forecast, times: Times, *, width: int, verbose: boo
         "Problems": [] if quiet else problem_lines(forecast.problems, times),
     }
     lines = text.heading()
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return lines + sections(bodies)
 
 
 class _ForecastText:
@@ -73,17 +70,17 @@ class _ForecastText:
         forecast, times = self.forecast, self.times
         lines = [f"From {times.stamp(forecast.at)} to {times.stamp(forecast.end)}, if {forecast.assumption}"]
         if not (forecast.nodes or forecast.nodepools):
-            return [*lines, "There is no Node, NodeClaim or NodePool, so there is nothing to foretell."]
+            return [*lines, "There is no Node, NodeClaim or NodePool, so there is nothing to forecast."]
         if forecast.exact_until >= forecast.end:
-            return [*lines, "Nothing is moved by then, so all of it is exact."]
+            return [*lines, "Nothing moves within this time, so everything here is exact."]
         if forecast.exact_until > forecast.at:
-            lines.append(f"Up to {times.full(forecast.exact_until)} all of it is exact, for nothing is moved before.")
-        return [*lines, "What is marked ~ assumes that nothing else moves pods or takes nodes before."]
+            lines.append(f"Everything until {times.full(forecast.exact_until)} is exact: nothing moves before.")
+        return [*lines, "Entries marked ~ assume that nothing else moves pods or removes nodes before."]
 
     # -- herds ---------------------------------------------------------------------------------------------------------
 
     def herds(self, herds: Sequence[Burst]) -> list[str]:
-        """Expirations before what merely may happen."""
+        """Expirations first, then what only may happen."""
         ranked = sorted(herds, key=lambda herd: (herd.type not in _RANKS[:4], herd.start))
         shown = ranked if self.verbose else ranked[:_MOST_HERDS]
         lines = [self.times.localised(plain(herd.message)) + f" ({self.times.distance(herd.start)})" for herd in shown]
@@ -109,7 +106,7 @@ class _ForecastText:
         return [*lines, *_left_out(len(nodes) - len(shown), "nodes")]
 
     def _next(self, node: NodeForecast) -> str:
-        """The one thing to know of the node."""
+        """The most important event of the node."""
         for type_ in _RANKS[:3]:
             for event in node.events:
                 if event.type is type_:
@@ -118,38 +115,32 @@ class _ForecastText:
                         ForecastEventType.EXPIRES: "expires",
                         ForecastEventType.DEADLINE: "gone",
                     }[type_]
-                    return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self._clock(event.at)}"
+                    return f"{'~' if event.certainty is Certainty.ASSUMED else ''}{word} {self.times.clock(event.at)}"
         if node.state in IN_DISRUPTION:
-            return "leaving" if node.deadline is None else f"by {self._clock(node.deadline)}"
+            return "leaving" if node.deadline is None else f"by {self.times.clock(node.deadline)}"
         if node.free_at is None:
             return "never free"
         if node.free_at == self.forecast.at:
             return "free"
-        return f"free {self._clock(node.free_at)}"
-
-    def _clock(self, at: datetime) -> str:
-        """As short as it can be: the hour within a day, else the date too."""
-        local = at.astimezone(self.times.zone)
-        near = at - self.forecast.at < timedelta(hours=24)
-        return f"{local:%H:%M}" if near else f"{local:%m-%d %H:%M}"
+        return f"free {self.times.clock(node.free_at)}"
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     def events(self, nodes: Sequence[NodeForecast]) -> list[str]:
-        """In the order of time; what a herd tells already, once."""
+        """In the order of time, without the events of herds."""
         crowded = {(herd.type, name) for herd in self.forecast.herds for name in herd.nodes}
-        told = sorted(
+        events = sorted(
             (
                 (event, node)
                 for node in nodes
                 for event in node.events
-                if self.verbose or (_is_told(event, node) and (event.type, node.name) not in crowded)
+                if self.verbose or (_is_shown(event, node) and (event.type, node.name) not in crowded)
             ),
             key=lambda pair: (pair[0].at, pair[1].name),
         )
-        shown = told if self.verbose else told[:_MOST_EVENTS]
+        shown = events if self.verbose else events[:_MOST_EVENTS]
         lines = [self._event(event, node) for event, node in shown]
-        return [*lines, *_left_out(len(told) - len(shown), "events")]
+        return [*lines, *_left_out(len(events) - len(shown), "events")]
 
     def _event(self, event: ForecastEvent, node: NodeForecast) -> str:
         mark = " " if event.certainty is Certainty.EXACT else "~"
@@ -160,46 +151,44 @@ class _ForecastText:
     # -- budgets -------------------------------------------------------------------------------------------------------
 
     def pools(self, pools: Sequence[PoolForecast]) -> list[str]:
-        """Reasons of which the same holds throughout share a line."""
+        """Reasons with the same budgets share a line."""
         lines = []
         for pool in pools:
             alike: dict[str, list[str]] = defaultdict(list)
             for reason in pool.reasons:
-                told = "forceful, asks no budget" if reason.forceful else self._budget(reason.spans)
-                alike[told].append(reason.reason)
+                budget = "forceful, without budget" if reason.forceful else self._budget(reason.spans)
+                alike[budget].append(reason.reason)
             name = click.style(plain(pool.name), bold=True)
-            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[told])}: {told}" for told in alike]
+            lines += [f"{name} ({pool.nodes} nodes) {', '.join(alike[budget])}: {budget}" for budget in alike]
         return lines
 
     def _budget(self, spans: Sequence[BudgetSpan]) -> str:
-        told = [f"{_left(spans[0])} now"]
-        told += [f"{_left(span)} from {self._stamp(span.start)}" for span in spans[1:]]
-        most = len(told) if self.verbose else _MOST_CHANGES
-        more = [f"and {len(told) - most} more changes"] if len(told) > most else []
-        return "; ".join([*told[:most], *more])
-
-    def _stamp(self, at: datetime) -> str:
-        return self.times.full(at) if self.verbose else self._clock(at)
+        parts = [f"{_left(spans[0])} now"]
+        stamp = self.times.full if self.verbose else self.times.clock
+        parts += [f"{_left(span)} from {stamp(span.start)}" for span in spans[1:]]
+        most = len(parts) if self.verbose else _MOST_CHANGES
+        more = [f"and {len(parts) - most} more changes"] if len(parts) > most else []
+        return "; ".join([*parts[:most], *more])
 
 
 def _left(span: BudgetSpan) -> str:
     return click.style(f"{span.allowed} of {span.limit}", fg="green" if span.allowed else "red")
 
 
-def _is_told(event: ForecastEvent, node: NodeForecast) -> bool:
-    """That a node's pods are evicted when it expires goes without saying; of a drain under way it does not."""
+def _is_shown(event: ForecastEvent, node: NodeForecast) -> bool:
+    """Evictions are shown only for a drain under way: every drain evicts pods."""
     return event.type not in _BY_THE_WAY and (
         event.type is not ForecastEventType.POD_EVICTED or node.state in IN_DISRUPTION
     )
 
 
 def _happens(node: NodeForecast) -> bool:
-    aside = (ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES)
-    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in aside for event in node.events)
+    windows = (ForecastEventType.WINDOW_OPENS, ForecastEventType.WINDOW_CLOSES)
+    return len(node.spans) > 1 or node.state in IN_DISRUPTION or any(event.type not in windows for event in node.events)
 
 
 def _interest(node: NodeForecast) -> tuple[int, datetime, str]:
-    """Who is forced out or expires first; then whoever changes; then who is never free, and last who always is."""
+    """Nodes that are forced out or expire first, then those that change, never free ones, and always free ones."""
     ranked = [(_RANKS.index(event.type), event.at) for event in node.events if event.type in _RANKS]
     if ranked:
         rank, at = min(ranked)

@@ -1,4 +1,4 @@
-"""How does a span of time look in a row of characters, and where do its hours stand?"""
+"""Draws a span of time as a row of characters, with labels for hours or days."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ MARKS = {
     ForecastEventType.GRACEFULLY_EXPIRES: "G",
     ForecastEventType.DISRUPTS: "D",
 }
-LEGEND = "· free  █ blocked  ▒ draining  E expires  G gracefully  D may be taken  F forced"
+LEGEND = "· free  █ blocked  ▒ draining  E expires  G gracefully  D may go  F forced"
 _QUARTER = timedelta(minutes=15)
 _DAY = timedelta(days=1)
 _STEPS = (1, 2, 3, 6, 12)  # hours
@@ -37,11 +37,11 @@ class TimeScale:
         self._zone = zone
 
     def cell(self, at: datetime) -> int:
-        """Where the instant falls."""
+        """The cell of the instant."""
         return min(self.width - 1, int((at - self.at) / (self.end - self.at) * self.width))
 
     def bar(self, spans: Sequence[NodeSpan], events: Sequence[ForecastEvent]) -> str:
-        """What the node is, cell by cell: in the middle of each; and what happens to it."""
+        """The state of the node in the middle of each cell, and its events."""
         length = (self.end - self.at) / self.width
         starts = [span.start for span in spans]
         middles = (self.at + length * (cell + 0.5) for cell in range(self.width))
@@ -54,7 +54,7 @@ class TimeScale:
         return "".join(_drawn(what, len(list(run))) for what, run in groupby(cells))
 
     def labels(self) -> str:
-        """Hours of the day, or days, in the zone; each begins where its instant is."""
+        """Hours of the day, or days, in the zone; each label starts at its instant."""
         row = [" "] * self.width
         for cell, label in self._ticks():
             if cell + len(label) <= self.width:
@@ -62,7 +62,7 @@ class TimeScale:
         return "".join(row).rstrip()
 
     def _ticks(self) -> list[tuple[int, str]]:
-        """Of the finest division whose labels do not touch."""
+        """The labels of the finest division that do not touch."""
         found: list[tuple[int, str]] = []
         for ticks in self._divisions():
             found = [(self.cell(at), label) for at, label in ticks]
@@ -80,7 +80,7 @@ class TimeScale:
             yield [(at, f"{at.astimezone(self._zone):%m-%d}") for at in midnights[::days]]
 
     def _hours(self, step: int) -> Iterator[datetime]:
-        """The full hours of the zone, of which some are half hours elsewhere; a skipped one is left out."""
+        """The full hours of the zone, which may be half hours in UTC; without skipped hours."""
         at = self.at - (self.at - datetime.min.replace(tzinfo=UTC)) % _QUARTER
         while at < self.end:
             local = at.astimezone(self._zone)

@@ -1,10 +1,10 @@
-"""What `dovetail plan` tells people, as lines."""
+"""Shows a plan as lines."""
 
 from collections.abc import Sequence
 
 import click
 
-from dovetail.cli.common.output import Times, problem_lines, table
+from dovetail.cli.common.output import Times, count, problem_lines, sections, table
 from dovetail.values.foreign_text import plain
 from dovetail.views.plan import CommandView, MoveView, NewNodeView, NodeOutcome, NodeOutcomeView, PlanView, RemovalView
 
@@ -13,7 +13,7 @@ _PODS_NAMED = 8
 
 
 def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
-    """Quiet leaves out what stays and the problems; verbose names every pod."""
+    """Quiet leaves out nodes that stay, and problems; verbose names every pod."""
     text = _PlanText(times, verbose=verbose)
     lines = [f"At {times.stamp(plan.at)}{text.summary(plan)}"]
     for removal in plan.removals:
@@ -25,14 +25,11 @@ def plan_lines(plan: PlanView, times: Times, *, verbose: bool, quiet: bool) -> l
         for node in plan.nodes
         if node.fate is not NodeOutcome.GOES and not (quiet and node.fate is NodeOutcome.STAYS)
     ]
-    sections = {
+    bodies = {
         "Other nodes": text.nodes(others),
         "Problems": [] if quiet else problem_lines(plan.problems, times),
     }
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return lines + sections(bodies)
 
 
 class _PlanText:
@@ -48,16 +45,15 @@ class _PlanText:
         nodes = sum(len(command.nodes) for command in plan.commands)
         saved = sum(command.savings_per_hour or 0.0 for command in plan.commands)
         saving = f", saving {_price(saved)}" if saved else ""
-        number = len(plan.commands)
-        return f" {number} {'command' if number == 1 else 'commands'} would begin, for {_nodes(nodes)}{saving}"
+        return f" {count(len(plan.commands), 'command')} would start, for {count(nodes, 'node')}{saving}"
 
     def command(self, command: CommandView) -> list[str]:
         new = len(command.replacements)
-        what = f"{_nodes(len(command.nodes))} {'for ' + str(new) + ' new' if new else 'without replacement'}"
+        what = f"{count(len(command.nodes), 'node')} {'for ' + str(new) + ' new' if new else 'without replacement'}"
         saved = "" if command.savings_per_hour is None else f", saves {_price(command.savings_per_hour)}"
         title = click.style(f"{command.reason}: {what}{saved}", bold=True)
         later = command.confirmed_after_seconds
-        note = "" if later is None else f", begins in {later:g} s if it is still right"
+        note = "" if later is None else f", starts in {later:g} s if it is still valid"
         lines = [f"{title} ({command.method}, {command.id}{note})"]
         rows = [["NODE", "POOL", "TYPE", "PRICE", "PODS"]]
         for node in command.nodes:
@@ -68,7 +64,7 @@ class _PlanText:
         lines += [f"  new {_new_node(each, number)}" for number, each in enumerate(command.replacements, 1)]
         lines += self._moves(command.pods)
         lines += [
-            f"  budget of {plain(use.nodepool)}: takes {use.takes} of {use.allowed} that are left of {use.limit}"
+            f"  budget of {plain(use.nodepool)}: uses {use.takes} of {use.allowed} left, limit {use.limit}"
             for use in command.budgets
         ]
         return lines
@@ -77,12 +73,12 @@ class _PlanText:
         shown = pods if self._verbose else pods[:_PODS_NAMED]
         lines = [f"  {plain(move.pod)}: {plain(move.source)} → {_target(move)}" for move in shown]
         if len(shown) < len(pods):
-            lines.append(f"  … and {len(pods) - len(shown)} pods more (-v shows all)")
+            lines.append(f"  … and {len(pods) - len(shown)} more pods (-v shows all)")
         return lines
 
     def removal(self, removal: RemovalView) -> list[str]:
         homeless = sum(move.to is None for move in removal.pods)
-        number = f"{len(removal.pods)} {'pod' if len(removal.pods) == 1 else 'pods'}"
+        number = count(len(removal.pods), "pod")
         verdict = f"{homeless} of its {number} would have no place" if homeless else f"its {number} would have a place"
         title = click.style(f"If {plain(removal.node)} were drained: {verdict}", bold=True)
         lines = [click.style(title, fg="green" if removal.possible else "red")]
@@ -112,7 +108,7 @@ class _PlanText:
 
 def _new_node(node: NewNodeView, number: int) -> str:
     more = node.types - 1
-    dearer = f" or one of {more} other {'type' if more == 1 else 'types'}" if more > 0 else ""
+    dearer = f" or one of {count(more, 'other type')}" if more > 0 else ""
     type_ = node.instance_types[0] if node.instance_types else "from the template"
     return f"{number}: {plain(node.nodepool)}, {plain(type_)}{dearer}, from {_price(node.price_per_hour)}"
 
@@ -121,10 +117,6 @@ def _target(move: MoveView) -> str:
     if move.to is None:
         return click.style(f"nowhere: {plain(move.why)}", fg="red") if move.why else "wherever the scheduler puts it"
     return plain(move.to)
-
-
-def _nodes(number: int) -> str:
-    return f"{number} {'node' if number == 1 else 'nodes'}"
 
 
 def _price(dollars: float) -> str:

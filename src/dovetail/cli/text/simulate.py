@@ -1,4 +1,4 @@
-"""How a simulated run looks in a terminal: what happened in figures, when, and what mattered most."""
+"""Shows a simulated run as lines: figures, a histogram, violations, and the most important events."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def report_lines(report: SimulationReport, times: Times, *, verbose: bool, quiet: bool) -> list[str]:
-    """Everything for people; `verbose` shows the whole time line, `quiet` only figures."""
+    """The whole report; `verbose` shows the whole timeline, `quiet` only figures."""
     lines = [_heading(report, times), "", *_figures(report), "", *_histogram(report, times)]
     lines += _violations(report, times)
     if not quiet:
@@ -55,7 +55,7 @@ def report_lines(report: SimulationReport, times: Times, *, verbose: bool, quiet
         if report.problems:
             lines += ["", _problem_title(report.problems), *problem_lines(problems, times)]
             if hidden:
-                lines.append(f"{hidden} more that are only worth knowing; -v shows them")
+                lines.append(f"{hidden} more for information; -v shows them")
     return lines
 
 
@@ -88,7 +88,7 @@ def _figures(report: SimulationReport) -> list[str]:
             f"evicted {pods.evicted}, forced {_bad(pods.forced)}, lost {_bad(pods.lost)}, preempted "
             f"{pods.preempted}, pending at the end {pods.pending}",
         ),
-        ("Cost", f"{cost.total:.2f} in all, by the hour {cost.per_hour_start:.3f} → {cost.per_hour_end:.3f}"),
+        ("Cost", f"{cost.total:.2f} in total, per hour {cost.per_hour_start:.3f} → {cost.per_hour_end:.3f}"),
     ]
     return [f"{click.style(f'{name:<7}', bold=True)}{text}" for name, text in rows]
 
@@ -98,7 +98,7 @@ def _bad(count: int) -> str:
 
 
 def bars(counts: Sequence[int], *, most: int = 0) -> str:
-    """One character a number."""
+    """One character for each number."""
     top = max([most, *counts], default=0)
     return "".join(_BARS[0 if not count else max(1, round(count / top * 8))] for count in counts)
 
@@ -108,7 +108,7 @@ def _histogram(report: SimulationReport, times: Times) -> list[str]:
     zone = plain(str(times.zone))
     return [
         click.style("Disruptions by hour of the day", bold=True) + f" ({zone})",
-        f"  {bars(counts)}  {sum(counts)} in all, at most {max(counts)} in one of the 24 hours",
+        f"  {bars(counts)}  {sum(counts)} in total, {max(counts)} in the busiest hour of the day",
         "  0     6     12    18   ",
     ]
 
@@ -125,7 +125,7 @@ def _violations(report: SimulationReport, times: Times) -> list[str]:
 
 
 def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> list[str]:
-    """Two runs side by side; rows that are alike only if asked for."""
+    """Two runs side by side; equal rows only if verbose."""
     first, second = comparison.reports
     rows = [("", *map(plain, comparison.labels), "CHANGE")]
     rows += [
@@ -153,7 +153,7 @@ def comparison_lines(comparison: Comparison, times: Times, *, verbose: bool) -> 
 
 
 def _problem_title(problems: Sequence[Finding]) -> str:
-    """What is worth knowing was assumed; what is worse is missing, or odd."""
+    """INFO problems are assumptions; worse ones mean that something is missing."""
     mild = all(problem.severity is Severity.INFO for problem in problems)
     return click.style("Assumed" if mild else "Missing or assumed", bold=True)
 

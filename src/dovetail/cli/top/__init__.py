@@ -1,1 +1,1 @@
-"""The screen of `dovetail top`."""
+"""The screen of `dovetail top` and `dovetail demo`."""

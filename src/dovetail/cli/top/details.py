@@ -1,4 +1,4 @@
-"""What is told of the one node that is looked at: every verdict, its pods, what comes, what was, what to type."""
+"""Shows the details of one node: every verdict, its pods, its future and history, and commands to type."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from dovetail.cli.common.output import Times
+from dovetail.cli.common.output import Times, sections
 from dovetail.cli.text.explain import explanation_lines
 from dovetail.model.refs import Ref
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
@@ -20,7 +20,7 @@ from dovetail.views.forecast.data import ForecastEventType
 _EVENTS: Final = {
     ForecastEventType.EXPIRES: "expires",
     ForecastEventType.GRACEFULLY_EXPIRES: "expires gracefully",
-    ForecastEventType.DISRUPTS: "may be taken",
+    ForecastEventType.DISRUPTS: "may be disrupted",
     ForecastEventType.POD_EVICTED: "evicted",
     ForecastEventType.POD_DELETED: "deleted by force",
     ForecastEventType.DEADLINE: "its drain ends by force",
@@ -29,8 +29,8 @@ _EVENTS: Final = {
 
 
 def details_lines(details: NodeDetails, row: NodeRow, times: Times) -> list[str]:
-    """All there is to know, the most important first."""
-    sections = {
+    """All details, the most important first."""
+    bodies = {
         "Ahead": [_happens(list(alike), times) for _, alike in groupby(row.events, key=_alike)],
         "Rules": _verdicts(details, times),
         "History": [
@@ -39,11 +39,7 @@ def details_lines(details: NodeDetails, row: NodeRow, times: Times) -> list[str]
         ],
         "Commands": [plain(command) for command in details.commands],
     }
-    lines = list(_facts(details, row, times))
-    for title, body in sections.items():
-        if body:
-            lines += ["", click.style(title, bold=True, underline=True), *body]
-    return lines
+    return [*_facts(details, row, times), *sections(bodies)]
 
 
 def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
@@ -68,13 +64,13 @@ def _facts(details: NodeDetails, row: NodeRow, times: Times) -> Iterator[str]:
     if row.stuck is not None:
         reason, since = row.stuck
         since_when = "" if since is None else f" since {times.full(datetime.fromtimestamp(since, UTC))}"
-        yield click.style(f"stuck:    {reason}{since_when}, and cannot go", fg="red")
+        yield click.style(f"stuck:    {reason}{since_when}, but blocked", fg="red")
     if details.left_alone:
-        yield f"left alone: {times.localised(plain(str(details.left_alone)))}"
+        yield f"stays:    {times.localised(plain(str(details.left_alone)))}"
 
 
 def _alike(event: RowEvent) -> tuple[int, str, bool, Ref | None]:
-    """Evictions at one time are told together: that a drain begins with them goes without saying."""
+    """Evictions at one instant are one line: every drain begins with them."""
     at, type_, ref, certain = event
     return at, type_, certain, None if type_ == ForecastEventType.POD_EVICTED else ref
 
@@ -88,7 +84,7 @@ def _happens(events: list[RowEvent], times: Times) -> str:
 
 
 def _verdicts(details: NodeDetails, times: Times) -> list[str]:
-    """As `explain -v` tells them, without the table above them, which is told already."""
+    """As `explain -v` shows them, without the table of nodes."""
     explanation = Explanation(
         at=details.at, pods=details.pods, nodes=(details.node,), nodepools=(), problems=details.problems
     )

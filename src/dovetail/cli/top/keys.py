@@ -1,4 +1,4 @@
-"""What is looked at, and what does a key change about it?"""
+"""The view of a user, and how keys change it."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,20 +13,20 @@ _LONGEST_FILTER: Final = 200
 
 
 class ViewState(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody looks at."""
+    """What a user looks at."""
 
     ahead: int = DAY
-    """How many seconds the bars reach."""
+    """The length of the bars, in seconds."""
     order: Order = Order.PRESSING
     grouped: bool = True
     filter: str = ""
     typed: str | None = None
-    """The filter that is being typed; None: none is."""
+    """The filter while it is typed, else None."""
     selected: str = ""
-    """The key of a row; if it is not shown, the first that is."""
+    """The key of a row; if that is not shown, the first row is selected."""
     details: bool = False
     scrolled: int = 0
-    """By how many lines, in the details."""
+    """Lines, in the details."""
     ended: bool = False
 
     @property
@@ -35,18 +35,18 @@ class ViewState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyTargets(msgspec.Struct, frozen=True):
-    """What keys can reach on the screen as it was drawn."""
+    """How far keys can move on the screen as it was drawn."""
 
     rows: Sequence[str] = ()
     """Keys of the rows, in order."""
     page: int = 1
-    """How many lines a page has."""
+    """Lines of a page."""
     deepest: int = 0
-    """By how many lines the details can be scrolled."""
+    """The most lines that the details can be scrolled."""
 
 
 def press(view: ViewState, key: str, reach: KeyTargets) -> ViewState:
-    """What is looked at after this key."""
+    """The view after this key."""
     change = msgspec.structs.replace
     if view.typed is not None:
         return _typed(view, view.typed, key)

@@ -1,10 +1,10 @@
-"""The screen of `dovetail top` on a terminal, kept up to date, moved by keys, and given back as it was."""
+"""Runs the screen of `dovetail top` and `dovetail demo` on a terminal: draws it, reads keys, restores the terminal."""
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from typing import Final
@@ -12,37 +12,50 @@ from typing import Final
 import msgspec
 from rich.console import Console, Group
 from rich.live import Live
+from rich.text import Text
 
 from dovetail.cli.common.keys import key_by_key, keys_in
 from dovetail.cli.top.keys import ViewState, press
 from dovetail.cli.top.screen import DrawnScreen, ScreenContent, draw
-from dovetail.rules.budgets import BudgetSemantics
-from dovetail.runtime.compute import ThreadCompute
 from dovetail.runtime.tasks import happens_within
 from dovetail.views.board.details import NodeDetails
 from dovetail.views.board.rows import Board
-from dovetail.web.sources import BoardSource
 from dovetail.web.stream import EVERYTHING, GAP_FACTOR, NOTHING, Stream
 
 TICK_SECONDS: Final = 1.0
 
 
 class LiveScreen:
-    """Asks the source every second what time it is there and whether it has changed, which costs it nothing: a live
-    one is told by its watches. Only then, or if time alone changes the board, is the board made anew."""
+    """Asks the source at each tick whether it has changed. That is cheap: a live source learns it from watches. The
+    board is made again only if it has, or if time alone changes it."""
 
-    def __init__(self, source: BoardSource, view: ViewState, *, zone: tzinfo, reading: BudgetSemantics) -> None:
-        self._source = source
-        self._stream = Stream(source, ThreadCompute(), reading=reading)
+    def __init__(
+        self,
+        stream: Stream,
+        view: ViewState,
+        *,
+        zone: tzinfo,
+        tick_seconds: float = TICK_SECONDS,
+        on_key: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`on_key` handles keys of the caller's own, and returns False for others."""
+        self.status: Callable[[], Sequence[Text]] = tuple
+        """Lines below the title."""
+        self.happened: Callable[[], Sequence[Text]] = tuple
+        """Lines at the bottom."""
+        self._stream = stream
+        self._source = stream.source
+        self._tick_seconds = tick_seconds
+        self._on_key = on_key
         self._view = view
         self._zone = zone
         self._console = Console()
         self._details: NodeDetails | None = None
-        self._told: tuple[Board, str] | None = None  # of which board and node the details are
+        self._details_of: tuple[Board, str] | None = None  # the board and the node of the details
         self._selected = ""
         self._typed = b""
         self._news = asyncio.Event()  # there is something to draw
-        self._asked = asyncio.Event()  # another node's details are to be shown
+        self._asked = asyncio.Event()  # the details of another node are needed
 
     async def run(self) -> None:
         """Until q."""
@@ -53,7 +66,7 @@ class LiveScreen:
                     drawn = self._draw()
                     live.update(Group(*drawn.lines), refresh=True)
                     self._news.clear()
-                    await happens_within(TICK_SECONDS, self._news)
+                    await happens_within(self._tick_seconds, self._news)
                     self._press(drawn)
                 following.cancel()
 
@@ -66,10 +79,16 @@ class LiveScreen:
             stands_still=self._source.pace == 0,
             board=None if board is NOTHING else board,
             details=self._details,
+            status=self.status(),
+            happened=self.happened(),
         )
         width, height = self._console.size
         drawn = draw(scene, self._view, width, height)
-        if self._view.details and drawn.selected and (self._told is None or self._told[1] != drawn.selected):
+        if (
+            self._view.details
+            and drawn.selected
+            and (self._details_of is None or self._details_of[1] != drawn.selected)
+        ):
             self._asked.set()
         self._selected = drawn.selected
         return drawn
@@ -82,46 +101,47 @@ class LiveScreen:
             self._asked.clear()
             await self._ask()
             self._news.set()
-            await happens_within(max(TICK_SECONDS, GAP_FACTOR * (loop.time() - began)), self._asked)
+            await happens_within(max(self._tick_seconds, GAP_FACTOR * (loop.time() - began)), self._asked)
 
     async def _ask(self) -> None:
-        """Every rule about the selected node, if its details are looked at and not told yet."""
+        """Get the details of the selected node, if they are shown and not there yet."""
         asked = self._stream.board, self._selected
-        if not self._view.details or not self._selected or asked == self._told:
+        if not self._view.details or not self._selected or asked == self._details_of:
             return
         try:
             self._details = await self._stream.details(self._selected, EVERYTHING)
         except LookupError:
-            self._details = None  # it has gone
-        self._told = asked
+            self._details = None  # the node is gone
+        self._details_of = asked
 
     # -- the terminal --------------------------------------------------------------------------------------------------
 
     def _press(self, drawn: DrawnScreen) -> None:
         text, self._typed = self._typed.decode(errors="ignore"), b""
         for key in keys_in(text):
-            self._view = press(self._view, key, drawn.reach)
+            if not self._on_key(key):
+                self._view = press(self._view, key, drawn.reach)
             drawn = self._draw()
 
     def _read(self) -> None:
         try:
             typed = os.read(sys.stdin.fileno(), 1024)
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal is gone
             typed = b""
         self._typed += typed
         if typed:
             self._news.set()
         else:
-            self._end()
+            self.end()
 
     @contextmanager
     def _attended(self) -> Iterator[None]:
-        """Keys and the terminal's size are heeded; Ctrl-Z is not, for it would leave the screen behind."""
+        """Handle keys and changes of the terminal's size; ignore Ctrl-Z, which would leave the screen behind."""
         loop = asyncio.get_running_loop()
         before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
         loop.add_reader(sys.stdin.fileno(), self._read)
         loop.add_signal_handler(signal.SIGWINCH, self._news.set)
-        loop.add_signal_handler(signal.SIGTERM, self._end)
+        loop.add_signal_handler(signal.SIGTERM, self.end)
         try:
             yield
         finally:
@@ -130,6 +150,7 @@ class LiveScreen:
             loop.remove_signal_handler(signal.SIGTERM)
             signal.signal(signal.SIGTSTP, before)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Close the screen, as `q` does."""
         self._view = msgspec.structs.replace(self._view, ended=True)
         self._news.set()

@@ -1,13 +1,14 @@
-"""How does a node look in a line: state, when free, who blocks, a bar of what is to come?"""
+"""Draws a node as a line: state, when it is free, what blocks it, and a bar of its future."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import timedelta
 from typing import Final
 
 from rich.text import Text
 
+from dovetail.cli.common.output import Times
 from dovetail.cli.text.forecast_bars import TimeScale
-from dovetail.cli.top.fitting import clock, fit, instant, longest
+from dovetail.cli.top.fitting import fit, instant, longest
 from dovetail.cli.top.keys import ViewState
 from dovetail.cli.top.rows import EXPIRING, FORCEFUL, KINDS, causes_at, comes, free_at, is_leaving, kind_at
 from dovetail.model.refs import Ref
@@ -39,12 +40,11 @@ _SHORT: Final[dict[str, str]] = {
 
 
 class NodeTable:
-    """Columns are as wide for one row as for another, whichever of them are seen."""
+    """Draws rows with the same columns, whichever rows are visible."""
 
-    def __init__(self, rows: Sequence[NodeRow], view: ViewState, now: datetime, zone: tzinfo, width: int) -> None:
-        self._now = now
-        self._seconds = int(now.timestamp())
-        self._zone = zone
+    def __init__(self, rows: Sequence[NodeRow], view: ViewState, times: Times, width: int) -> None:
+        self._times = times
+        self._seconds = int(times.now.timestamp())
         self._width = width
         self._wide = width >= WIDE
         self._widest = width >= WIDEST
@@ -61,8 +61,8 @@ class NodeTable:
         }
         rest = width - 2 - sum(self._columns.values()) - len(self._gap) * len(self._columns)
         rest -= _NEXT + len(self._gap) if self._wide else 0
-        end = now + timedelta(seconds=view.ahead)
-        self._scale = TimeScale(now, end, rest, zone) if rest >= _NARROWEST_BAR else None
+        end = times.now + timedelta(seconds=view.ahead)
+        self._scale = TimeScale(times.now, end, rest, times.zone) if rest >= _NARROWEST_BAR else None
 
     def heading(self) -> Text:
         cells = [fit(name, width) for name, width in self._columns.items()]
@@ -71,7 +71,7 @@ class NodeTable:
         return Text("  " + self._gap.join([*cells, *(["NEXT"] if self._wide else [])]), style="bold")
 
     def line(self, row: NodeRow, *, selected: bool) -> Text:
-        told = {
+        cells = {
             "NODE": row.name,
             "POOL": row.pool,
             "ST": self._state(row),
@@ -82,7 +82,7 @@ class NodeTable:
         line = Text.assemble("▸" if selected else " ", (" " if row.stuck is None else "!", "bold red"))
         for column, width in self._columns.items():
             style = _STYLES[kind_at(row, self._seconds)] if column == "FREE" else ""
-            line.append(fit(told[column], width), style=style).append(self._gap)
+            line.append(fit(cells[column], width), style=style).append(self._gap)
         if self._scale is not None:
             line.append_text(self._bar(row, self._scale)).append(self._gap)
         if self._wide:
@@ -122,7 +122,7 @@ class NodeTable:
             if at is not None:
                 events = [event for event in row.events if event[1] in types and (event[0] or self._seconds) == at]
                 word = _WORDS[ForecastEventType(events[0][1])]
-                when = "now" if at == self._seconds else clock(instant(at), self._now, self._zone)
+                when = "now" if at == self._seconds else self._times.clock(instant(at))
                 return f"{'' if events[0][3] else '~'}{word} {when}"
         return ""
 

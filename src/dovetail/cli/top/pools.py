@@ -1,14 +1,15 @@
-"""What may each pool still give up, for which reason, and when does that change? A line a pool."""
+"""Draws the pools: a line for each, with what its budgets allow and when that changes."""
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime, tzinfo
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from dovetail.cli.top.fitting import clock, fit, instant
+from dovetail.cli.common.output import Times
+from dovetail.cli.top.fitting import fit, instant
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.rows import BudgetTimeline, PoolRow
 
@@ -16,14 +17,14 @@ _HEADINGS: Final = {"Underutilized": "Underutil."}
 Slots: TypeAlias = tuple[int, int, int, int, int]
 
 
-def pool_lines(pools: Sequence[PoolRow], now: datetime, zone: tzinfo, *, width: int, most: int) -> list[Text]:
-    """Slots in use; for each reason how many more may go, of how many in all; and the next change."""
+def pool_lines(pools: Sequence[PoolRow], times: Times, *, width: int, most: int) -> list[Text]:
+    """Slots in use, allowed/limit for each reason, and the next change."""
     if not pools:
         return []
     reasons = list(dict.fromkeys(lane.reason for pool in pools for lane in pool.lanes))
     shown = pools if len(pools) <= most else pools[: max(0, most - 1)]
     rows = [["POOL", "NODES", "USED", *(_HEADINGS.get(reason, reason) for reason in reasons), "NEXT CHANGE"]]
-    rows += [_cells(pool, reasons, now, zone) for pool in shown]
+    rows += [_cells(pool, reasons, times) for pool in shown]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     widths[0] = min(widths[0], max(8, width // 5))
     heading, *lines = [
@@ -34,14 +35,14 @@ def pool_lines(pools: Sequence[PoolRow], now: datetime, zone: tzinfo, *, width: 
     return [heading, *lines, *([Text(f"… and {left_out} more pools", style="dim")] if left_out else [])]
 
 
-def _cells(pool: PoolRow, reasons: Sequence[str], now: datetime, zone: tzinfo) -> list[str]:
-    holding = {lane.reason: _slots(lane, now) for lane in pool.lanes}
+def _cells(pool: PoolRow, reasons: Sequence[str], times: Times) -> list[str]:
+    holding = {lane.reason: _slots(lane, times.now) for lane in pool.lanes}
     forceful = {lane.reason for lane in pool.lanes if lane.forceful}
     used = max((slots[2] for slots in holding.values()), default=0)
     left = [
         "forceful" if reason in forceful else _left(holding[reason]) if reason in holding else "-" for reason in reasons
     ]
-    return [plain(pool.name), str(pool.nodes), str(used), *left, _next_change(pool, now, zone)]
+    return [plain(pool.name), str(pool.nodes), str(used), *left, _next_change(pool, times)]
 
 
 def _slots(lane: BudgetTimeline, now: datetime) -> Slots:
@@ -52,14 +53,14 @@ def _left(slots: Slots) -> str:
     return f"{slots[3]}/{slots[1]}"
 
 
-def _next_change(pool: PoolRow, now: datetime, zone: tzinfo) -> str:
+def _next_change(pool: PoolRow, times: Times) -> str:
     """`17:00 Drifted, Underutilized 1/2`."""
     coming = [
         (span, lane.reason)
         for lane in pool.lanes
-        if not lane.forceful  # it asks no budget (R19)
+        if not lane.forceful  # budgets do not apply (R19)
         for span in lane.spans
-        if instant(span[0]) > now and _left(span) != _left(_slots(lane, now))
+        if instant(span[0]) > times.now and _left(span) != _left(_slots(lane, times.now))
     ]
     if not coming:
         return "-"
@@ -68,5 +69,5 @@ def _next_change(pool: PoolRow, now: datetime, zone: tzinfo) -> str:
     for span, reason in coming:
         if span[0] == first:
             alike[_left(span)].append(reason)
-    told = "; ".join(f"{', '.join(reasons)} {left}" for left, reasons in alike.items())
-    return f"{clock(instant(first), now, zone)} {told}"
+    changes = "; ".join(f"{', '.join(reasons)} {left}" for left, reasons in alike.items())
+    return f"{times.clock(instant(first))} {changes}"

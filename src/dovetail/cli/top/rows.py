@@ -1,4 +1,4 @@
-"""Which rows of the board are shown, in which order, and what do they come to? The filter is the dashboard's."""
+"""Filters, sorts and counts the rows of the board. The filter is the same as the dashboard's."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.board.blockers import BlockerEntry
-from dovetail.views.board.rows import NodeRow, RowSpan
+from dovetail.views.board.rows import BlockerEntry, NodeRow, RowSpan
 from dovetail.views.forecast.data import ForecastEventType, SpanKind
 
 DAY: Final = 24 * 60 * 60
@@ -17,11 +16,11 @@ KINDS: Final = tuple(SpanKind)
 FORCEFUL: Final = (ForecastEventType.FORCED, ForecastEventType.DEADLINE)
 EXPIRING: Final = (ForecastEventType.EXPIRES, ForecastEventType.GRACEFULLY_EXPIRES)
 _LAST: Final = 2**62
-_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may hold blanks
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*")+')  # a quoted value may contain spaces
 
 
 class Order(StrEnum):
-    """By what rows are sorted."""
+    """How rows are sorted."""
 
     PRESSING = "pressing"
     FREE = "free"
@@ -34,7 +33,7 @@ class Order(StrEnum):
 
 
 def span_at(row: NodeRow, now: int) -> RowSpan:
-    """The span that holds now."""
+    """The span at this instant."""
     return next((span for span in reversed(row.spans) if span[0] <= now), row.spans[0])
 
 
@@ -43,7 +42,7 @@ def kind_at(row: NodeRow, now: int) -> SpanKind:
 
 
 def causes_at(row: NodeRow, now: int) -> list[BlockerEntry]:
-    """Who blocks it now, or whom its drain waits for; who does so longest comes first."""
+    """What blocks the node now, or what its drain waits for; the longest first."""
     later = [span for span in row.spans if span[0] > now]
     ends = {
         row.causes[index]: next((span[0] for span in later if index not in span[2:]), _LAST)
@@ -68,19 +67,19 @@ def is_never_free(row: NodeRow) -> bool:
 
 
 def becomes_free(row: NodeRow, now: int) -> bool:
-    """Within a day, and is not yet."""
+    """Whether the node becomes free within a day."""
     return kind_at(row, now) is not SpanKind.FREE and any(
         now < span[0] <= now + DAY and KINDS[span[1]] is SpanKind.FREE for span in row.spans
     )
 
 
 def comes(row: NodeRow, types: Sequence[ForecastEventType], now: int, ahead: int = _LAST) -> int | None:
-    """When one of these first happens to the node within so many seconds."""
+    """The first of these events within so many seconds."""
     instants = (at or now for at, type_, _, _ in row.events if type_ in types)
     return min((at for at in instants if now <= at <= now + ahead), default=None)
 
 
-# -- which -------------------------------------------------------------------------------------------------------------
+# -- filter ------------------------------------------------------------------------------------------------------------
 
 _IS: Final[dict[str, Callable[[NodeRow, int], bool]]] = {
     "free": lambda row, now: kind_at(row, now) is SpanKind.FREE,
@@ -107,7 +106,7 @@ _FIELDS: Final[dict[str, Callable[[NodeRow, str, int], bool]]] = {
 
 
 def matching(rows: Iterable[NodeRow], filter_: str, now: int) -> list[NodeRow]:
-    """Rows of which every word of the filter holds: `is:stuck`, `pool:general`, or a part of any name."""
+    """Rows that match every word of the filter: `is:stuck`, `pool:general`, or a part of any name."""
     words = [word.replace('"', "") for word in _WORD.findall(filter_.lower())]
     return [row for row in rows if all(_holds(row, word, now) for word in words)]
 
@@ -120,7 +119,7 @@ def _holds(row: NodeRow, word: str, now: int) -> bool:
     return any(word in text.lower() for text in (*names, *(str(part) for cause in row.causes for part in cause[:3])))
 
 
-# -- in which order ----------------------------------------------------------------------------------------------------
+# -- order -------------------------------------------------------------------------------------------------------------
 
 
 def ordered(rows: Iterable[NodeRow], order: Order, now: int) -> list[NodeRow]:
@@ -142,8 +141,8 @@ def _rank(row: NodeRow, order: Order, now: int) -> tuple[int, int]:
 
 
 def _pressing(row: NodeRow, now: int) -> tuple[int, int]:
-    """A drain that ends by force comes first; then what should go and cannot, what expires or is forced out later, what
-    is on its way out, what only people can free, what is blocked, and last what is free."""
+    """First drains that end by force, then nodes that are stuck, that expire or are forced out later, that are leaving,
+    that never become free by themselves, that are blocked, and last that are free."""
     ends = comes(row, (*FORCEFUL, *EXPIRING), now)
     if ends is not None and is_leaving(row):
         return 0, ends
@@ -158,18 +157,18 @@ def _pressing(row: NodeRow, now: int) -> tuple[int, int]:
 
 
 def grouped(rows: Sequence[NodeRow]) -> list[tuple[str, list[NodeRow]]]:
-    """By pool, that of the first row first; those without a pool come last."""
+    """By pool, in the order of their first rows; rows without a pool come last."""
     groups: dict[str, list[NodeRow]] = {}
     for row in rows:
         groups.setdefault(row.pool, []).append(row)
     return sorted(groups.items(), key=lambda group: not group[0])
 
 
-# -- what they come to -------------------------------------------------------------------------------------------------
+# -- counts ------------------------------------------------------------------------------------------------------------
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """Free now, should go and cannot, free only if somebody acts; and what the next 24 hours bring."""
+    """Nodes that are free now, stuck, or never free by themselves; and events of the next 24 hours."""
 
     free: int
     stuck: int

@@ -1,7 +1,7 @@
-"""What does the screen of `dovetail top` look like? A function of the board, of what is looked at, and of the size."""
+"""Draws the screen of `dovetail top` from the board, the view and the size of the terminal."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
@@ -9,14 +9,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.common.output import Times
+from dovetail.cli.common.output import Times, count
 from dovetail.cli.text.forecast_bars import LEGEND
 from dovetail.cli.top.details import details_lines
-from dovetail.cli.top.fitting import count, cut
+from dovetail.cli.top.fitting import cut
 from dovetail.cli.top.keys import KeyTargets, ViewState
 from dovetail.cli.top.nodes import NodeTable
 from dovetail.cli.top.pools import pool_lines
 from dovetail.cli.top.rows import figures, grouped, matching, ordered
+from dovetail.model.finding import Severity
 from dovetail.rules.states import MEANING, NodeState
 from dovetail.values.foreign_text import plain
 from dovetail.views.board.details import NodeDetails
@@ -29,32 +30,38 @@ _FOLDING: Final = Console(width=80, color_system=None)
 
 
 class ScreenContent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What there is to see."""
+    """Everything that the screen shows."""
 
     title: str
     now: datetime
     zone: tzinfo = UTC
     stands_still: bool = False
     board: Board | None = None
-    """None: it is not made yet."""
+    """None: not made yet."""
     details: NodeDetails | None = None
-    """Of the selected node, as far as they are there."""
+    """Of the selected node; None: not there yet."""
+    status: Sequence[Text] = ()
+    """Lines below the title."""
+    happened: Sequence[Text] = ()
+    """Lines at the bottom, the latest first."""
 
 
 class DrawnScreen(msgspec.Struct, frozen=True, eq=False):
-    """A screen: as many lines as it is high, none wider than it is; and what keys can reach on it."""
+    """A screen with exactly the lines and columns of the terminal, and how far keys can move on it."""
 
     lines: list[Text]
     reach: KeyTargets
     selected: str
-    """The key of the row; empty: there is none."""
+    """The key of the selected row; empty: there are no rows."""
 
 
 def draw(scene: ScreenContent, view: ViewState, width: int, height: int) -> DrawnScreen:
     """The screen."""
     picture = _ScreenLayout(scene, view, width)
-    body, reach = picture.body(height - 1)
-    lines = [*body[: height - 1], *(Text() for _ in range(height - 1 - len(body))), picture.keys_line()]
+    below = [Text(), *scene.happened[: height // 4]] if scene.happened else []
+    room = height - 1 - len(below)
+    body, reach = picture.body(room)
+    lines = [*body[:room], *(Text() for _ in range(room - len(body))), *below, picture.keys_line()]
     for line in lines:
         line.truncate(max(0, width), overflow="crop")
     selected = picture.selected
@@ -64,7 +71,7 @@ def draw(scene: ScreenContent, view: ViewState, width: int, height: int) -> Draw
 def printed(
     scene: ScreenContent, view: ViewState, width: int, details: Mapping[str, NodeDetails] | None = None
 ) -> list[Text]:
-    """The same for paper: as long as it must be, with the details that are given for rows, by their keys."""
+    """The same for a pipe or file: all rows, with these details by the keys of rows."""
     picture = _ScreenLayout(scene, view, width)
     pools = picture.pools(most=len(picture.board.pools))
     lines = [*picture.head(), Text(), *pools, *([Text()] if pools else []), *picture.table(picture.entries())]
@@ -92,7 +99,7 @@ class _ScreenLayout:
         self.selected = next((row for row in self.rows if row.key == view.selected), first)
 
     def body(self, height: int) -> tuple[list[Text], KeyTargets]:
-        """All but the last line, and what can be reached from there."""
+        """All lines but the last, and how far keys can move."""
         lines = self.head()
         if not self.view.details or height >= TALL:
             pools = self.pools(most=max(2, (height - len(lines)) // 4))
@@ -114,18 +121,20 @@ class _ScreenLayout:
     def head(self) -> list[Text]:
         scene = self.scene
         clock = f"{scene.now.astimezone(scene.zone):%a %Y-%m-%d %H:%M:%S %Z}"
-        if scene.stands_still:
+        if scene.stands_still and not scene.status:
             clock += ", time stands still"
         title = cut(scene.title, max(8, self.width - len(clock) - 16))
-        lines = [Text.assemble(("dovetail top", "bold cyan"), f"  {title}  ", (clock, "bold"))]
+        name = "" if scene.status else "dovetail top  "
+        lines = [Text.assemble((name, "bold cyan"), f"{title}  ", (clock, "bold"))]
+        lines += scene.status
         if scene.board is None:
             return [*lines, Text("looking ahead …", style="dim")]
         return [*lines, self._states(), self._figures(), *self._herds(), *self._problems()]
 
     def _states(self) -> Text:
         counts = Counter(row.state for row in self.board.rows)
-        told = ", ".join(f"{counts[state]} {MEANING[state]}" for state in NodeState if counts[state])
-        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if told else ''}{told}")
+        states = ", ".join(f"{counts[state]} {MEANING[state]}" for state in NodeState if counts[state])
+        line = Text(f"{count(len(self.board.rows), 'node')}{': ' if states else ''}{states}")
         if self.view.filter_now:
             line.append(f"   {len(self.rows)} match {plain(self.view.filter_now)}", style="cyan")
         return line
@@ -143,24 +152,24 @@ class _ScreenLayout:
         )
 
     def _herds(self) -> list[Text]:
-        """The next one within the span."""
+        """The next herd within the span."""
         end = self.now + self.view.ahead
         herds = [herd for herd in self.board.herds if herd.end >= self.now and herd.start <= end]
         return [Text(self.times.localised(plain(herd.message)), style="yellow") for herd in herds[:1]]
 
     def _problems(self) -> list[Text]:
-        """How many, and the gravest of them."""
+        """The number of problems, and the worst of them."""
         problems = self.board.problems
         if not problems:
             return []
-        first = min(problems, key=lambda problem: ("error", "warning", "info").index(problem.severity))
-        told = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
+        first = min(problems, key=lambda problem: list(Severity).index(problem.severity))
+        number = f"{len(problems)}+ problems" if len(problems) >= PROBLEMS_SHOWN else count(len(problems), "problem")
         message = self.times.localised(plain(str(first.message)))
-        style = "red" if first.severity == "error" else "yellow"
-        return [Text.assemble((told, style), f", such as {plain(str(first.object))}: {message}")]
+        style = "red" if first.severity is Severity.ERROR else "yellow"
+        return [Text.assemble((number, style), f", such as {plain(str(first.object))}: {message}")]
 
     def pools(self, *, most: int) -> list[Text]:
-        return pool_lines(self.board.pools, self.scene.now, self.scene.zone, width=self.width, most=most)
+        return pool_lines(self.board.pools, self.times, width=self.width, most=most)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -179,13 +188,13 @@ class _ScreenLayout:
             if self.scene.board is not None:
                 yield Text("No node matches the filter." if self.board.rows else "There are no nodes.", style="dim")
             return
-        table = NodeTable(self.rows, self.view, self.scene.now, self.scene.zone, self.width)
+        table = NodeTable(self.rows, self.view, self.times, self.width)
         yield table.heading()
         for entry in entries:
             yield entry if isinstance(entry, Text) else table.line(entry, selected=entry is selected)
 
     def _window(self, room: int) -> list[Text]:
-        """As many lines of the table as there is room for, around the selected row."""
+        """The lines of the table around the selected row that fit."""
         entries = list(self.entries())
         place = next((number for number, entry in enumerate(entries) if entry is self.selected), 0)
         first = max(0, min(place - room // 2, len(entries) - (room - 1)))
@@ -196,15 +205,15 @@ class _ScreenLayout:
     def _details(self, row: NodeRow) -> list[Text]:
         details = self.scene.details
         if details is None or details.key != row.key:
-            return [Text("asking every rule …", style="dim")]
+            return [Text("checking every rule …", style="dim")]
         lines: list[Text] = []
-        for told in details_lines(details, row, self.times):
-            lines += Text.from_ansi(told).wrap(_FOLDING, max(1, self.width)) if told else [Text()]
+        for text in details_lines(details, row, self.times):
+            lines += Text.from_ansi(text).wrap(_FOLDING, max(1, self.width)) if text else [Text()]
         return lines
 
     def _divider(self, more: int) -> Text:
-        told = f" {count(more, 'more line')}: space " if more else ""
-        return Text("─" * max(0, self.width - len(told) - 2) + told + "──", style="dim")
+        hint = f" {count(more, 'more line')}: PgDn " if more else ""
+        return Text("─" * max(0, self.width - len(hint) - 2) + hint + "──", style="dim")
 
     def keys_line(self) -> Text:
         view = self.view
@@ -212,6 +221,6 @@ class _ScreenLayout:
             return Text.assemble(("/", "bold"), plain(view.typed), ("▏", "blink"), ("  ⏎ keep  esc drop", "dim"))
         sort = f"/ filter  s sort: {view.order}"
         if view.details:
-            return Text(f"↑↓ move  ⏎ close  space/b scroll  {sort}  q quit", style="dim")
+            return Text(f"↑↓ move  ⏎ close  PgUp/PgDn scroll  {sort}  q quit", style="dim")
         group = "g ungroup" if view.grouped else "g group"
         return Text(f"↑↓ move  ⏎ details  {sort}  {group}  1/7 days  q quit", style="dim")

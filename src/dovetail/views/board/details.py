@@ -1,22 +1,22 @@
-"""What is there to say about one node: every verdict, its pods, what happened to it, and why it is left alone?"""
+"""The details of one node: every verdict, its pods, its history, and why it stays."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from dovetail.model.finding import Finding
 from dovetail.model.refs import MaySee, Ref, Sentence
 from dovetail.model.snapshot import ClusterNode
-from dovetail.views.explain.verdicts import DeletionView, Explanation, NodeView, PodView, VerdictView, View
+from dovetail.views.explain.verdicts import Explanation, NodeView, PodView, VerdictView, View
 
-# What is shown of pods whose names are withheld.
+# Shown instead of a pod whose name is withheld.
 A_POD: Final = Ref("Pod")
 
 
 class DecisionView(View, frozen=True, kw_only=True):
-    """A decision of the controller; `rejected`: why it was not carried out after all."""
+    """A decision of the controller; `rejected`: why validation rejected it."""
 
     at: datetime
     text: str
@@ -25,22 +25,11 @@ class DecisionView(View, frozen=True, kw_only=True):
 
 
 class HistoryEntry(View, frozen=True):
-    """Something that has happened to a node."""
+    """Something that happened to a node."""
 
     at: datetime
-    what: str | Sentence
+    what: Sentence
     message: str
-
-
-class FindingView(View, frozen=True):
-    severity: str
-    rule: str
-    object: Ref
-    message: str | Sentence
-    remedy: str
-
-
-P = TypeVar("P", Finding, FindingView)
 
 
 class NodeDetails(View, frozen=True, kw_only=True):
@@ -68,7 +57,7 @@ def make_details(
     commands: Sequence[str] = (),
     may_see: MaySee | None = None,
 ) -> NodeDetails:
-    """What the explanation says of this node and its pods. Raises LookupError if it says nothing."""
+    """The part of the explanation about this node and its pods. Raises LookupError if there is none."""
     claim = None if member.claim is None else member.claim.name
     view = next((node for node in explanation.nodes if (node.name, node.node_claim) == (member.name, claim)), None)
     if view is None:
@@ -96,22 +85,24 @@ def make_details(
 
 
 def _history(member: ClusterNode, decisions: Sequence[DecisionView]) -> tuple[HistoryEntry, ...]:
-    """What the controller decided, and what the objects themselves remember."""
-    steps = [HistoryEntry(each.at, _verdict_on(each), each.text) for each in decisions if member.name in each.nodes]
+    """Decisions of the controller, and what the objects record."""
+    steps = [
+        HistoryEntry(
+            each.at, Sentence("rejected: ", each.rejected) if each.rejected else Sentence("decided"), each.text
+        )
+        for each in decisions
+        if member.name in each.nodes
+    ]
     for part in (member.claim, member.node):
         if part is not None and part.created_at is not None:
-            steps.append(HistoryEntry(part.created_at, "created", str(part.object)))
+            steps.append(HistoryEntry(part.created_at, Sentence("created"), str(part.object)))
         if part is not None and part.deleted_at is not None:
-            steps.append(HistoryEntry(part.deleted_at, "deleted", f"{part.object} is being deleted"))
+            steps.append(HistoryEntry(part.deleted_at, Sentence("deleted"), f"{part.object} is being deleted"))
     for type_, condition in ({} if member.claim is None else member.claim.conditions).items():
         if condition.last_transition_time is not None:
             reason = condition.message or (condition.reason if condition.reason != type_ else "")
-            steps.append(HistoryEntry(condition.last_transition_time, f"{type_} {condition.status}", reason))
+            steps.append(HistoryEntry(condition.last_transition_time, Sentence(f"{type_} {condition.status}"), reason))
     return tuple(sorted(steps, key=lambda step: (step.at, str(step.what)), reverse=True))
-
-
-def _verdict_on(decided: DecisionView) -> str | Sentence:
-    return Sentence("rejected: ", decided.rejected) if decided.rejected else "decided"
 
 
 def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
@@ -121,7 +112,10 @@ def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
         for reason in node.reasons
     )
     seen = tuple(pod for pod in details.pods if may_see(pod.namespace))
-    forced = tuple(_redacted_deletion(deletion, may_see) for deletion in node.forced_deletions)
+    forced = tuple(
+        each if each.pod.is_seen_by(may_see) else msgspec.structs.replace(each, pod=A_POD)
+        for each in node.forced_deletions
+    )
     return msgspec.structs.replace(
         details,
         node=msgspec.structs.replace(node, reasons=reasons, forced_deletions=forced),
@@ -133,15 +127,15 @@ def _redacted_details(details: NodeDetails, may_see: MaySee) -> NodeDetails:
 
 
 def redacted_decisions(decisions: Iterable[DecisionView], may_see: MaySee) -> tuple[DecisionView, ...]:
-    """Why a command was rejected may name any pod (R49)."""
+    """Without names of hidden pods in the reasons for rejection (R49)."""
     return tuple(
         msgspec.structs.replace(each, rejected=each.rejected.redacted(may_see)) if each.rejected else each
         for each in decisions
     )
 
 
-def redacted_problems(problems: Iterable[P], may_see: MaySee) -> tuple[P, ...]:
-    """Problems of objects that the reader may see, and of these without the names of others."""
+def redacted_problems(problems: Iterable[Finding], may_see: MaySee) -> tuple[Finding, ...]:
+    """Problems of objects that the reader may see, without the names of hidden pods."""
     return tuple(
         msgspec.structs.replace(problem, message=problem.message.redacted(may_see))
         if isinstance(problem.message, Sentence)
@@ -158,7 +152,3 @@ def _redacted_verdicts(verdicts: Sequence[VerdictView], may_see: MaySee) -> tupl
         else msgspec.structs.replace(verdict, object=A_POD, message=verdict.object.hidden())
         for verdict in verdicts
     )
-
-
-def _redacted_deletion(deletion: DeletionView, may_see: MaySee) -> DeletionView:
-    return deletion if deletion.pod.is_seen_by(may_see) else msgspec.structs.replace(deletion, pod=A_POD)

@@ -1,4 +1,4 @@
-"""Boards of a cluster as it changes: what nothing has changed is kept from one board to the next."""
+"""Makes boards of a changing cluster. Rows without changes are kept from one board to the next."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,6 @@ from dovetail.views.board.rows import (
     NodeRow,
     PoolRow,
     make_herd,
-    make_problem,
     make_row,
     make_strip,
     seconds_of,
@@ -78,7 +77,7 @@ class BoardMaker:
             rows=tuple(made.row for made in rows),
             pools=self._make_strips(assessment, end),
             herds=tuple(map(make_herd, crowds)),
-            problems=tuple(map(make_problem, found[:PROBLEMS_SHOWN])),
+            problems=found[:PROBLEMS_SHOWN],
             decisions=tuple(decisions),
         )
 
@@ -90,7 +89,7 @@ class BoardMaker:
             name: tuple(allowance.when for allowance in pool.allowances.values())
             for name, pool in assessment.pools.items()
         }
-        looked: list[tuple[NodeAssessment, _CachedRow | None, Drain | None, datetime | None]] = []
+        parts: list[tuple[NodeAssessment, _CachedRow | None, Drain | None, datetime | None]] = []
         for node in assessment.nodes:
             made = self._rows.get(identity(node.member))
             if (
@@ -99,13 +98,13 @@ class BoardMaker:
                 and made.budgets == budgets.get(node.member.pool, ())
                 and assessment.at < made.until
             ):
-                looked.append((node, made, None, made.first and max(made.first, assessment.at)))
+                parts.append((node, made, None, made.first and max(made.first, assessment.at)))
             else:
                 drained = future.begun(node)
-                looked.append((node, None, drained, first_of(assessment, node, drained)))
-        moves = Moves(assessment, filter(None, (first for *_, first in looked)))
+                parts.append((node, None, drained, first_of(assessment, node, drained)))
+        moves = Moves(assessment, filter(None, (first for *_, first in parts)))
         rows = []
-        for node, kept, drained, first in looked:
+        for node, kept, drained, first in parts:
             machine = machines.get(node.member.name)
             made = kept
             if made is None or (made.moves, made.end, made.machine) != (moves.said, end, machine):

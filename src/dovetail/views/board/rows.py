@@ -1,12 +1,13 @@
-"""What does the dashboard show? A board: a compact row a node, and what each pool's budgets allow over time.
+"""The board that the dashboard and `top` show: a compact row for each node, and the budgets of each pool over time.
 
-Instants are whole seconds since 1970. Lists of spans have no ends: each lasts until the next one starts, the first has
-gone on from before (start 0) and the last goes on. So a row stays the same, byte for byte, while only time passes, and
-what is sent to a page are the few rows that did change.
+Instants are whole seconds since 1970. Spans have no ends: each lasts until the next one starts, the first has no start
+(0) and the last no end. So a row stays the same, byte for byte, while only time passes, and a page gets only the few
+rows that have changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from itertools import pairwise
 from math import ceil
 from typing import Final, TypeAlias
 
@@ -14,18 +15,18 @@ import msgspec
 
 from dovetail.api.names import Reason
 from dovetail.model.finding import Finding
+from dovetail.model.records import PodRecord
 from dovetail.model.refs import MaySee, Ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
-from dovetail.views.assessment import NodeAssessment
-from dovetail.views.board.blockers import BlockedSpan, BlockerEntry, blockers_during
-from dovetail.views.board.details import A_POD, DecisionView, FindingView, redacted_decisions, redacted_problems
+from dovetail.views.assessment import NodeAssessment, limited_by_deadline
+from dovetail.views.board.details import A_POD, DecisionView, redacted_decisions, redacted_problems
 from dovetail.views.explain.verdicts import View
 from dovetail.views.forecast import data as ahead
 from dovetail.views.forecast.nodes import ForecastContext
 
-# What the spans of a row already say is not said again as an event.
+# Events that the spans of a row show already.
 _TOLD_BY_SPANS: Final = frozenset(
     {
         ahead.ForecastEventType.FREE,
@@ -36,7 +37,12 @@ _TOLD_BY_SPANS: Final = frozenset(
 )
 _KINDS: Final = {kind: number for number, kind in enumerate(ahead.SpanKind)}
 PROBLEMS_SHOWN: Final = 200
+_APP_LABELS: Final = ("app.kubernetes.io/name", "app", "k8s-app", "job-name", "name")
 
+# rule, object, workload, and the number of pods whose names are withheld
+BlockerEntry: TypeAlias = tuple[str, Ref, str, int]
+# a cause, from when, until when
+BlockedSpan: TypeAlias = tuple[BlockerEntry, datetime, datetime]
 # start, kind, and indexes into the row's causes
 RowSpan: TypeAlias = tuple[int, ...]
 # instant (0: now), type, object, and whether it is certain
@@ -60,20 +66,20 @@ class NodeRow(View, frozen=True, kw_only=True):
     graceful: int | None
     deadline: int | None
     wanted: tuple[str, ...]
-    """The reasons it has to go now."""
+    """The reasons for which it should go now."""
     stuck: tuple[str, int | None] | None
-    """Why it should be gone, and since when; None: it is not held up."""
+    """The reason for which it should go and cannot, and since when; None: nothing blocks it."""
     causes: tuple[BlockerEntry, ...]
     spans: tuple[RowSpan, ...]
     events: tuple[RowEvent, ...]
 
 
 class BudgetTimeline(View, frozen=True):
-    """What the budgets of a pool allow for one reason: start, limit, in use, allowed, budget (-1: none)."""
+    """The budgets of a pool for one reason: start, limit, in use, allowed, budget (-1: none)."""
 
     reason: str
     forceful: bool
-    """The reason asks no budget (R19)."""
+    """Budgets do not apply to the reason (R19)."""
     spans: tuple[tuple[int, int, int, int, int], ...]
 
 
@@ -97,7 +103,7 @@ class BoardBurst(View, frozen=True):
 
 
 class Board(View, frozen=True, kw_only=True):
-    """Everything at one instant, if nothing but time changes."""
+    """The whole cluster at one instant, and its future if nothing but time changes."""
 
     at: int
     end: int
@@ -107,12 +113,12 @@ class Board(View, frozen=True, kw_only=True):
     rows: tuple[NodeRow, ...]
     pools: tuple[PoolRow, ...]
     herds: tuple[BoardBurst, ...]
-    problems: tuple[FindingView, ...]
+    problems: tuple[Finding, ...]
     decisions: tuple[DecisionView, ...] = ()
 
 
 def next_change(board: Board) -> int | None:
-    """The first instant after the board's at which time alone changes it, but for what it leaves out."""
+    """The first instant after the board's own at which time alone changes it."""
     instants = [span[0] for row in board.rows for span in row.spans]
     instants += [event[0] for row in board.rows for event in row.events]
     instants += [span[0] for pool in board.pools for lane in pool.lanes for span in lane.spans]
@@ -123,10 +129,11 @@ def next_change(board: Board) -> int | None:
 
 
 def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: ForecastContext) -> NodeRow:
-    """The row of the node that this is the forecast of."""
+    """The row of a node, from its forecast."""
     at, member = future.at, assessed.member
     causes, spans = _spans(node, assessed, future)
-    wanted = _wanted(node, at)
+    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
+    wanted = {reason: span.allowed for reason, span in now if span.wanted}
     events = [each for each in node.events if each.type not in _TOLD_BY_SPANS]
     return NodeRow(
         key=str(member.object),
@@ -138,7 +145,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
         capacity=node.capacity_type or "",
         zone=node.zone or "",
         pods=node.pods,
-        free=_future(node.free_at, at),
+        free=0 if node.free_at is not None and node.free_at <= at else _maybe(node.free_at),
         expires=_maybe(node.expires_at),
         graceful=_maybe(node.gracefully_expires_at),
         deadline=_maybe(node.deadline),
@@ -156,7 +163,7 @@ def make_row(node: ahead.NodeForecast, assessed: NodeAssessment, future: Forecas
 def _spans(
     node: ahead.NodeForecast, assessed: NodeAssessment, future: ForecastContext
 ) -> tuple[dict[BlockerEntry, int], list[RowSpan]]:
-    """Which causes hold when: within one span they come and go."""
+    """The causes of each span. Within one span of the forecast causes come and go."""
     causes: dict[BlockerEntry, int] = {}
     spans: list[RowSpan] = []
     for span in node.spans:
@@ -166,8 +173,8 @@ def _spans(
             if cause.object.kind != "Pod"
         ]
         if span.kind in {ahead.SpanKind.BLOCKED, ahead.SpanKind.DRAINING}:
-            held += blockers_during(span, assessed, future, node.deadline)
-        held.sort(key=lambda each: each[2], reverse=True)  # who blocks for the longest comes first
+            held += _blockers_during(span, assessed, future, node.deadline)
+        held.sort(key=lambda each: each[2], reverse=True)  # the longest blocker comes first
         edges = {span.start, *(start for _, start, _ in held), *(end for _, _, end in held)}
         for edge in sorted(edge for edge in edges if span.start <= edge < span.end):
             found = {causes.setdefault(cause, len(causes)) for cause, start, end in held if start <= edge < end}
@@ -177,10 +184,31 @@ def _spans(
     return causes, spans
 
 
-def _wanted(node: ahead.NodeForecast, at: datetime) -> dict[str, bool]:
-    """The reasons it has now, and whether each is allowed."""
-    now = [(each.reason, span) for each in node.reasons for span in each.spans if span.start <= at < span.end]
-    return {reason: span.allowed for reason, span in now if span.wanted}
+def _blockers_during(
+    span: ahead.NodeSpan, node: NodeAssessment, future: ForecastContext, deadline: datetime | None
+) -> Iterator[BlockedSpan]:
+    """Every pod that blocks the node, from when to when. A forecast names only one of several alike.
+
+    `deadline`: of its drain. A pod that a drain waits for goes as soon as it can be evicted.
+    """
+    drained = span.kind is ahead.SpanKind.DRAINING
+    for pod, verdict in node.limiting:
+        cause = (verdict.rule.value, pod.object, workload_of(pod), 0)
+        if drained and deadline is not None and node.deadline is None:  # else the verdict includes it
+            verdict = limited_by_deadline(pod, verdict, deadline, span.start)  # noqa: PLW2901
+        when = verdict.when
+        edges = [turn for turn in future.turns(when) if span.start < turn < span.end]
+        for start, end in pairwise((span.start, *edges, span.end)):
+            if not future.holds(when, start):
+                yield cause, start, end
+            elif drained:
+                break
+
+
+def workload_of(pod: PodRecord) -> str:
+    """The namespace of the pod, and the name of its application by its labels."""
+    app = next((pod.labels[label] for label in _APP_LABELS if pod.labels.get(label)), "")
+    return f"{pod.namespace}/{app}" if app else pod.namespace
 
 
 def _stuck(
@@ -202,21 +230,16 @@ def _stuck(
     return longest, _maybe(since[longest])
 
 
-def _future(instant: datetime | None, at: datetime) -> int | None:
-    """0: already."""
-    return None if instant is None else 0 if instant <= at else seconds_of(instant)
-
-
 def _maybe(instant: datetime | None) -> int | None:
     return None if instant is None else seconds_of(instant)
 
 
 def seconds_of(instant: datetime) -> int:
-    """Rounded up: whoever looks then finds that it has come."""
+    """Rounded up, so that the instant has come at that second."""
     return ceil(instant.timestamp())
 
 
-# -- pools, herds and problems -----------------------------------------------------------------------------------------
+# -- pools and herds ---------------------------------------------------------------------------------------------------
 
 
 def make_strip(pool: ahead.PoolForecast) -> PoolRow:
@@ -238,15 +261,11 @@ def make_herd(herd: ahead.Burst) -> BoardBurst:
     return BoardBurst(seconds_of(herd.start), seconds_of(herd.end), herd.type, pool, herd.count, herd.message)
 
 
-def make_problem(problem: Finding) -> FindingView:
-    return FindingView(problem.severity.value, problem.rule, problem.object, problem.message, problem.remedy)
-
-
 # -- for readers who may not list all pods -----------------------------------------------------------------------------
 
 
 def redacted(board: Board, may_see: MaySee) -> Board:
-    """The same without the names of pods in namespaces that the reader may not list: they are only counted."""
+    """The same without names of pods in namespaces that the reader may not list; those are counted only."""
     return msgspec.structs.replace(
         board,
         restricted=True,

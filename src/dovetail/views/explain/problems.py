@@ -1,4 +1,4 @@
-"""What must the owners of these objects know, beside the verdicts of `explain`?"""
+"""Problems of objects that the verdicts of `explain` do not show."""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,7 +17,7 @@ from dovetail.views.assessment import Assessment, NodeAssessment
 def found_problems(
     assessment: Assessment, pods: Iterable[PodRecord], nodes: Iterable[NodeAssessment]
 ) -> Iterator[Finding]:
-    """Of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""
+    """The problems of these pods and nodes, and of all NodePools and PodDisruptionBudgets."""
     snapshot = assessment.snapshot
     for pod in pods:
         if may_be_protected(pod) and pod.active:
@@ -40,7 +40,7 @@ def found_problems(
 
 
 def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
-    """What keeps a node from the answer that its owner expects."""
+    """The problems of one node."""
     claim, node, blockers = assessed.member.claim, assessed.member.node, assessed.pods.blockers
     if node is not None and node.do_not_disrupt is not None:
         meaning = read_do_not_disrupt(node.do_not_disrupt)
@@ -72,7 +72,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
             rule="CreationTimestampMissing",
             object=claim.object,
             field="metadata.creationTimestamp",
-            message="without a creation time it is unknown when the NodeClaim expires",
+            message="without a creation time, the expiration of the NodeClaim is unknown",
             remedy="dump the object from the cluster",
         )
     if claim.termination_timestamp is not None:
@@ -84,7 +84,7 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
                 rule="InvalidTerminationTimestamp",
                 object=claim.object,
                 field=f"metadata.annotations[{names.TERMINATION_TIMESTAMP}]",
-                message=f"{error}; it does not count, only terminationGracePeriod does",
+                message=f"{error}; it is ignored, and only terminationGracePeriod counts",
                 remedy="remove the annotation, or write an RFC 3339 time",
             )
     if assessed.state is NodeState.DRAINING and assessed.deadline is None and blockers:
@@ -97,14 +97,14 @@ def node_problems(assessed: NodeAssessment) -> Iterable[Finding]:
             object=claim.object,
             field="spec.terminationGracePeriod",
             message=Sentence(
-                "draining without a limit and waiting for ", *waits_for, "; meanwhile it holds a slot of every budget"
+                "draining without a limit and waiting for ", *waits_for, "; meanwhile it uses a slot of every budget"
             ),
             remedy="unblock or delete these pods; set terminationGracePeriod in the NodePool's template for new nodes",
         )
 
 
 def _not_repaired(node: NodeRecord, value: str) -> Iterable[Finding]:
-    """R47: only "true" keeps an unhealthy node."""
+    """Only "true" keeps an unhealthy node (R47)."""
     field = f"metadata.annotations[{names.DO_NOT_REPAIR}]"
     if value == "true" and not node.ready:
         yield Finding(
@@ -112,7 +112,7 @@ def _not_repaired(node: NodeRecord, value: str) -> Iterable[Finding]:
             rule="NotRepaired",
             object=node.object,
             field=field,
-            message="the Node is not Ready, and it is not replaced however long that lasts",
+            message="the Node is not Ready, and is not replaced however long that lasts",
             remedy="remove the annotation to have it replaced",
         )
     elif value not in ("true", "false"):
@@ -131,7 +131,7 @@ NO_PODS = Finding(
     rule="NoPods",
     object=Ref("Pod"),
     field="kind",
-    message="the input holds nodes but no pods, so that nothing protects them here",
+    message="the input has nodes but no pods, so nothing protects the nodes here",
     remedy="put the pods and PodDisruptionBudgets into the dump too: kubectl get pods,pdb -A -o yaml",
 )
 

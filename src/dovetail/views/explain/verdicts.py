@@ -1,4 +1,4 @@
-"""May each pod and node be disrupted now, and if not, which rules block it and until when? The contract of 09."""
+"""Explains whether each pod and node may be disrupted now, and which rules block it until when. The contract of 09."""
 
 from collections.abc import Container, Iterable, Sequence
 from datetime import datetime
@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from dovetail.model.finding import Finding
 from dovetail.model.records import Owner, PodRecord
 from dovetail.model.refs import Ref
+from dovetail.rules.budgets import BudgetConsumer
 from dovetail.rules.deadlines import forced_deletion
 from dovetail.rules.nodes import ReasonVerdict, is_wanted
 from dovetail.rules.reasons import is_budgeted
@@ -20,7 +21,7 @@ from dovetail.views.turns import turns
 
 
 class View(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """Base of what is printed: keys are stable, new ones may be added."""
+    """Base of everything that is printed. Keys are stable; new ones may be added."""
 
 
 class VerdictView(View, frozen=True, omit_defaults=True):
@@ -33,7 +34,7 @@ class VerdictView(View, frozen=True, omit_defaults=True):
 
 
 class ChangeView(View, frozen=True):
-    """From here on the pod may, or may not, be disrupted."""
+    """Whether the pod may be disrupted from this instant on."""
 
     at: datetime
     allowed: bool
@@ -47,7 +48,7 @@ class PodView(View, frozen=True):
     until: datetime | None
     verdicts: tuple[VerdictView, ...]
     changes: tuple[ChangeView, ...] | UnsetType = UNSET
-    """Within the span asked about; as everywhere, if nothing but time changes."""
+    """Within the span, if nothing but time changes."""
 
 
 class ReasonView(View, frozen=True):
@@ -59,7 +60,7 @@ class ReasonView(View, frozen=True):
 
 
 class ReasonChangeView(View, frozen=True):
-    """What holds for the reason from here on."""
+    """Whether the node has the reason, and is allowed to go for it, from this instant on."""
 
     at: datetime
     reason: str
@@ -68,7 +69,7 @@ class ReasonChangeView(View, frozen=True):
 
 
 class DeletionView(View, frozen=True):
-    """R17: when a pod of a draining node is deleted if it is still there."""
+    """When a pod of a draining node is deleted if it is still there (R17)."""
 
     pod: Ref
     at: datetime
@@ -91,12 +92,6 @@ class NodeView(View, frozen=True):
     changes: tuple[ReasonChangeView, ...] | UnsetType = UNSET
 
 
-class ConsumerView(View, frozen=True):
-    node: str
-    state: str
-    unhealthy: bool
-
-
 class BudgetView(View, frozen=True):
     reason: str
     limit: int
@@ -106,8 +101,8 @@ class BudgetView(View, frozen=True):
     until: datetime | None
     binding: int | None
     forceful: bool
-    """The reason asks no budget (R19), so that these figures have no effect."""
-    consumers: tuple[ConsumerView, ...]
+    """Budgets do not apply to the reason (R19), so these figures have no effect."""
+    consumers: tuple[BudgetConsumer, ...]
 
 
 class PoolView(View, frozen=True):
@@ -119,7 +114,7 @@ class PoolView(View, frozen=True):
 class Explanation(View, frozen=True, kw_only=True):
     at: datetime
     end: datetime | UnsetType = UNSET
-    """Of the span asked about."""
+    """Of the span."""
     pods: tuple[PodView, ...]
     nodes: tuple[NodeView, ...]
     nodepools: tuple[PoolView, ...]
@@ -127,7 +122,7 @@ class Explanation(View, frozen=True, kw_only=True):
 
     @property
     def all_allowed(self) -> bool:
-        """Whether nothing in it is blocked: each pod, each wanted reason or else a free node, each pool's budgets."""
+        """Whether no pod, no node (for the reasons it has, if any) and no budget is blocked."""
         return (
             all(pod.allowed for pod in self.pods)
             and all(_node_allowed(node, self.at) for node in self.nodes)
@@ -147,32 +142,30 @@ def explain(
     problems: Iterable[Finding] = (),
     only: Container[str] | None = None,
 ) -> Explanation:
-    """Everything in the assessment; with an end, also what changes until then.
+    """Explain everything in the assessment; with an end, also the changes until then.
 
-    `only`: the names of nodes. Just these and their pods are told about; the others still count for the budgets.
+    `only`: names of nodes. Only these and their pods are explained; the others still count for budgets.
     """
     snapshot, at = assessment.snapshot, assessment.at
     members = [member for member in snapshot.nodes if only is None or member.name in only]
-    told = snapshot.pods if only is None else [pod for member in members for pod in member.pods]
-    pods = tuple([_pod_view(pod, assessment.verdicts(pod), assessment.limiting(pod), at, end) for pod in told])
+    pods = snapshot.pods if only is None else [pod for member in members for pod in member.pods]
     nodes = [assessment.node(member) for member in members]
     return Explanation(
         at=at,
         end=UNSET if end is None else end,
-        pods=pods,
+        pods=tuple([_pod_view(pod, assessment, end) for pod in pods]),
         nodes=tuple(_node_view(assessment, node, end) for node in nodes),
         nodepools=tuple(_pool_view(pool) for pool in assessment.pools.values()),
-        problems=(*problems, *snapshot.problems, *found_problems(assessment, told, nodes)),
+        problems=(*problems, *snapshot.problems, *found_problems(assessment, pods, nodes)),
     )
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
 
 
-def _pod_view(
-    pod: PodRecord, verdicts: Sequence[Verdict], limiting: Sequence[Verdict], at: datetime, end: datetime | None
-) -> PodView:
-    object_ = pod.object
+def _pod_view(pod: PodRecord, assessment: Assessment, end: datetime | None) -> PodView:
+    object_, at = pod.object, assessment.at
+    verdicts, limiting = assessment.verdicts(pod), assessment.limiting(pod)
     when = together(limiting) if limiting else ALWAYS
     return PodView(
         pod.namespace,
@@ -217,7 +210,7 @@ def _node_view(assessment: Assessment, node: NodeAssessment, end: datetime | Non
 
 
 def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -> tuple[VerdictView, ...]:
-    """Several reasons share verdicts, which must live as long as `views`."""
+    """Reasons share verdicts, so each is converted once. The verdicts must live as long as `views`."""
     found = []
     for verdict in verdicts:
         view = views.get(id(verdict))
@@ -232,7 +225,7 @@ def _verdict_views(verdicts: Sequence[Verdict], views: dict[int, VerdictView]) -
 def _node_changes(
     node: NodeAssessment, judged: Iterable[ReasonVerdict], at: datetime, end: datetime
 ) -> tuple[ReasonChangeView, ...]:
-    """Reasons come by expiring; whether they are allowed changes with the sets of the verdicts."""
+    """Expiration adds reasons; the sets of the verdicts say when reasons are allowed."""
     expirations = (node.expires_at, node.gracefully_expires_at)
     expiring = [expires for expires in expirations if expires is not None and at < expires <= end]
     changes = []
@@ -256,10 +249,6 @@ def _forced_deletions(pods: Sequence[PodRecord], deadline: datetime, at: datetim
 
 
 def _pool_view(pool: PoolAssessment) -> PoolView:
-    consumers = tuple(
-        ConsumerView(node=consumer.node, state=consumer.state, unhealthy=consumer.unhealthy)
-        for consumer in pool.counts.consumers
-    )
     graceful = pool.record.graceful_expire_after_ns is not None
     return PoolView(
         name=pool.record.name,
@@ -274,7 +263,7 @@ def _pool_view(pool: PoolAssessment) -> PoolView:
                 until=allowed.until,
                 binding=allowed.binding,
                 forceful=not is_budgeted(reason, graceful_expiry=graceful),
-                consumers=consumers,
+                consumers=tuple(pool.counts.consumers),
             )
             for reason, allowed in pool.allowances.items()
         ),

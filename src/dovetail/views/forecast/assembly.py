@@ -1,6 +1,6 @@
-"""When will each node be free, expire or be forced out, and what will the budgets allow, over a span of time?
+"""Forecasts when each node becomes free, expires or is forced out, and what budgets allow, over a span of time.
 
-The rules name the instants at which their answers change, and only these are visited: nothing is sampled.
+The rules name the instants at which their answers change, and the forecast visits only these: nothing is sampled.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ def forecast(
     machines: Mapping[str, InstanceLabels] | None = None,
     problems: Iterable[Finding] = (),
 ) -> Forecast:
-    """Step from change to change up to the end. `machines`: by the names of nodes."""
+    """Step from change to change up to the end. `machines`: by node name."""
     at, snapshot = assessment.at, assessment.snapshot
     future = ForecastContext(assessment, end)
     begun = [(node, future.begun(node)) for node in assessment.nodes]
@@ -50,13 +50,13 @@ def forecast(
 
 
 def machines_of(documents: Iterable[Document]) -> dict[str, InstanceLabels]:
-    """What the Nodes among the documents run on. Raises InputError."""
+    """The machines of the Nodes among the documents, by node name. Raises InputError."""
     nodes = (decode(each, objects.Node) for each in documents if (each.api_version, each.kind) == ("v1", "Node"))
     return {node.metadata.name: machine_of(node) for node in nodes}
 
 
 def machine_of(node: objects.Node) -> InstanceLabels:
-    """What it runs on, by its labels."""
+    """The machine of a Node, by its labels."""
     labels = node.metadata.labels
     return InstanceLabels(
         instance_type=labels.get(names.INSTANCE_TYPE_LABEL),
@@ -66,6 +66,6 @@ def machine_of(node: objects.Node) -> InstanceLabels:
 
 
 def first_of(assessment: Assessment, node: NodeAssessment, drained: Drain | None) -> datetime | None:
-    """When something first happens to the node, or in its drain."""
+    """The first instant at which something may happen to the node, or in its drain."""
     in_drain = None if drained is None else min((event.at for event in drained.events), default=drained.gone_at)
     return min(filter(None, (first_move(assessment, node), in_drain)), default=None)

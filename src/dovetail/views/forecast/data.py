@@ -1,4 +1,4 @@
-"""What a forecast consists of. Keys are stable, new ones may be added; times are UTC."""
+"""The parts of a forecast. Keys are stable, new ones may be added; times are UTC."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ ASSUMPTION = "nothing but time changes"
 
 
 class SpanKind(StrEnum):
-    """What a node is during a span: budgets aside, for any graceful reason."""
+    """The state of a node during a span, for any graceful reason; budgets aside."""
 
     FREE = "free"
     BLOCKED = "blocked"
@@ -22,7 +22,7 @@ class SpanKind(StrEnum):
 
 
 class ForecastEventType(StrEnum):
-    """What happens to a node or to a pod on it."""
+    """The type of an event of a node or of a pod on it."""
 
     EXPIRES = "expires"
     GRACEFULLY_EXPIRES = "gracefully-expires"
@@ -38,14 +38,14 @@ class ForecastEventType(StrEnum):
 
 
 class Certainty(StrEnum):
-    """Exact: so it will be, if nobody edits anything. Assumed: only if nothing at all changes but the time."""
+    """Exact: it happens unless somebody edits an object. Assumed: it happens if nothing but time changes."""
 
     EXACT = "exact"
     ASSUMED = "assumed"
 
 
 class Blocker(View, frozen=True):
-    """A rule that blocks, from when on within the span, and until when."""
+    """A rule that blocks, from when within the span, and until when."""
 
     rule: str
     object: Ref
@@ -62,7 +62,7 @@ class NodeSpan(View, frozen=True):
 
 
 class ReasonSpan(View, frozen=True):
-    """`allowed` with the budgets as they are in use now."""
+    """`allowed`: with the present use of budgets."""
 
     start: datetime
     end: datetime
@@ -98,12 +98,12 @@ class NodeForecast(View, frozen=True, kw_only=True):
     expires_at: datetime | None
     gracefully_expires_at: datetime | None
     deadline: datetime | None
-    """Of the drain that has begun, or of the one that begins within the span."""
+    """Of a drain that has begun, or that begins within the span."""
     spans: tuple[NodeSpan, ...]
     reasons: tuple[ReasonForecast, ...]
     events: tuple[ForecastEvent, ...]
     cut_at: datetime | None = None
-    """The answer changes so often that nothing is told from here on; what stood last fills the span."""
+    """The answer changes so often that the forecast stops here; the last state fills the span."""
 
 
 class BudgetSpan(View, frozen=True):
@@ -113,13 +113,13 @@ class BudgetSpan(View, frozen=True):
     in_use: int
     allowed: int
     budget: int | None
-    """Index of the budget that binds; None: none does."""
+    """Index of the budget that binds; None: none."""
 
 
 class BudgetForecast(View, frozen=True):
     reason: str
     forceful: bool
-    """The reason asks no budget (R19), so that these figures have no effect."""
+    """Budgets do not apply to the reason (R19), so these figures have no effect."""
     spans: tuple[BudgetSpan, ...]
 
 
@@ -130,7 +130,7 @@ class PoolForecast(View, frozen=True):
 
 
 class Burst(View, frozen=True):
-    """Many nodes of one pool to which the same happens within a short time."""
+    """Many nodes of one pool with the same event within a short time."""
 
     start: datetime
     end: datetime
@@ -146,7 +146,7 @@ class Forecast(View, frozen=True, kw_only=True):
     end: datetime
     assumption: str = ASSUMPTION
     exact_until: datetime
-    """Nothing is moved, launched or removed before: up to here everything in the forecast is exact."""
+    """Nothing is moved, launched or removed before: until then everything in the forecast is exact."""
     nodes: tuple[NodeForecast, ...]
     nodepools: tuple[PoolForecast, ...]
     herds: tuple[Burst, ...]
@@ -154,7 +154,7 @@ class Forecast(View, frozen=True, kw_only=True):
 
 
 class InstanceLabels(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node runs on, by its labels."""
+    """The machine of a node, by the node's labels."""
 
     instance_type: str | None = None
     capacity_type: str | None = None

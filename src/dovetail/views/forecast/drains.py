@@ -1,7 +1,7 @@
-"""What becomes of the pods of a node that is drained, and when is the drain over?
+"""Forecasts the drain of a node: what happens to its pods, and when it ends.
 
-The drain plan of the controller itself is asked, from one of its instants to the next. What it cannot know is how long
-a pod takes to end: here, each takes all of its grace.
+Follows the drain plan of the controller from one of its instants to the next. The plan does not know how long a pod
+takes to end; here, each takes its whole grace period.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from dovetail.values.timestamp import format_time
 from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType
 
 _TIMINGS = Timings()
-# A pod with a window of a minute an hour, held back by a budget for months, changes that often.
+# Enough for a pod with a window of a minute an hour that a budget blocks for weeks.
 _MOST_STEPS = 1000
 
 
@@ -43,7 +43,7 @@ def drain(
     begun: bool,
     sure: bool,
 ) -> Drain:
-    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins so, with these pods."""
+    """The drain up to the end of the span. `begun`: before the forecast; `sure`: it begins then, with these pods."""
     walk = _Walk(pods, pdbs, begins_at=begins_at, deadline=deadline, begun=begun, sure=sure)
     now: datetime | None = begins_at
     for _ in range(_MOST_STEPS):
@@ -71,7 +71,7 @@ class _Walk:
         self.waiting = {pod.uid or pod.object: pod for pod in pods if is_waited_for(pod, begins_at, _TIMINGS)}
         self.events: list[ForecastEvent] = []
         self.held = False
-        """Whether some pod stays, by its own protection, until it is deleted for the deadline."""
+        """Whether a protected pod stays until it is deleted for the deadline."""
         self.sure = sure
         self._pdbs = pdbs
         self._begins_at = begins_at
@@ -82,7 +82,7 @@ class _Walk:
         self._last_end = begins_at + least
 
     def step(self, now: datetime) -> datetime | None:
-        """Do what is due, and say when something is due next; None: nothing will be."""
+        """Do what is due, and return when something is due next; None: never."""
         plan = drain_plan(self.waiting.values(), deadline=self._deadline, now=now, timings=_TIMINGS)
         for step in plan.steps:
             if step.action is DrainAction.LATER:
@@ -94,7 +94,7 @@ class _Walk:
         followed = any(step.action is DrainAction.LATER for step in plan.steps)
         going = [pod.deleted_at for pod in self.waiting.values() if pod.deleted_at is not None]
         self._last_end = max([self._last_end, *going])
-        # Who is going is watched only where another group waits for that.
+        # Terminating pods are followed only if another group waits for them.
         self.waiting = {
             key: pod
             for key, pod in self.waiting.items()
@@ -104,7 +104,7 @@ class _Walk:
         return min((at for at in instants if at is not None and at > now), default=None)
 
     def gone_at(self) -> datetime | None:
-        """None: somebody stays for ever."""
+        """None: a pod stays without end."""
         if self.waiting:
             return self._deadline
         return self._last_end if self._deadline is None else min(self._last_end, self._deadline)
@@ -112,11 +112,11 @@ class _Walk:
     def _evict(self, pod: PodRecord, now: datetime) -> None:
         guarded = bool(self._pdbs.binding(pod))
         if guarded and not self._pdbs.verdict(pod).allowed:
-            return  # it waits for its budget, of which time alone tells nothing
-        # Of what could have been done before the forecast began it is not known why it was not.
+            return  # it waits for its PDB, which time alone does not change
+        # An eviction that was possible before the forecast begins did not happen, for an unknown reason.
         overdue = self._begun and now == self._begins_at
         exact = self.sure and not overdue and not guarded and pod.object not in self._later
-        self._told(ForecastEventType.POD_EVICTED, pod, now, f"evicted, with {pod.grace_seconds}s of grace", exact=exact)
+        self._add(ForecastEventType.POD_EVICTED, pod, now, f"evicted, with {pod.grace_seconds}s of grace", exact=exact)
         self._goes(pod, now, pod.grace_seconds)
 
     def _delete(self, step: PodStep, now: datetime) -> None:
@@ -128,14 +128,14 @@ class _Walk:
             self.held |= held
             overdue = self._begun and now == self._begins_at
             message = f"deleted for the deadline of its node, with {forced.grace_seconds}s of grace"
-            self._told(ForecastEventType.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)
+            self._add(ForecastEventType.POD_DELETED, pod, now, message, exact=self.sure and held and not overdue)
         self._goes(pod, now, forced.grace_seconds)
 
     def _goes(self, pod: PodRecord, now: datetime, grace_seconds: int) -> None:
         ends_at = now + timedelta(seconds=max(1, min(grace_seconds, 10**8)))
         self.waiting[pod.uid or pod.object] = msgspec.structs.replace(pod, deleted_at=ends_at)
 
-    def _told(self, type_: ForecastEventType, pod: PodRecord, at: datetime, message: str, *, exact: bool) -> None:
+    def _add(self, type_: ForecastEventType, pod: PodRecord, at: datetime, message: str, *, exact: bool) -> None:
         self.events.append(
             ForecastEvent(at, type_, pod.object, message, Certainty.EXACT if exact else Certainty.ASSUMED)
         )
@@ -145,7 +145,7 @@ def _deadline(node: Ref, walk: _Walk, deadline: datetime, gone_at: datetime | No
     certainty = Certainty.EXACT if walk.sure else Certainty.ASSUMED
     if walk.held or gone_at == deadline:
         return ForecastEvent(
-            deadline, ForecastEventType.FORCED, node, "its drain ends by force, if it has not ended by then", certainty
+            deadline, ForecastEventType.FORCED, node, "the drain ends by force, if it has not ended by then", certainty
         )
     over = "" if gone_at is None else f"; the drain should be over {format_time(gone_at)}"
-    return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of its drain{over}", certainty)
+    return ForecastEvent(deadline, ForecastEventType.DEADLINE, node, f"deadline of the drain{over}", certainty)

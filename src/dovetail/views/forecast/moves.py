@@ -1,7 +1,7 @@
-"""When may the controller move something for the first time, and when may it take a node, whatever moves before?
+"""Decides which parts of a forecast are exact.
 
-Up to the first move nothing but time changes, so that all that the rules say comes true. After it pods may be anywhere,
-and only what hangs on a node's own clock is sure.
+Until the controller moves something for the first time, only time changes, so everything that the rules say comes true.
+After that pods may be anywhere, and only what depends on a node's own clock is certain.
 """
 
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ from dovetail.rules.verdict import Rule, together
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, complement
 from dovetail.views.assessment import Assessment, NodeAssessment, PoolAssessment
 
-# Whoever may go so soon after another is not alone: the other's pods are on their way.
+# A node that may go so soon after another one is not alone: the pods of the other are still moving.
 SETTLED_AFTER = timedelta(minutes=5)
 
 
 class Moves:
-    """The first moves of all nodes, and what they leave sure."""
+    """The first moves of all nodes, and what stays certain after them."""
 
     def __init__(self, assessment: Assessment, firsts: Iterable[datetime]) -> None:
-        """`firsts`: when something may first happen to each node, and in each drain that has begun."""
+        """`firsts`: the first instant at which something may happen to each node, or in its drain."""
         self._assessment = assessment
         at, snapshot, nodes = assessment.at, assessment.snapshot, list(assessment.nodes)
         self._highest = max((pod.priority for pod in snapshot.pods if pod.reschedulable), default=0)
@@ -33,7 +33,7 @@ class Moves:
         firsts = list(firsts)
         self.earliest = at if unsettled else min(firsts, default=None)
         """None: nothing ever moves."""
-        # For the pods of a drain nodes may be kept free that look as if they could go.
+        # A node that looks as if it could go may be kept for the pods of a drain.
         owing = any(pod.reschedulable for node in nodes if node.state in IN_DISRUPTION for pod in node.member.pods)
         soon = sum(self.earliest is not None and first <= self.earliest + SETTLED_AFTER for first in firsts)
         self._alone = soon == 1 and not owing
@@ -42,18 +42,18 @@ class Moves:
             self._alone,
             self._highest,
         )
-        """While this stays the same, so do the answers about instants to come."""
+        """While this stays the same, the answers about future instants do too."""
 
     def is_exact(self, at: datetime) -> bool:
         """Whether nothing has moved by then."""
         return self.earliest is None or at <= self.earliest
 
     def is_alone(self, at: datetime) -> bool:
-        """Whether the one who goes then is the first and goes alone."""
+        """Whether the node that goes then is the first, and goes alone."""
         return self._assessment.at < at == self.earliest and self._alone
 
     def stays_until(self, node: NodeAssessment, at: datetime) -> bool:
-        """Whether nothing but its expiration can take the node before then, whatever else moves."""
+        """Whether only its expiration can remove the node before then, whatever else moves."""
         if self.is_exact(at):
             return True
         pool = self._assessment.pool(node)
@@ -65,11 +65,11 @@ class Moves:
         )
 
     def has_pods_until(self, node: NodeAssessment, at: datetime) -> bool:
-        """Whether nobody can push its pods off before then."""
+        """Whether no other pod can preempt its pods before then."""
         return self.is_exact(at) or all(pod.priority >= self._highest for pod in node.member.pods if pod.reschedulable)
 
     def _could_go(self, node: NodeAssessment, pool: PoolAssessment, reason: Reason) -> Instants:
-        """When the node could be taken even if pods came and went: what only it and its firm pods say."""
+        """When the node could go, by its own rules and its pods that cannot be preempted."""
         wanted = when_wanted(node.member, node.record, reason)
         if reason in CONSOLIDATION:
             stays_busy = any(costs_to_move(pod) and self._is_firm(pod) for pod in node.member.pods)
@@ -83,17 +83,17 @@ class Moves:
                 for pod, verdict in node.limiting
                 if self._is_firm(pod) and verdict.rule is not Rule.POD_DISRUPTION_BUDGET
             ]
-        # With however many nodes: only a budget of nothing keeps everybody.
+        # The number of nodes may change: only a budget of 0 blocks in any case.
         parts.append(complement(limit_below(pool.budgets, reason, 1, 1, pool.semantics)))
         return all_of(parts)
 
     def _is_firm(self, pod: PodRecord) -> bool:
-        """Whether no other pod can push it off its node."""
+        """Whether no other pod can preempt it."""
         return pod.priority >= self._highest
 
 
 def first_move(assessment: Assessment, node: NodeAssessment) -> datetime | None:
-    """When something may first happen to the node itself. None: never, or its drain tells."""
+    """The first instant at which something may happen to the node itself. None: never, or it is draining."""
     at = assessment.at
     if node.state in IN_DISRUPTION - {NodeState.DRAINING} or not _is_steady(node):
         return at
@@ -105,22 +105,22 @@ def first_move(assessment: Assessment, node: NodeAssessment) -> datetime | None:
 
 
 def may_go(assessment: Assessment, node: NodeAssessment, reason: Reason) -> Instants:
-    """When the node may be taken for the reason: it has it, and all rules allow, budgets as they are in use now."""
+    """When the node has the reason and all rules allow it, with the present use of budgets."""
     wanted = when_wanted(node.member, node.record, reason)
     return NEVER if wanted is NEVER else all_of([wanted, assessment.reasons(node)[reason].when])
 
 
 def _is_steady(node: NodeAssessment) -> bool:
-    """Whether the node has come up and is well; else it may be given up, or pods be taken off it."""
+    """Whether the node is initialized and Ready; else it may be removed, or lose its pods."""
     return is_initialized(node.member) and node.member.node is not None and node.member.node.ready
 
 
 def _is_unsettled(pod: PodRecord) -> bool:
-    """Whether the pod is on its way: it has no place yet, or is ending."""
+    """Whether the pod is pending or terminating."""
     return (not pod.node_name and pod.active) or (pod.deleted_at is not None and not pod.terminal)
 
 
 def _is_off(pool: PoolAssessment) -> bool:
-    """Whether the pool is on its way to another number of nodes, or away."""
+    """Whether the number of nodes of the pool is about to change."""
     record = pool.record
     return record.deleted_at is not None or (record.replicas is not None and record.replicas != pool.claims)

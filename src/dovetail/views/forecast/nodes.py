@@ -1,4 +1,4 @@
-"""What becomes of one node over the span: when is it free or blocked and by whom, when does it go, and how?"""
+"""Forecasts one node: when it is free or blocked and by which rules, and when and how it goes."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -34,37 +34,36 @@ from dovetail.views.turns import MAX_TURNS, turns
 
 MOST_CAUSES = 10
 _JUDGES = {each.rule: each.judge for each in POD_RULES}
-# Those for which the engine takes a node by rules alone; what is underutilized takes scheduling to say.
+# The reasons that rules decide alone; whether a node is underutilized takes a scheduling simulation.
 _BY_RULES = tuple(reason for reason in BUDGETED if reason is not Reason.UNDERUTILIZED)
 
 
 class ForecastContext:
-    """The span, and what is worked out once for all nodes."""
+    """The span of the forecast, and answers that nodes share."""
 
     def __init__(self, assessment: Assessment, end: datetime) -> None:
         self.assessment = assessment
         self.at = assessment.at
         self.end = end
-        # Nodes of a kind share their sets.
-        self._told: dict[Instants, tuple[bool, tuple[datetime, ...]]] = {}
+        self._cache: dict[Instants, tuple[bool, tuple[datetime, ...]]] = {}
 
     def turns(self, when: Instants) -> tuple[datetime, ...]:
         """The instants in the span, after its beginning, at which the answer changes."""
         return self._answers(when)[1]
 
     def holds(self, when: Instants, at: datetime) -> bool:
-        """The answer at an instant of the span: it is another one after each turn."""
-        first, told = self._answers(when)
-        return first != bool(bisect_right(told, at) & 1)
+        """The answer at an instant of the span. It flips at each turn."""
+        first, turns_ = self._answers(when)
+        return first != bool(bisect_right(turns_, at) & 1)
 
     def _answers(self, when: Instants) -> tuple[bool, tuple[datetime, ...]]:
-        known = self._told.get(when)
+        known = self._cache.get(when)
         if known is None:
-            known = self._told[when] = (when.contains(self.at), tuple(turns(when, self.at, self.end)))
+            known = self._cache[when] = (when.contains(self.at), tuple(turns(when, self.at, self.end)))
         return known
 
     def begun(self, node: NodeAssessment) -> Drain | None:
-        """The drain of a node that is drained already."""
+        """The drain of a node that is draining now."""
         if node.state is not NodeState.DRAINING:
             return None
         member = node.member
@@ -84,7 +83,7 @@ class ForecastContext:
 def node_forecast(
     node: NodeAssessment, future: ForecastContext, moves: Moves, begun: Drain | None, machine: InstanceLabels | None
 ) -> NodeForecast:
-    """Everything about the node."""
+    """The forecast of one node."""
     return _NodeForecaster(node, future, moves, begun).forecast(machine or InstanceLabels())
 
 
@@ -102,8 +101,8 @@ class _NodeForecaster:
     def forecast(self, machine: InstanceLabels) -> NodeForecast:
         node, member = self.node, self.node.member
         spans = tuple(self._spans())
-        self._tell_rules(spans)
-        self._tell_windows()
+        self._add_changes(spans)
+        self._add_windows()
         if self.drain is not None:
             self.events += [event for event in self.drain.events if event.at <= self.end]
         self.events.sort(key=lambda event: event.at)
@@ -127,27 +126,27 @@ class _NodeForecaster:
             cut_at=self._cut_at(),
         )
 
-    # -- how it goes ---------------------------------------------------------------------------------------------------
+    # -- departure -----------------------------------------------------------------------------------------------------
 
     def _departure(self, begun: Drain | None) -> tuple[datetime | None, Drain | None]:
-        """From when on it is on its way out as far as that can be told, and its drain."""
+        """When the node starts to go, if that is certain, and its drain."""
         node = self.node
         if node.state in IN_DISRUPTION:
             return self.at, begun
-        self._tell_graceful_expiry()
-        goes = self._tell_disruption()
+        self._add_graceful_expiry()
+        goes = self._add_disruption()
         expires_at = node.expires_at
         if expires_at is None or expires_at > self.end:
             return (None, None) if goes is None else (goes, self._drained(goes, sure=True))
         at = max(self.at, expires_at)
-        # What is overdue already the controller did not do, for a reason that is not known.
+        # An overdue expiration did not happen, for an unknown reason.
         sure = expires_at > self.at and self.moves.stays_until(node, at)
         if goes is None or at < goes:
             overdue = "" if expires_at > self.at else f", overdue since {format_time(expires_at)}"
-            self._tell(
+            self._add(
                 at,
                 ForecastEventType.EXPIRES,
-                f"expireAfter is over: it is drained, whatever budgets say{overdue}",
+                f"expireAfter has passed: the node drains, regardless of budgets{overdue}",
                 sure,
             )
             return at, self._drained(at, sure=sure)
@@ -167,14 +166,14 @@ class _NodeForecaster:
             sure=sure and self.moves.has_pods_until(self.node, at),
         )
 
-    def _tell_graceful_expiry(self) -> None:
+    def _add_graceful_expiry(self) -> None:
         at, hard = self.node.gracefully_expires_at, self.node.expires_at
         if at is not None and self.at < at <= self.end and (hard is None or at < hard):
-            message = "gracefulExpireAfter is over: it is to be replaced, under budgets"
-            self._tell(at, ForecastEventType.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.node, at))
+            message = "gracefulExpireAfter has passed: the node is replaced, within budgets"
+            self._add(at, ForecastEventType.GRACEFULLY_EXPIRES, message, self.moves.stays_until(self.node, at))
 
-    def _tell_disruption(self) -> datetime | None:
-        """When the engine may take it for a reason it has; given back only if that is sure to happen."""
+    def _add_disruption(self) -> datetime | None:
+        """Report when the engine may take the node for a reason it has; return it only if that is certain."""
         node = self.node
         firsts = [
             (first, reason)
@@ -189,13 +188,13 @@ class _NodeForecaster:
         static = node.record is not None and node.record.replicas is not None
         sure = self.moves.is_alone(at) and not placed and not static
         needs = ", if its pods have a place elsewhere" if placed else ""
-        self._tell(at, ForecastEventType.DISRUPTS, f"may be taken for {reason.value}{needs}", sure)
+        self._add(at, ForecastEventType.DISRUPTS, f"may be disrupted for {reason.value}{needs}", sure)
         return at if sure else None
 
     # -- free or blocked -----------------------------------------------------------------------------------------------
 
     def _spans(self) -> Iterator[NodeSpan]:
-        """Without a gap from the beginning to the end."""
+        """The spans, without gaps, from the beginning to the end."""
         leaves_at = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
         free = self.node.free
         edges = [self.at, *(turn for turn in self.future.turns(free) if turn < leaves_at), leaves_at]
@@ -216,7 +215,7 @@ class _NodeForecaster:
             yield NodeSpan(over, self.end, SpanKind.GONE)
 
     def _causes(self, start: datetime, end: datetime) -> tuple[Blocker, ...]:
-        """Rules that block, one taking over from the other, until the end."""
+        """The rules that block from start to end, in order."""
         found: list[Blocker] = []
         at: datetime | None = start
         while at is not None and at < end:
@@ -231,7 +230,7 @@ class _NodeForecaster:
     def _waited_for(self, at: datetime) -> tuple[Blocker, ...]:
         blockers = list(self._pod_blockers(at))
         deadline = None if self.drain is None else self.drain.deadline
-        if deadline is not None and self.node.deadline is None:  # else the verdicts know of it
+        if deadline is not None and self.node.deadline is None:  # else the verdicts include it
             pods = {pod.object: pod for pod in self.node.member.pods}
             limited = [limited_by_deadline(pods[each.object], each, deadline, at) for each in blockers]
             blockers = [verdict for verdict in limited if not verdict.allowed]
@@ -250,7 +249,7 @@ class _NodeForecaster:
                 yield verdict if at == self.at else _again(pod, verdict, at)
 
     def _reason(self, reason: Reason) -> ReasonForecast:
-        """Up to its departure."""
+        """The reason over time, until the node goes."""
         node, judged = self.node, self.reasons[reason]
         end = self.end if self.leaves_at is None else min(self.leaves_at, self.end)
         ends = (node.expires_at, node.gracefully_expires_at) if reason is Reason.EXPIRED else ()
@@ -265,7 +264,7 @@ class _NodeForecaster:
         return ReasonForecast(reason, judged.wanted, tuple(spans))
 
     def _is_wanted(self, reason: Reason, at: datetime) -> bool:
-        """Time brings on only expiration, by which other reasons may end."""
+        """Time alone adds only Expired, which may end other reasons."""
         node = self.node
         if not self.reasons[reason].wanted and reason is not Reason.EXPIRED:
             return False
@@ -273,23 +272,21 @@ class _NodeForecaster:
 
     def _cut_at(self) -> datetime | None:
         sets = (self.node.free, *(judged.when for judged in self.reasons.values()))
-        cut = [told[-1] for when in sets if len(told := self.future.turns(when)) == MAX_TURNS]
+        cut = [turns_[-1] for when in sets if len(turns_ := self.future.turns(when)) == MAX_TURNS]
         return min(cut, default=None)
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
-    def _tell_rules(self, spans: Sequence[NodeSpan]) -> None:
+    def _add_changes(self, spans: Sequence[NodeSpan]) -> None:
         for before, span in pairwise(spans):
             if span.kind is SpanKind.FREE:
-                self._tell(
-                    span.start, ForecastEventType.FREE, "no rule blocks it any more", self.moves.is_exact(span.start)
-                )
+                self._add(span.start, ForecastEventType.FREE, "no rule blocks it", self.moves.is_exact(span.start))
             elif span.kind is SpanKind.BLOCKED and before.kind is SpanKind.FREE:
                 by = ", ".join(dict.fromkeys(cause.rule for cause in span.causes))
-                self._tell(span.start, ForecastEventType.BLOCKED, f"blocked by {by}", self.moves.is_exact(span.start))
+                self._add(span.start, ForecastEventType.BLOCKED, f"blocked by {by}", self.moves.is_exact(span.start))
 
-    def _tell_windows(self) -> None:
-        """The windows of its pods, those that are alike together."""
+    def _add_windows(self) -> None:
+        """The windows of its pods, one event for all that are alike."""
         alike: dict[tuple[Rule, Instants], list[PodRecord]] = {}
         for pod, verdict in self.node.limiting:
             if verdict.rule in (Rule.DISRUPTION_SCHEDULE, Rule.DISRUPTION_BLOCK_SCHEDULE):
@@ -308,19 +305,19 @@ class _NodeForecaster:
                 message = f"{name} {'opens' if opens else 'closes'}"
                 self.events.append(ForecastEvent(turn, type_, pods[0].object, message, certainty))
 
-    def _tell(self, at: datetime, type_: ForecastEventType, message: str, exact: bool) -> None:
+    def _add(self, at: datetime, type_: ForecastEventType, message: str, exact: bool) -> None:
         certainty = Certainty.EXACT if exact else Certainty.ASSUMED
         self.events.append(ForecastEvent(at, type_, self.node.member.object, message, certainty))
 
 
 def _again(pod: PodRecord, verdict: Verdict, at: datetime) -> Verdict:
-    """What the rule says of the pod then; of budgets of pods time tells nothing."""
+    """The verdict of the rule at that instant. PDBs do not depend on time."""
     judge = _JUDGES.get(verdict.rule)
     return verdict if judge is None else judge(pod, at)
 
 
 def _grouped(verdicts: Sequence[Verdict], at: datetime) -> list[Blocker]:
-    """Those that last longest first; of pods that say the same, one speaks for all."""
+    """One cause for verdicts with the same message, the longest first."""
     alike: dict[tuple[Rule, str], list[Verdict]] = {}
     for verdict in verdicts:
         alike.setdefault((verdict.rule, verdict.message), []).append(verdict)

@@ -1,4 +1,4 @@
-"""What will the budgets of a pool allow over the span, and which crowds of its nodes come at once?"""
+"""Forecasts the budgets of a pool, and finds herds: many nodes with the same event at about the same time."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from dovetail.views.forecast.data import (
     PoolForecast,
 )
 
-# A budget with a window a minute would give ten thousand a week.
+# A budget with a window every minute has ten thousand a week.
 MOST_SPANS = 1000
 TOGETHER = timedelta(minutes=10)
 FEWEST = 3
@@ -29,14 +29,14 @@ BurstPoint: TypeAlias = tuple[str | None, ForecastEventType, datetime, str]
 _HERDS = {
     ForecastEventType.EXPIRES: "expire",
     ForecastEventType.GRACEFULLY_EXPIRES: "expire gracefully",
-    ForecastEventType.DISRUPTS: "may be taken",
+    ForecastEventType.DISRUPTS: "may be disrupted",
     ForecastEventType.FREE: "become free",
     ForecastEventType.FORCED: "are forced out",
 }
 
 
 def pool_forecast(pool: PoolAssessment, at: datetime, end: datetime) -> PoolForecast:
-    """Each reason over time; what is in use stays so."""
+    """The budgets for each reason over time, with the present use."""
     graceful = pool.record.graceful_expire_after_ns is not None
     return PoolForecast(
         pool.record.name,
@@ -54,9 +54,9 @@ def pool_forecast(pool: PoolAssessment, at: datetime, end: datetime) -> PoolFore
 
 def _budget_spans(pool: PoolAssessment, reason: Reason, at: datetime, end: datetime) -> Iterator[BudgetSpan]:
     in_use = len(pool.counts.consumers)
-    for told in range(MOST_SPANS):
+    for number in range(MOST_SPANS):
         allowed = pool.allowance_at(reason, at)
-        last = allowed.until is None or allowed.until >= end or told == MOST_SPANS - 1
+        last = allowed.until is None or allowed.until >= end or number == MOST_SPANS - 1
         stop = end if last or allowed.until is None else allowed.until
         yield BudgetSpan(at, stop, allowed.limit, in_use, allowed.allowed, allowed.binding)
         if last:
@@ -65,12 +65,12 @@ def _budget_spans(pool: PoolAssessment, reason: Reason, at: datetime, end: datet
 
 
 def crowd_points(node: NodeForecast) -> tuple[BurstPoint, ...]:
-    """What of the node's events may happen to many at once."""
+    """The events of the node that many nodes can share."""
     return tuple((node.nodepool, event.type, event.at, node.name) for event in node.events if event.type in _HERDS)
 
 
 def herds(points: Iterable[BurstPoint], sizes: Mapping[str, int]) -> list[Burst]:
-    """Of each pool, at least three nodes and one in fifty to which the same happens within ten minutes."""
+    """At least three nodes of a pool, and one in fifty, with the same event within ten minutes."""
     instants: dict[tuple[str | None, ForecastEventType], list[tuple[datetime, str]]] = defaultdict(list)
     for pool, type_, at, name in points:
         instants[pool, type_].append((at, name))

@@ -1,7 +1,7 @@
-"""What is wrong or surprising in these manifests, before they are applied? The contract of 09."""
+"""Finds what is wrong or surprising in manifests before they are applied. The contract of 09."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
@@ -21,24 +21,16 @@ from dovetail.views.lint.pods import (
 )
 from dovetail.views.lint.pools import INVALID, UNUSABLE, claim_findings, pool_findings, resource_findings
 from dovetail.views.lint.subject import NO_NAME, Subject, subject_of
-from dovetail.views.lint.workloads import PodSource, pod_source
+from dovetail.views.lint.workloads import KINDS_WITH_PODS, PodSource, pod_source
 
 T = TypeVar("T")
 
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _MAX_NAMED = 10
-# Every kind that lint knows, by group and kind, and the version the API serves it in.
+# The kinds that lint checks, by group and kind, and the version that the API serves.
 _VERSIONS = {
-    ("", "Pod"): "v1",
-    ("", "PodTemplate"): "v1",
-    ("", "ReplicationController"): "v1",
+    **{(version.rpartition("/")[0], kind): "v1" for version, kind in KINDS_WITH_PODS},
     ("", "Node"): "v1",
-    ("apps", "Deployment"): "v1",
-    ("apps", "StatefulSet"): "v1",
-    ("apps", "DaemonSet"): "v1",
-    ("apps", "ReplicaSet"): "v1",
-    ("batch", "Job"): "v1",
-    ("batch", "CronJob"): "v1",
     ("policy", "PodDisruptionBudget"): "v1",
     (names.GROUP, names.NODEPOOL_KIND): names.VERSION,
     (names.GROUP, names.NODECLAIM_KIND): names.VERSION,
@@ -47,7 +39,7 @@ _VERSIONS = {
 
 
 class _PodGracePeriod(NamedTuple):
-    """How long a pod asks for to end, to be compared with the time its node gets."""
+    """The grace period of a pod, to be compared with the grace period of its node."""
 
     subject: Subject
     field: str
@@ -56,7 +48,7 @@ class _PodGracePeriod(NamedTuple):
 
 
 class _DrainTime(NamedTuple):
-    """How long the node of a claim may take to drain."""
+    """The grace period of a NodeClaim's node."""
 
     subject: Subject
     node_name: str
@@ -65,7 +57,7 @@ class _DrainTime(NamedTuple):
 
 
 def lint(documents: Iterable[Document], at: datetime) -> list[Finding]:
-    """All findings, by file, then object, then severity. Reading the documents may raise; judging them never does."""
+    """All findings, by file, then object, then severity. Reading the documents may raise; checking them never does."""
     linter = _Linter(at)
     for place, document in enumerate(documents):
         linter.read(subject_of(place, document), document)
@@ -73,7 +65,7 @@ def lint(documents: Iterable[Document], at: datetime) -> list[Finding]:
 
 
 class _Linter:
-    """Judges each document by itself, and keeps what is to be judged together."""
+    """Checks each document by itself, and keeps what must be compared with other documents."""
 
     def __init__(self, at: datetime) -> None:
         self._at = at
@@ -89,13 +81,13 @@ class _Linter:
         self._provider_ids: dict[str, str] = {}  # of Nodes, by name
 
     def read(self, subject: Subject, document: Document) -> None:
-        """Judge one document."""
+        """Check one document."""
         group, _, version = document.api_version.rpartition("/")
         wanted = _VERSIONS.get((group, document.kind))
         if wanted is None:
             self._not_checked[subject.kind] += 1
             return
-        found = self._found[subject] = self._identity(subject, document, group)
+        found = self._found[subject] = list(self._identity(subject, document, group))
         if version != wanted:
             found.append(_wrong_version(subject, document.api_version, f"{group}/{wanted}".lstrip("/")))
         match document.kind:
@@ -109,7 +101,7 @@ class _Linter:
                 found += self._pods(subject, document)
 
     def finish(self) -> list[Finding]:
-        """Judge what is to be judged together, and put everything in order."""
+        """Compare documents, and sort all findings."""
         for subject, problem in pdb_findings(self._pdbs, self._workloads, list(self._owned_pods.values())):
             self._found[subject].append(problem)
         self._compare_graces()
@@ -122,23 +114,16 @@ class _Linter:
 
     # -- any object ---------------------------------------------------------------------------------------------------
 
-    def _identity(self, subject: Subject, document: Document, group: str) -> list[Finding]:
+    def _identity(self, subject: Subject, document: Document, group: str) -> Iterator[Finding]:
         if subject.name == NO_NAME:
             message = "the object has no name: the API server refuses it"
-            return [subject.error("InvalidObject", "metadata.name", message, "add metadata.name")]
-        if subject.generated:
-            return []
-        first = self._seen.setdefault((group, document.kind, subject.namespace, subject.name), document)
-        if first is document:
-            return []
-        return [
-            subject.warning(
-                "DuplicateObject",
-                "metadata.name",
-                f"the same object stands in {shorten(first.where, 200)} already; the last one applied wins",
-                "remove one of the two, or rename it",
-            )
-        ]
+            yield subject.error("InvalidObject", "metadata.name", message, "add metadata.name")
+        elif not subject.generated:
+            first = self._seen.setdefault((group, document.kind, subject.namespace, subject.name), document)
+            if first is not document:
+                message = f"{shorten(first.where, 200)} has the same object; the last one applied wins"
+                remedy = "remove one of the two, or rename it"
+                yield subject.warning("DuplicateObject", "metadata.name", message, remedy)
 
     def _unknown_kinds(self) -> list[Finding]:
         if not self._not_checked:
@@ -160,20 +145,20 @@ class _Linter:
     # -- pods and workloads -------------------------------------------------------------------------------------------
 
     def _pods(self, subject: Subject, document: Document) -> list[Finding]:
-        """A pod, or anything with a pod template."""
+        """Check a pod, or an object with a pod template."""
         try:
             source = pod_source(document)
         except InputError as error:
             return [_undecodable(subject, document, error)]
         found = coerced_findings(subject, document)
         if source.finished:
-            return found  # R4: it protects nothing any more
+            return found  # it protects nothing (R4)
         template = source.template
-        told = {problem.field for problem in found}
+        reported = {problem.field for problem in found}
         found += [
             problem
             for problem in pod_findings(subject, template, source.grace_seconds, self._at)
-            if problem.field not in told or problem.severity is not Severity.ERROR
+            if problem.field not in reported or problem.severity is not Severity.ERROR
         ]
         for path, annotations in source.around:
             found += misplaced_findings(subject, path, annotations, template)
@@ -196,7 +181,7 @@ class _Linter:
             self._pdbs.append((subject, pdb_record(pdb)))
         return found
 
-    # -- nodes and what makes them ------------------------------------------------------------------------------------
+    # -- Nodes, NodeClaims, NodePools ----------------------------------------------------------------------------------
 
     def _node(self, subject: Subject, document: Document) -> list[Finding]:
         node, found = _decoded(subject, document, objects.Node)
@@ -204,10 +189,10 @@ class _Linter:
             return found
         if node.spec.provider_id:
             self._provider_ids[node.metadata.name] = node.spec.provider_id
-        return found + node_findings(subject, "metadata", node.metadata.annotations)
+        return [*found, *node_findings(subject, "metadata", node.metadata.annotations)]
 
     def _resource(self, subject: Subject, document: Document) -> list[Finding]:
-        """One of our own kinds: first what the API server would say, then what the rules do."""
+        """Check one of our own kinds: first as the API server does, then by the rules."""
         try:
             value = plain_value(document)
         except InputError as error:  # a number out of range, or nested too deeply
@@ -217,17 +202,17 @@ class _Linter:
         try:
             found += self._meaning(subject, document)
         except InputError as error:
-            if not refused:  # else it was told better
+            if not refused:  # else the refusal says it better
                 found.append(_undecodable(subject, document, error))
-        own = coerced_findings(subject, document)
-        found += [problem for problem in own if problem.field.startswith("metadata")]  # the schema has told the others
-        return _told_once(found)
+        coerced = coerced_findings(subject, document)
+        found += [problem for problem in coerced if problem.field.startswith("metadata")]  # the schema has the others
+        return _without_repetition(found)
 
-    def _meaning(self, subject: Subject, document: Document) -> list[Finding]:
+    def _meaning(self, subject: Subject, document: Document) -> Iterable[Finding]:
         if subject.kind == names.NODEPOOL_KIND:
             pool = decode(document, objects.NodePool)
             grace_ns = pool_record(pool).grace_period_ns
-            if grace_ns:  # 0s is a finding of its own
+            if grace_ns:  # 0s has another finding
                 self._pools.append((subject, grace_ns))
             return pool_findings(subject, pool, self._at)
         if subject.kind == names.NODECLAIM_KIND:
@@ -239,7 +224,7 @@ class _Linter:
         return []
 
     def _compare_graces(self) -> None:
-        """Seed 002: a pod that asks for as long as its node gets is deleted as soon as the drain begins (R17)."""
+        """A pod whose grace is not shorter than its node's is deleted as soon as the drain begins (R17, seed 002)."""
         by_node = {claim.node_name: claim for claim in self._claims if claim.node_name}
         by_provider_id = {claim.provider_id: claim for claim in self._claims if claim.provider_id}
         for asked in self._asked:
@@ -254,7 +239,7 @@ class _Linter:
 
 
 def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | None, list[Finding]]:
-    """The object, or why there is none; and its labels and annotations that are no strings."""
+    """The object, or None, and findings about decoding it."""
     try:
         decoded = decode(document, type_)
     except InputError as error:
@@ -281,13 +266,13 @@ def _wrong_version(subject: Subject, version: str, wanted: str) -> Finding:
     return subject.error("UnknownApiVersion", "apiVersion", message, remedy)
 
 
-def _told_once(found: list[Finding]) -> list[Finding]:
-    """Without what is told better: a field of a budget by the budget, and a flaw by the API server's refusal."""
+def _without_repetition(found: list[Finding]) -> list[Finding]:
+    """Without findings that another one explains better: the budget's own, or the API server's refusal."""
     budgets = [problem.field for problem in found if problem.rule == names.EventReason.INVALID_BUDGET]
     refused = [problem.field for problem in found if problem.rule == INVALID]
-    told = {INVALID: budgets, UNUSABLE: refused}
+    better = {INVALID: budgets, UNUSABLE: refused}
     return [
-        problem for problem in found if not any(_within(problem.field, above) for above in told.get(problem.rule, ()))
+        problem for problem in found if not any(_within(problem.field, above) for above in better.get(problem.rule, ()))
     ]
 
 

@@ -1,7 +1,9 @@
-"""Do a NodePool's disruption budgets limit what they seem to limit (R25–R30)?"""
+"""Findings about the disruption budgets of a NodePool (R25–R30)."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
+
+import msgspec
 
 from dovetail.api import objects
 from dovetail.api.names import EventReason, Reason
@@ -22,61 +24,55 @@ from dovetail.values.duration import MINUTE, DurationError, parse_budget_duratio
 from dovetail.values.schedule.cron import Cron, CronError, parse_cron
 from dovetail.values.schedule.instants import ALWAYS, all_of, complement
 from dovetail.values.schedule.window import Window
-from dovetail.views.lint.pods import RUN_TOGETHER
-from dovetail.views.lint.subject import Subject, replaced
+from dovetail.views.lint.pods import RUN_TOGETHER, RUN_TOGETHER_REMEDY
+from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_duration
 
 BUDGETS = "spec.disruption.budgets"
-# Where percentages round differently, and up to the largest pools we know of. The greatest first: the first one that
-# shows a difference is named, and a limit of 5 for 1 node would look odd.
+# Counts at which percentages round differently, up to the largest known pools. The greatest comes first: the message
+# names the first count that shows a difference, and a limit of 5 for 1 node would look odd.
 NODE_COUNTS = (5000, 1000, 500, 200, 100, 50, 20, *range(10, 0, -1))
-# A pool so large that only a budget of 100%, or none at all, does not limit it.
+# A pool so large that every budget below 100% limits it.
 _HUGE = 1_000_000
 _WEEK = 7 * 24 * 60  # minutes
 _DAY = 24 * 60
 
 
-def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> list[Finding]:
-    """Everything about the pool's budgets; `graceful`: its nodes expire gracefully, so budgets count for that too."""
+def budget_findings(subject: Subject, pool: objects.NodePool, at: datetime, *, graceful: bool) -> Iterator[Finding]:
+    """All findings about the budgets. `graceful`: the nodes expire gracefully, so budgets apply to expiration too."""
     written = pool.spec.disruption.budgets
     if not written:
-        return [
-            subject.warning(
-                "UnboundedBudgets",
-                BUDGETS,
-                "an empty list of budgets sets no limit: all nodes may be disrupted at once",
-                'leave the field out for the default of 10%, or write - nodes: "10%"',
-            )
-        ]
+        yield subject.warning(
+            "UnboundedBudgets",
+            BUDGETS,
+            "an empty list of budgets sets no limit: all nodes may be disrupted at once",
+            'leave the field out for the default of 10%, or write - nodes: "10%"',
+        )
+        return
     budgets = read_budgets(written[:MAX_BUDGETS])
     problems = budget_problems(
         subject.object, budgets, graceful_expiry=graceful, now=at, node_counts=_node_counts(budgets)
     )
-    found = [
-        replaced(
-            problem,
-            subject,
-            remedy=_remedy(budgets, written, problem) if problem.rule == EventReason.INVALID_BUDGET else "",
-        )
-        for problem in problems
-    ]
+    for problem in problems:
+        remedy = _remedy(budgets, written, problem) if problem.rule == EventReason.INVALID_BUDGET else problem.remedy
+        yield msgspec.structs.replace(problem, file=subject.file, remedy=remedy)
     sound = [budget for budget in budgets if budget.fault is None]
     reasons = [reason for reason in BUDGETED if is_budgeted(reason, graceful_expiry=graceful)]
-    found += [problem for budget in sound for problem in _schedule(subject, budget, at)]
-    windows, told, dealt = _false_windows(subject, sound, reasons, at)
-    found += windows
-    found += _blocked(subject, sound, reasons, told, at)
-    return found + [problem for problem in _shadowed(subject, sound) if problem.field not in _places(dealt)]
-
-
-def _places(indexes: Iterable[int]) -> set[str]:
-    return {f"{BUDGETS}[{index}]" for index in indexes}
+    for budget in sound:
+        yield from _schedule(subject, budget, at)
+    reported_reasons: set[Reason] = set()
+    reported_budgets: set[int] = set()
+    yield from _false_windows(
+        subject, sound, reasons, at, reported_reasons=reported_reasons, reported_budgets=reported_budgets
+    )
+    yield from _blocked(subject, sound, reasons, reported_reasons, at)
+    yield from _shadowed(subject, sound, reported_budgets)
 
 
 def _node_counts(budgets: Sequence[BudgetRule]) -> list[int]:
     """The node counts at which the two readings of R25 can differ, one for each order of the limits.
 
-    They can only where a budget without reasons allows less than one with, and not merely more than there are nodes.
+    They differ only where a budget without reasons allows less than a budget with reasons, capped at the node count.
     Equal orders have equal answers, and each answer is a search over years.
     """
     kept: dict[tuple[int, ...], int] = {}
@@ -94,7 +90,7 @@ def _node_counts(budgets: Sequence[BudgetRule]) -> list[int]:
 
 
 def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], problem: Finding) -> str:
-    """What to write instead, where the rule can only say that it cannot be read (R29)."""
+    """What to write instead of a value that cannot be read (R29)."""
     rule = next(budget for budget in budgets if problem.field == f"{BUDGETS}[{budget.index}].{budget.field}")
     budget = written[rule.index]
     if rule.field == "nodes":
@@ -116,7 +112,7 @@ def _remedy(budgets: Sequence[BudgetRule], written: Sequence[objects.Budget], pr
 
 
 def budget_duration_remedy(text: str) -> str:
-    """What to write instead of a duration that a budget cannot have: seconds are none of its units."""
+    """What to write instead of a duration that a budget cannot have. Budgets do not accept seconds."""
     near = nearest_duration(text) or ""
     try:
         parse_budget_duration(near)
@@ -152,7 +148,7 @@ def _reasons_remedy(reasons: Sequence[str]) -> str:
 
 
 def _schedule(subject: Subject, budget: BudgetRule, at: datetime) -> Iterator[Finding]:
-    """R9, R10: scheduled, but never or always active."""
+    """Scheduled budgets that are never or always active (R9, R10)."""
     window = budget.window
     if window is None:
         return
@@ -183,7 +179,7 @@ def _schedule(subject: Subject, budget: BudgetRule, at: datetime) -> Iterator[Fi
             "WindowsRunTogether",
             f"{place}.duration",
             RUN_TOGETHER,
-            "shorten it to the time between two hits, or let the schedule fire less often",
+            RUN_TOGETHER_REMEDY,
         )
 
 
@@ -193,19 +189,22 @@ _FALSE_WINDOW = "BudgetIsNoAllowWindow"
 
 
 def _false_windows(
-    subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], at: datetime
-) -> tuple[list[Finding], set[Reason], set[int]]:
-    """A budget only ever limits; its window does not say "only then" (seed 001, alternative 1).
+    subject: Subject,
+    budgets: Sequence[BudgetRule],
+    reasons: Sequence[Reason],
+    at: datetime,
+    *,
+    reported_reasons: set[Reason],
+    reported_budgets: set[int],
+) -> Iterator[Finding]:
+    """Windows that look like "only then": a budget limits, and never allows (seed 001, alternative 1).
 
-    Also the reasons and the indexes of the budgets that the findings have dealt with.
+    Adds the reasons and the indexes of budgets that the findings cover to the two sets.
     """
     unlimited = {reason: complement(limit_below(budgets, reason, _HUGE, _HUGE)) for reason in reasons}
     open_ended = [
         reason for reason in reasons if not _can_block(budgets, reason) and unlimited[reason].first(at) is not None
     ]
-    found: list[Finding] = []
-    told: set[Reason] = set()
-    dealt: set[int] = set()
     for budget in budgets:
         if budget.window is None or budget.window.stays_open(at) or budget.window.never or budget.limit(_HUGE) == 0:
             continue
@@ -213,40 +212,35 @@ def _false_windows(
         governed = [reason for reason in budget.reasons or reasons if reason in reasons]
         blocked, by = _blocked_by(budgets, budget, governed, at)
         if by is not None:
-            found.append(
-                subject.warning(
-                    _FALSE_WINDOW,
-                    place,
-                    f"this window allows nothing: the least of all active budgets counts, and budgets[{by.index}] "
-                    f"allows none at any time, so no node is ever disrupted for {_named(blocked, reasons)}",
-                    f"write instead of both: {_inverse_words(budget)}",
-                )
+            yield subject.warning(
+                _FALSE_WINDOW,
+                place,
+                f"this window allows nothing: the least of all active budgets counts, and budgets[{by.index}] "
+                f"allows none at any time, so no node is ever disrupted for {_named(blocked, reasons)}",
+                f"write instead of both: {_inverse_words(budget)}",
             )
-            told.update(blocked)
-            dealt.update((budget.index, by.index))
+            reported_reasons.update(blocked)
+            reported_budgets.update((budget.index, by.index))
         elif open_ended and any(
             all_of([unlimited[reason], complement(budget.active)]).first(at) is not None
             for reason in governed
             if reason in open_ended
         ):
-            found.append(
-                subject.warning(
-                    _FALSE_WINDOW,
-                    place,
-                    "outside this window no budget is active, so there is no limit at all: "
-                    "a window does not say that nodes are disrupted only then",
-                    f"if only then is meant, add {_inverse_words(budget)}; else add a budget without a schedule, "
-                    'such as nodes: "10%"',
-                )
+            yield subject.warning(
+                _FALSE_WINDOW,
+                place,
+                "outside this window no budget is active, so there is no limit at all: "
+                "a window does not say that nodes are disrupted only then",
+                f"if only then is meant, add {_inverse_words(budget)}; else add a budget without a schedule, "
+                'such as nodes: "10%"',
             )
-            open_ended = []  # once for each pool
-    return found, told, dealt
+            open_ended = []  # one such finding for each pool
 
 
 def _blocked_by(
     budgets: Sequence[BudgetRule], budget: BudgetRule, governed: Sequence[Reason], at: datetime
 ) -> tuple[list[Reason], BudgetRule | None]:
-    """The reasons that are never allowed although this window is about them, and what stands against it."""
+    """The reasons of this window that another budget never allows, and that budget."""
     for other in budgets:
         if other.active is ALWAYS and other.limit(_HUGE) == 0 and bool(other.reasons) == bool(budget.reasons):
             blocked = [
@@ -265,7 +259,7 @@ def _always_blocked(budgets: Sequence[BudgetRule], reason: Reason, at: datetime)
 
 
 def _can_block(budgets: Sequence[BudgetRule], reason: Reason) -> bool:
-    """Whether some budget blocks the reason at some time: its owner knows how to."""
+    """Whether some budget blocks the reason at some time. Its owner knows how to block, then."""
     return any(budget.limit(_HUGE) == 0 and (reason in budget.reasons or not budget.reasons) for budget in budgets)
 
 
@@ -283,7 +277,7 @@ def _inverse_words(budget: BudgetRule) -> str:
 
 
 def inverse_window(window: Window) -> tuple[str, str] | None:
-    """The schedule and duration of the time outside the window, if it opens once a day or once a week."""
+    """The schedule and duration of the time outside a window that opens once a day or once a week."""
     if len(window.parts) != 1:
         return None
     cron, span_ns = window.parts[0]
@@ -301,7 +295,7 @@ def inverse_window(window: Window) -> tuple[str, str] | None:
 
 
 def _period(cron: Cron) -> int | None:
-    """In minutes: how often it fires, if that is once a day at one time or once a week."""
+    """The period in minutes of a schedule that fires once a day or once a week; else None."""
     if not cron.weekly:
         return None
     hits = cron.week
@@ -316,38 +310,35 @@ def _period(cron: Cron) -> int | None:
 
 
 def _blocked(
-    subject: Subject, budgets: Sequence[BudgetRule], reasons: Sequence[Reason], told: Container[Reason], at: datetime
-) -> list[Finding]:
-    """Reasons for which nothing is allowed, ever, and for which that is not told yet."""
-    stopped = [reason for reason in reasons if reason not in told and _always_blocked(budgets, reason, at)]
-    if not stopped:
-        return []
-    _, by = limit_at(budgets, stopped[0], at, _HUGE)
-    return [
-        subject.warning(
+    subject: Subject,
+    budgets: Sequence[BudgetRule],
+    reasons: Sequence[Reason],
+    reported: Container[Reason],
+    at: datetime,
+) -> Iterator[Finding]:
+    """Reasons that are never allowed and that no other finding covers."""
+    stopped = [reason for reason in reasons if reason not in reported and _always_blocked(budgets, reason, at)]
+    if stopped:
+        _, by = limit_at(budgets, stopped[0], at, _HUGE)
+        yield subject.warning(
             "BudgetBlocksForever",
             BUDGETS if by is None else f"{BUDGETS}[{by}]",
-            f"at no time may a node be disrupted for {_named(stopped, reasons)}",
+            f"no node may ever be disrupted for {_named(stopped, reasons)}",
             'give the block a window, such as schedule: "0 9 * * 1-5" with duration: 8h, or allow at least "1"',
         )
-    ]
 
 
-def _shadowed(subject: Subject, budgets: Sequence[BudgetRule]) -> list[Finding]:
-    """Budgets that another one, always active with them and never greater, makes pointless."""
-    found = []
+def _shadowed(subject: Subject, budgets: Sequence[BudgetRule], reported: Container[int]) -> Iterator[Finding]:
+    """Budgets without effect: another budget is active whenever they are, and never allows more."""
     for budget in budgets:
         by = next((other for other in budgets if other is not budget and _covers(other, budget)), None)
-        if by is not None:
-            found.append(
-                subject.info(
-                    "BudgetNeverBinding",
-                    f"{BUDGETS}[{budget.index}]",
-                    f"budgets[{by.index}] is active whenever this one is and never allows more: it limits nothing",
-                    f"remove it, or make it stricter than budgets[{by.index}]",
-                )
+        if by is not None and budget.index not in reported:
+            yield subject.info(
+                "BudgetNeverBinding",
+                f"{BUDGETS}[{budget.index}]",
+                f"budgets[{by.index}] is active whenever this one is and never allows more: it limits nothing",
+                f"remove it, or make it stricter than budgets[{by.index}]",
             )
-    return found
 
 
 def _covers(other: BudgetRule, budget: BudgetRule) -> bool:
@@ -361,6 +352,6 @@ def _covers(other: BudgetRule, budget: BudgetRule) -> bool:
         less, equal = other.percent < budget.percent, other.percent == budget.percent
     else:
         less, equal = other.limit(_HUGE) == 0, False
-    # Of two that are alike only the later is pointless.
+    # Of two equal budgets only the later one is pointless.
     alike = equal and other.active is budget.active and set(other.reasons) == set(budget.reasons)
     return less or (equal and (not alike or other.index < budget.index))

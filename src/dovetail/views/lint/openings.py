@@ -1,4 +1,4 @@
-"""When do the windows in this manifest open within a span of time? What `lint --for` tells of schedules."""
+"""When the windows in a manifest open within a span of time, for `lint --for`."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,29 +14,16 @@ from dovetail.values.schedule.instants import Instants
 from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
 from dovetail.views.lint.subject import subject_of
-from dovetail.views.lint.workloads import pod_source
+from dovetail.views.lint.workloads import KINDS_WITH_PODS, pod_source
 from dovetail.views.turns import MAX_TURNS, turns
 
 RULE = "WindowsAhead"
 # In one message.
 _MOST_NAMED = 5
-_WITH_PODS = frozenset(
-    {
-        ("v1", "Pod"),
-        ("v1", "PodTemplate"),
-        ("v1", "ReplicationController"),
-        ("apps/v1", "Deployment"),
-        ("apps/v1", "StatefulSet"),
-        ("apps/v1", "DaemonSet"),
-        ("apps/v1", "ReplicaSet"),
-        ("batch/v1", "Job"),
-        ("batch/v1", "CronJob"),
-    }
-)
 
 
 def openings(document: Document, at: datetime, end: datetime) -> list[Finding]:
-    """A finding for each schedule of the object. What cannot be read is for `lint` itself to say."""
+    """A finding for each schedule of the object. `lint` itself reports what cannot be read."""
     try:
         windows = list(_windows(document))
     except InputError:
@@ -54,7 +41,7 @@ def _windows(document: Document) -> Iterator[tuple[str, str, Window]]:
         for budget in read_budgets(pool_record(decode(document, objects.NodePool)).budgets):
             if budget.window is not None:
                 yield f"spec.disruption.budgets[{budget.index}].schedule", "the budget's window", budget.window
-    elif (document.api_version, document.kind) in _WITH_PODS:
+    elif (document.api_version, document.kind) in KINDS_WITH_PODS:
         source = pod_source(document)
         for kind, what in ((ScheduleKind.ALLOW, "the disruption window"), (ScheduleKind.BLOCK, "the block window")):
             window = None if source.finished else read_schedule(kind, source.template.annotations).window

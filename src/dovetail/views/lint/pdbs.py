@@ -1,7 +1,7 @@
-"""Can each PodDisruptionBudget ever allow an eviction, and is it the only one for its pods?"""
+"""Findings about PodDisruptionBudgets: whether each can ever allow an eviction, and is the only one for its pods."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.api.schema import describe
@@ -14,7 +14,7 @@ from dovetail.views.lint.subject import Subject
 
 
 class SelectablePods(NamedTuple):
-    """Pods that a PDB may select: their labels, and how many there will be (None: that is not known)."""
+    """Pods that a PDB may select: their labels and their number (None: unknown)."""
 
     subject: Subject
     labels: Mapping[str, str]
@@ -27,20 +27,20 @@ class SelectablePods(NamedTuple):
 def pdb_findings(
     pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[SelectablePods], owned_pods: Sequence[SelectablePods]
 ) -> list[tuple[Subject, Finding]]:
-    """All findings about the PDBs of the input, with the object each is about.
+    """All findings about the PDBs of the input, each with its object.
 
-    Pods that something owns count only where what owns them is not in the input.
+    Pods with an owner count only if the owner is not in the input.
     """
     around, pods = _PdbSelection(pdbs, workloads), _PdbSelection(pdbs, owned_pods)
     guarded: dict[Subject, Subject] = {}
     found: list[tuple[Subject, Finding]] = []
     for place, (subject, pdb) in enumerate(pdbs):
         selected = around.by_pdb[place] or pods.by_pdb[place]
-        problems = _spec(subject, pdb) or _never(subject, pdb, selected)
+        problems = list(_spec(subject, pdb)) or list(_never(subject, pdb, selected))
         count = around.count[pdb.namespace] or pods.count[pdb.namespace]
         problems += _selector(subject, pdb, count, selected)
-        overlap = next((w for w in selected if w.subject in guarded), None)
-        if overlap is not None and guarded[overlap.subject].object != subject.object:  # given twice is told elsewhere
+        overlap = next((workload for workload in selected if workload.subject in guarded), None)
+        if overlap is not None and guarded[overlap.subject].object != subject.object:  # duplicates have a finding
             problems.append(_overlap(subject, guarded[overlap.subject], overlap))
         for workload in selected:
             guarded.setdefault(workload.subject, subject)
@@ -49,7 +49,7 @@ def pdb_findings(
 
 
 class _PdbSelection:
-    """Which workloads each PDB selects, and how many each namespace has."""
+    """The workloads that each PDB selects, and the number of workloads in each namespace."""
 
     def __init__(self, pdbs: Sequence[tuple[Subject, PdbRecord]], workloads: Sequence[SelectablePods]) -> None:
         self.by_pdb: dict[int, list[SelectablePods]] = defaultdict(list)
@@ -63,18 +63,15 @@ class _PdbSelection:
                 self.by_pdb[place].append(workload)
 
 
-def _spec(subject: Subject, pdb: PdbRecord) -> list[Finding]:
-    """What the API server refuses."""
-    found = []
+def _spec(subject: Subject, pdb: PdbRecord) -> Iterator[Finding]:
+    """Values that the API server refuses."""
     values = (("minAvailable", pdb.min_available), ("maxUnavailable", pdb.max_unavailable))
     if pdb.min_available is not None and pdb.max_unavailable is not None:
-        found.append(
-            subject.error(
-                "InvalidPdb",
-                "spec.maxUnavailable",
-                "minAvailable and maxUnavailable exclude each other: the API server refuses the object",
-                "keep maxUnavailable, which follows the number of replicas, and remove minAvailable",
-            )
+        yield subject.error(
+            "InvalidPdb",
+            "spec.maxUnavailable",
+            "minAvailable and maxUnavailable exclude each other: the API server refuses the object",
+            "keep maxUnavailable, which follows the number of replicas, and remove minAvailable",
         )
     for name, value in values:
         if value is None:
@@ -86,57 +83,47 @@ def _spec(subject: Subject, pdb: PdbRecord) -> list[Finding]:
             wrong = f"{shown(value)} is more than 100%"
         else:
             continue
-        found.append(
-            subject.error(
-                "InvalidPdb",
-                f"spec.{name}",
-                f"{wrong}: the API server refuses the object",
-                f'write a number such as 1 or a percentage such as "25%" for {name}',
-            )
+        yield subject.error(
+            "InvalidPdb",
+            f"spec.{name}",
+            f"{wrong}: the API server refuses the object",
+            f'write a number such as 1 or a percentage such as "25%" for {name}',
         )
-    return found
 
 
-def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods]) -> list[Finding]:
+def _never(subject: Subject, pdb: PdbRecord, selected: Sequence[SelectablePods]) -> Iterator[Finding]:
     counts = [workload.replicas for workload in selected]
     known = [count for count in counts if count is not None]
     expected = sum(known) if counts and len(known) == len(counts) else None
     why = never_allows(pdb, expected)
     if why is None:
-        return []
+        return
     name = "minAvailable" if pdb.max_unavailable is None and pdb.min_available is not None else "maxUnavailable"
-    return [
-        subject.warning(
-            "PdbNeverAllows",
-            f"spec.{name}",
-            f"no eviction can ever be allowed, even if every pod is healthy: {why}; "
-            "the nodes of these pods cannot be drained but by force",
-            "write maxUnavailable: 1, and run at least 2 replicas if the service must stay up",
-        )
-    ]
+    yield subject.warning(
+        "PdbNeverAllows",
+        f"spec.{name}",
+        f"it never allows an eviction, even if every pod is healthy: {why}; "
+        "the nodes of these pods can only be drained by force",
+        "write maxUnavailable: 1, and run at least 2 replicas if the service must stay up",
+    )
 
 
-def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[SelectablePods]) -> list[Finding]:
+def _selector(subject: Subject, pdb: PdbRecord, around: int, selected: Sequence[SelectablePods]) -> Iterator[Finding]:
     if pdb.selector_problem is not None:
-        return [
-            subject.error(
-                "InvalidSelector",
-                "spec.selector",
-                f"{pdb.selector_problem}: the API server refuses the object",
-                "use In and NotIn with values, Exists and DoesNotExist without",
-            )
-        ]
-    if not around or selected:
-        return []
-    what = "it has no selector" if pdb.selector is None else f"its selector {shown(str(pdb.selector))} matches none"
-    return [
-        subject.info(
+        yield subject.error(
+            "InvalidSelector",
+            "spec.selector",
+            f"{pdb.selector_problem}: the API server refuses the object",
+            "use In and NotIn with values, Exists and DoesNotExist without",
+        )
+    elif around and not selected:
+        what = "it has no selector" if pdb.selector is None else f"its selector {shown(str(pdb.selector))} matches none"
+        yield subject.info(
             "PdbMatchesNothing",
             "spec.selector",
             f"{what} of the {around} workloads of namespace {pdb.namespace} in this input: it protects nothing",
             "copy the labels of the pod template into spec.selector.matchLabels",
         )
-    ]
 
 
 def _overlap(subject: Subject, other: Subject, workload: SelectablePods) -> Finding:

@@ -1,8 +1,9 @@
-"""Do the annotations of a pod, or of a pod template, do what they seem to say (R2–R12)?"""
+"""Findings about the annotations of pods, pod templates and Nodes (R2–R12)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from dovetail.api import names
@@ -28,7 +29,7 @@ from dovetail.views.lint.subject import Subject
 from dovetail.views.lint.words import closest, nearest_cron, nearest_do_not_disrupt, nearest_duration
 
 _SHORT = {key.partition("/")[2]: key for key in names.PROTECTION_ANNOTATIONS}
-# Names from earlier days, from proposals that came to nothing, and by false analogy; likeness would not lead there.
+# Old names, names from proposals, and wrong analogies, which are too unlike the right name for `closest`.
 _FORMER = {
     "do-not-evict": names.DO_NOT_DISRUPT,
     "do-not-consolidate": names.DO_NOT_DISRUPT,
@@ -41,7 +42,7 @@ _WINDOW_EXAMPLE = f'{names.DISRUPTION_SCHEDULE}: "0 2 * * 6"'
 
 
 class Template(NamedTuple):
-    """A pod or pod template as lint sees it: where its metadata stands in the object, and what is in it."""
+    """The metadata of a pod or pod template, and its path in the object."""
 
     path: str
     annotations: Mapping[str, str]
@@ -55,29 +56,26 @@ def annotation_field(path: str, key: str) -> str:
     return f"{join(path, 'annotations')}[{shorten(key, 320)}]"
 
 
-def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> list[Finding]:
-    """Everything about the annotations of one pod or pod template."""
+def pod_findings(subject: Subject, template: Template, grace_seconds: int, at: datetime) -> Iterator[Finding]:
+    """All findings about the annotations of one pod or pod template."""
     annotations = template.annotations
-    found = _misnamed(subject, template)
+    yield from _misnamed(subject, template)
     if not any(key in annotations for key in names.PROTECTION_ANNOTATIONS):
-        return found
-    value = annotations.get(names.DO_NOT_DISRUPT)
-    meaning = read_do_not_disrupt(value) if value is not None else None
+        return
     schedules = {kind: read_schedule(kind, annotations) for kind in ScheduleKind}
-    found += _faults(subject, template)
-    found += _do_not_disrupt(subject, template, meaning, schedules.values())
+    yield from _faults(subject, template)
+    if (value := annotations.get(names.DO_NOT_DISRUPT)) is not None:
+        yield from _do_not_disrupt(subject, template, read_do_not_disrupt(value), schedules.values())
     for kind, schedule in schedules.items():
-        found += _windows(subject, template, kind, schedule, at)
-    return found + (
-        _never_together(subject, template, schedules, at) or _too_short(subject, template, schedules, grace_seconds, at)
-    )
+        yield from _windows(subject, template, kind, schedule, at)
+    yield from _free_time(subject, template, schedules, grace_seconds, at)
 
 
 # -- values that are not understood -----------------------------------------------------------------------------------
 
 
 def _faults(subject: Subject, template: Template) -> list[Finding]:
-    """What the runtime would warn of, one finding for each annotation."""
+    """The faults that the controller warns of, one finding for each annotation."""
     grouped: dict[tuple[str, str], list[AnnotationFault]] = defaultdict(list)
     for fault in annotation_faults(template.annotations):
         grouped[fault.rule, fault.annotation].append(fault)
@@ -88,7 +86,7 @@ def _faults(subject: Subject, template: Template) -> list[Finding]:
 
 
 def _joined(faults: list[AnnotationFault]) -> str:
-    # The last one may say what becomes of the pod.
+    # The last one may say what happens to the pod.
     kept = faults if len(faults) <= _MAX_FAULTS else [*faults[: _MAX_FAULTS - 1], faults[-1]]
     more = [f"and {len(faults) - len(kept)} more"] if len(faults) > len(kept) else []
     return "; ".join([fault.message for fault in kept] + more)
@@ -121,7 +119,7 @@ def _is_cron(text: str) -> bool:
 
 
 def do_not_disrupt_remedy(text: str) -> str:
-    """What to write instead of a value that is neither true, false nor a positive duration."""
+    """What to write instead of a value that is not true, false or a positive duration."""
     near = nearest_do_not_disrupt(text)
     if near is None:
         return 'write "true", "false" or a positive Go duration such as "4h"'
@@ -133,12 +131,12 @@ def do_not_disrupt_remedy(text: str) -> str:
 
 
 def coerced_findings(subject: Subject, document: Document) -> list[Finding]:
-    """Labels and annotations that are no strings: the API server refuses the object."""
+    """Labels and annotations that are not strings: the API server refuses the object."""
     return [
         subject.error(
             "NotAString",
             field,
-            "it has no value: kubectl refuses the object, the API server reads an empty text"
+            "it has no value: kubectl refuses the object, and the API server reads an empty string"
             if value is None
             else f"the value is {describe(value)} and not a string: the API server refuses the object",
             _quoted(field, value),
@@ -160,45 +158,36 @@ def _quoted(field: str, value: object) -> str:
 
 
 def _do_not_disrupt(
-    subject: Subject, template: Template, meaning: DoNotDisrupt | None, schedules: Iterable[PodSchedule]
-) -> list[Finding]:
-    if meaning is None:
-        return []
+    subject: Subject, template: Template, meaning: DoNotDisrupt, schedules: Iterable[PodSchedule]
+) -> Iterator[Finding]:
     field = template.field(names.DO_NOT_DISRUPT)
     if not meaning.protects:
-        return [
-            subject.info(
-                "NotProtected", field, '"false" protects nothing, the same as no annotation', "leave it out, or keep it"
-            )
-        ]
-    found = []
-    scheduled = any(schedule.window is not None for schedule in schedules)
+        message = '"false" protects nothing, the same as no annotation'
+        yield subject.info("NotProtected", field, message, "leave it out, or keep it")
+        return
     on_every_node = subject.kind == "DaemonSet"
     if on_every_node:
-        found.append(
-            subject.warning(
-                "DaemonSetBlocksNodes",
-                field,
-                "pods of a DaemonSet protect like any others: this blocks the disruption of every node they run on",
-                "remove the annotation; a DaemonSet's pods need no protection from their node's replacement",
-            )
+        yield subject.warning(
+            "DaemonSetBlocksNodes",
+            field,
+            "pods of a DaemonSet protect like any others: this blocks the disruption of every node they run on",
+            "remove the annotation; a DaemonSet's pods need no protection from their node's replacement",
         )
-    if scheduled and meaning.fault is None:
-        found.append(_beside_schedule(subject, field, meaning))
-    elif meaning.span_ns is None and meaning.fault is None and not on_every_node:
-        found.append(
-            subject.info(
-                "IndefiniteProtection",
-                field,
-                "the pod blocks every graceful disruption of its node for as long as it lives",
-                f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}',
-            )
+    if meaning.fault is not None:
+        return
+    if any(schedule.window is not None for schedule in schedules):
+        yield _beside_schedule(subject, field, meaning)
+    elif meaning.span_ns is None and not on_every_node:
+        yield subject.info(
+            "IndefiniteProtection",
+            field,
+            "the pod blocks every graceful disruption of its node for as long as it lives",
+            f'give the longest time it needs, such as "4h", or a window to go in, such as {_WINDOW_EXAMPLE}',
         )
-    return found
 
 
 def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Finding:
-    """R12; seed 001: use one or the other."""
+    """do-not-disrupt and a schedule on one pod (R12; seed 001: use one or the other)."""
     rule = "DoNotDisruptWithSchedule"
     if meaning.span_ns is None:
         return subject.warning(
@@ -215,176 +204,129 @@ def _beside_schedule(subject: Subject, field: str, meaning: DoNotDisrupt) -> Fin
     )
 
 
-def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
-    """R6, R47: what the annotations of a Node do, or of what becomes a Node."""
-    return [*_on_node(subject, path, annotations), *_do_not_repair(subject, path, annotations)]
-
-
-def _do_not_repair(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
-    value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
-    if value in (None, "false"):
-        return []
-    if value == "true":
-        message = "the node is not replaced when it is unhealthy, however long that lasts"
-        return [subject.info("NotRepaired", field, message, "remove the annotation, unless this is meant")]
-    message = f'{shown(value)} has no effect: only "true" keeps an unhealthy node'
-    return [subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')]
-
-
-def _on_node(subject: Subject, path: str, annotations: Mapping[str, str]) -> list[Finding]:
-    """R6: on a Node only "true" and positive durations block."""
-    value = annotations.get(names.DO_NOT_DISRUPT)
-    if value is None:
-        return []
+def node_findings(subject: Subject, path: str, annotations: Mapping[str, str]) -> Iterator[Finding]:
+    """Findings about the annotations of a Node, or of a template of Nodes (R6, R47)."""
+    value, field = annotations.get(names.DO_NOT_DISRUPT), annotation_field(path, names.DO_NOT_DISRUPT)
     if value == "false":
         message = '"false" on a Node blocks nothing: the same as leaving it out'
-        remedy = "remove the annotation"
-        return [subject.info("NotProtected", annotation_field(path, names.DO_NOT_DISRUPT), message, remedy)]
-    if read_do_not_disrupt(value).fault is None:
-        return []
-    return [
-        subject.error(
+        yield subject.info("NotProtected", field, message, "remove the annotation")
+    elif value is not None and read_do_not_disrupt(value).fault is not None:
+        yield subject.error(
             names.EventReason.INVALID_DO_NOT_DISRUPT,
-            annotation_field(path, names.DO_NOT_DISRUPT),
+            field,
             f'{shown(value)} on a Node blocks nothing: only "true" and a positive duration do, unlike on a pod',
             do_not_disrupt_remedy(value),
         )
-    ]
+    value, field = annotations.get(names.DO_NOT_REPAIR), annotation_field(path, names.DO_NOT_REPAIR)
+    if value == "true":
+        message = "the node is not replaced when it is unhealthy, however long that lasts"
+        yield subject.info("NotRepaired", field, message, "remove the annotation, unless this is meant")
+    elif value not in (None, "false"):
+        message = f'{shown(value)} has no effect: only "true" keeps an unhealthy node'
+        yield subject.error("InvalidDoNotRepair", field, message, 'write "true", or remove the annotation')
 
-
-RUN_TOGETHER = "the window is longer than the time to its next hit: windows run together and close later than it seems"
 
 # -- schedules --------------------------------------------------------------------------------------------------------
+
+RUN_TOGETHER = "the window is longer than the time to its next hit: windows run together and close later than it seems"
+RUN_TOGETHER_REMEDY = "shorten it to the time between two hits, or let the schedule fire less often"
 
 
 def _windows(
     subject: Subject, template: Template, kind: ScheduleKind, schedule: PodSchedule, at: datetime
-) -> list[Finding]:
-    """R9 and R10: windows that never open, or never close."""
+) -> Iterator[Finding]:
+    """Windows that never open, or never close (R9, R10)."""
     window = schedule.window
     if window is None:
-        return []
+        return
     field, allows = template.field(kind.value[0]), kind is ScheduleKind.ALLOW
     silent = [cron.text for cron, _ in schedule.expressions if cron.never]
     if silent:
         if not window.never:
-            outcome = "the other expressions stand"
+            outcome = "the other expressions still apply"
         elif allows:
             outcome = "its window never opens, so the pod is protected for good"
         else:
             outcome = "it never blocks anything"
-        return [
-            subject.warning(
-                "ScheduleNeverFires",
-                field,
-                f"{shown(silent[0])} names a day that does not exist and never fires; {outcome}",
-                "name a day that exists, such as 28 for a day of every month, or remove the expression",
-            )
-        ]
-    if not window.stays_open(at):
-        if not window.runs_together(at):
-            return []
-        return [
-            subject.warning(
-                "WindowsRunTogether",
-                template.field(kind.value[1]),
-                RUN_TOGETHER,
-                "shorten it to the time between two hits, or let the schedule fire less often",
-            )
-        ]
-    outcome = "the schedule has no effect: the pod can be disrupted at any time"
-    if not allows:
-        outcome = "the pod is protected for good"
-    return [
-        subject.warning(
+        yield subject.warning(
+            "ScheduleNeverFires",
+            field,
+            f"{shown(silent[0])} names a day that does not exist and never fires; {outcome}",
+            "name a day that exists, such as 28 for a day of every month, or remove the expression",
+        )
+    elif window.stays_open(at):
+        outcome = "the schedule has no effect: the pod can be disrupted at any time"
+        if not allows:
+            outcome = "the pod is protected for good"
+        yield subject.warning(
             "ScheduleAlwaysOpen",
             field,
             f"the window opens again before it closes; {outcome}",
             f'shorten {kind.value[1]}, or let the schedule fire less often, such as "0 2 * * 6" with "4h"',
         )
-    ]
+    elif window.runs_together(at):
+        yield subject.warning("WindowsRunTogether", template.field(kind.value[1]), RUN_TOGETHER, RUN_TOGETHER_REMEDY)
 
 
-def _never_together(
-    subject: Subject, template: Template, schedules: Mapping[ScheduleKind, PodSchedule], at: datetime
-) -> list[Finding]:
-    """R7: a pod with both schedules must satisfy both."""
-    allow, block = schedules[ScheduleKind.ALLOW].window, schedules[ScheduleKind.BLOCK].window
-    if allow is None or block is None:
-        return []
-    if allow.instants.first(at) is None or complement(block.instants).first(at) is None:
-        return []  # said already, of the one that is to blame
-    if all_of([allow.instants, complement(block.instants)]).first(at) is not None:
-        return []
-    return [
-        subject.warning(
-            "SchedulesNeverAllow",
-            template.field(names.DISRUPTION_BLOCK_SCHEDULE),
-            "the block windows cover every allow window, so the pod is never free to be disrupted",
-            f"remove one of the two: {names.DISRUPTION_SCHEDULE} alone already blocks outside its windows",
-        )
-    ]
-
-
-def _too_short(
+def _free_time(
     subject: Subject,
     template: Template,
     schedules: Mapping[ScheduleKind, PodSchedule],
     grace_seconds: int,
     at: datetime,
-) -> list[Finding]:
-    """R50: a node is replaced only if that fits into the time for which its pods can be disrupted."""
+) -> Iterator[Finding]:
+    """Schedules that never allow a disruption together (R7), or never for long enough (R50)."""
     allow, block = schedules[ScheduleKind.ALLOW].window, schedules[ScheduleKind.BLOCK].window
     parts = [*([allow.instants] if allow else []), *([complement(block.instants)] if block else [])]
+    if any(part.first(at) is None for part in parts):
+        return  # `_windows` reports the schedule that is to blame
     free, takes = all_of(parts), timedelta(seconds=VALIDATION_SECONDS) + USUAL_BOOT + grace_taken(grace_seconds)
-    if free.first(at) is None or with_time_left(free, takes).first(at) is not None:
-        return []
-    return [
-        subject.warning(
+    if free.first(at) is None:
+        yield subject.warning(
+            "SchedulesNeverAllow",
+            template.field(names.DISRUPTION_BLOCK_SCHEDULE),
+            "the block windows cover every allow window, so the pod is never free to be disrupted",
+            f"remove one of the two: {names.DISRUPTION_SCHEDULE} alone already blocks outside its windows",
+        )
+    elif with_time_left(free, takes).first(at) is None:
+        yield subject.warning(
             "WindowTooShort",
             template.field((ScheduleKind.ALLOW if allow else ScheduleKind.BLOCK).value[1]),
             "the pod is never free for long enough to replace its node, which takes 15s to validate, about 1m to boot, "
             f"and the {grace_seconds}s of the pod's own grace; so the node is never replaced",
             "make the windows longer, such as 1h",
         )
-    ]
 
 
 # -- annotations that are not where they belong -----------------------------------------------------------------------
 
 
-def _misnamed(subject: Subject, template: Template) -> list[Finding]:
-    """Keys that look like ours and are not; nothing reads them."""
-    found = []
-    for key in template.annotations:
+def _misnamed(subject: Subject, template: Template) -> Iterator[Finding]:
+    """Keys that look like ours but that nothing reads."""
+    yield from islice(_unknown(subject, template), _MAX_KEYS)
+    for key in names.PROTECTION_ANNOTATIONS:
+        if key in template.labels and key not in template.annotations:
+            yield subject.warning(
+                "AnnotationAsLabel",
+                f"{join(template.path, 'labels')}[{key}]",
+                f"{key} is read as an annotation; as a label it has no effect",
+                f"move it to {join(template.path, 'annotations')}",
+            )
+
+
+def _unknown(subject: Subject, template: Template) -> Iterator[Finding]:
+    for key, value in template.annotations.items():
         domain, slash, name = key.rpartition("/")
         if key in names.PROTECTION_ANNOTATIONS or not (domain == names.GROUP or name in _SHORT):
             continue
         meant = _SHORT.get(name) or _FORMER.get(name) or _SHORT.get(closest(name, _SHORT, 0.8) or "")
         if meant is None:
             continue
-        value = template.annotations[key]
         remedy = f"write {meant}" if slash else f"write {meant}, with its domain"
         if name == "do-not-disrupt-grace-period":
             remedy = f'write the time as the value: {meant}: "{nearest_duration(value) or "4h"}"'
-        found.append(
-            subject.warning(
-                "UnknownAnnotation", template.field(key), f"nothing reads {shorten(key, 120)}: it has no effect", remedy
-            )
-        )
-        if len(found) == _MAX_KEYS:
-            break
-    found += [
-        subject.warning(
-            "AnnotationAsLabel",
-            f"{join(template.path, 'labels')}[{key}]",
-            f"{key} is read as an annotation; as a label it has no effect",
-            f"move it to {join(template.path, 'annotations')}",
-        )
-        for key in names.PROTECTION_ANNOTATIONS
-        if key in template.labels and key not in template.annotations
-    ]
-    return found
+        message = f"nothing reads {shorten(key, 120)}: it has no effect"
+        yield subject.warning("UnknownAnnotation", template.field(key), message, remedy)
 
 
 def misplaced_findings(

@@ -1,4 +1,4 @@
-"""Would the API server take this NodePool, NodeClaim or KWOKNodeClass, and will it do what it seems to say?"""
+"""Findings about NodePools, NodeClaims and KWOKNodeClasses: what the API server refuses, and unlikely values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ _MOVED = {
 
 
 def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Finding]:
-    """What the API server would refuse or drop of one of our kinds: the schema, and its CEL rules by hand."""
+    """What the API server refuses or drops: violations of the schema, and of its CEL rules, written out here."""
     schema = crd_schema(subject.kind)
     if schema is None:
         return []
@@ -57,15 +57,13 @@ def resource_findings(subject: Subject, value: Mapping[str, Any]) -> list[Findin
     found = [_violation(subject, schema, value, violation) for violation in violations(stored, schema)]
     refused = {problem.field for problem in found}
     spec = _mapping(stored.get("spec"))
-    claim, path = (spec, "spec") if subject.kind == names.NODECLAIM_KIND else (_template_spec(spec), _TEMPLATE)
+    template = _mapping(_mapping(spec.get("template")).get("spec"))
+    claim, path = (spec, "spec") if subject.kind == names.NODECLAIM_KIND else (template, _TEMPLATE)
     if subject.kind == names.NODEPOOL_KIND:
-        found += _pool_rules(subject, spec)
-        found += _labels(subject, spec)
+        found += [*_pool_rules(subject, spec), *_labels(subject, spec)]
     if subject.kind in (names.NODEPOOL_KIND, names.NODECLAIM_KIND):
-        found += _requirements(subject, claim, path)
-        found += _node_class(subject, claim, path)
-    found += [problem for problem in _long_durations(subject, spec, claim, path) if problem.field not in refused]
-    return found
+        found += [*_requirements(subject, claim, path), *_node_class(subject, claim, path)]
+    return found + [each for each in _long_durations(subject, spec, claim, path) if each.field not in refused]
 
 
 # -- the schema -------------------------------------------------------------------------------------------------------
@@ -77,7 +75,7 @@ def _violation(subject: Subject, schema: Schema, value: object, violation: Schem
         return subject.warning(
             UNKNOWN,
             field,
-            "the kind has no such field: it is dropped by the API server",
+            "the kind has no such field: the API server drops it",
             _unknown_remedy(subject.kind, schema, field),
         )
     return subject.error(
@@ -124,7 +122,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 
 def _schema_at(schema: Schema, field: str) -> Schema:
-    """The schema of a field, as far as the schema goes."""
+    """The schema of a field; empty if the schema does not describe it."""
     for match in _STEP.finditer(field):
         if match[2] is not None and "items" in schema:
             schema = schema["items"]
@@ -139,7 +137,7 @@ def _schema_at(schema: Schema, field: str) -> Schema:
 
 
 def _value_at(value: object, field: str) -> tuple[object, str]:
-    """The value of a field, or None, and the field's own name."""
+    """The value of a field, or None, and the last name in its path."""
     name = ""
     for match in _STEP.finditer(field):
         if match[1] is not None:
@@ -153,7 +151,7 @@ def _value_at(value: object, field: str) -> tuple[object, str]:
     return value, name
 
 
-# -- CEL rules, by hand -----------------------------------------------------------------------------------------------
+# -- CEL rules --------------------------------------------------------------------------------------------------------
 
 
 def _pool_rules(subject: Subject, spec: Mapping[str, Any]) -> Iterator[Finding]:
@@ -206,7 +204,7 @@ def _node_class(subject: Subject, claim: Mapping[str, Any], path: str) -> Iterat
 def _long_durations(
     subject: Subject, spec: Mapping[str, Any], claim: Mapping[str, Any], path: str
 ) -> Iterator[Finding]:
-    """The patterns let times pass that Go cannot hold."""
+    """Times that match the patterns of the schema but overflow a Go duration."""
     for above, fields in ((path, claim), ("spec.disruption", _mapping(spec.get("disruption"))), ("spec", spec)):
         for name in _DURATIONS:
             text = fields.get(name)
@@ -227,130 +225,101 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _template_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _mapping(_mapping(spec.get("template")).get("spec"))
+# -- valid, but hardly meant ------------------------------------------------------------------------------------------
 
 
-# -- what is valid, but hardly meant ----------------------------------------------------------------------------------
-
-
-def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> list[Finding]:
-    """The times and budgets of a NodePool."""
+def pool_findings(subject: Subject, pool: objects.NodePool, at: datetime) -> Iterator[Finding]:
+    """Findings about the times and budgets of a NodePool."""
     disruption, template = pool.spec.disruption, pool.spec.template
     graceful = _nillable(disruption.graceful_expire_after)
-    found = node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
-    found += _times(subject, template.spec, _TEMPLATE)
-    found += _expiry(subject, pool, graceful)
-    found += budget_findings(subject, pool, at, graceful=graceful is not None)
-    found += _flaws(subject, pool)
-    if names.DO_NOT_DISRUPT in pool.metadata.annotations:
-        found.append(
-            subject.warning(
-                "AnnotationNotOnPods",
-                annotation_field("metadata", names.DO_NOT_DISRUPT),
-                "do-not-disrupt is read on pods and Nodes; on the NodePool itself it has no effect",
-                'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"',
-            )
-        )
-    return found
-
-
-def _flaws(subject: Subject, pool: objects.NodePool) -> Iterator[Finding]:
-    """What the controller finds wrong that the API server lets pass (01 §4.2)."""
-    for flaw in field_flaws(pool):
+    yield from node_findings(subject, "spec.template.metadata", template.metadata.annotations or {})
+    yield from _times(subject, template.spec, _TEMPLATE)
+    yield from _expiry(subject, pool, graceful)
+    yield from budget_findings(subject, pool, at, graceful=graceful is not None)
+    for flaw in field_flaws(pool):  # the API server lets them pass (01 §4.2)
         message = f"{flaw.message}; no node is made from the pool: its condition ValidationSucceeded is False"
         yield subject.error(UNUSABLE, shorten(flaw.field, 300), message, flaw.remedy)
+    if names.DO_NOT_DISRUPT in pool.metadata.annotations:
+        yield subject.warning(
+            "AnnotationNotOnPods",
+            annotation_field("metadata", names.DO_NOT_DISRUPT),
+            "do-not-disrupt is read on pods and Nodes; on the NodePool itself it has no effect",
+            'move it to spec.template.metadata.annotations, or write a budget with nodes: "0"',
+        )
 
 
-def claim_findings(subject: Subject, claim: objects.NodeClaim) -> list[Finding]:
-    """The times of a NodeClaim; those of a pool's claims are the pool's matter."""
-    found = node_findings(subject, "metadata", claim.metadata.annotations)
-    return found if claim.metadata.labels.get(names.NODEPOOL_LABEL) else found + _times(subject, claim.spec, "spec")
+def claim_findings(subject: Subject, claim: objects.NodeClaim) -> Iterator[Finding]:
+    """Findings about the times of a NodeClaim. A claim of a pool has the times of the pool, which has the finding."""
+    yield from node_findings(subject, "metadata", claim.metadata.annotations)
+    if not claim.metadata.labels.get(names.NODEPOOL_LABEL):
+        yield from _times(subject, claim.spec, "spec")
 
 
-def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> list[Finding]:
-    found = []
+def _times(subject: Subject, spec: objects.NodeClaimTemplateSpec, path: str) -> Iterator[Finding]:
     if _nillable(spec.expire_after) == 0:
-        found.append(
-            subject.error(
-                "ExpiresAtOnce",
-                f"{path}.expireAfter",
-                "nodes expire the moment they are made, so no pod ever stays on one",
-                "write Never to switch expiration off, or a time such as 720h",
-            )
+        yield subject.error(
+            "ExpiresAtOnce",
+            f"{path}.expireAfter",
+            "nodes expire the moment they are made, so no pod ever stays on one",
+            "write Never to switch expiration off, or a time such as 720h",
         )
     if _simple(spec.termination_grace_period) == 0:
-        found.append(
-            subject.warning(
-                "NoGracefulShutdown",
-                f"{path}.terminationGracePeriod",
-                "0s forces every drain at once: no pod gets its graceful shutdown, and no PodDisruptionBudget counts",
-                "write the longest time a drain may take, such as 24h, or leave it out to wait for ever",
-            )
+        yield subject.warning(
+            "NoGracefulShutdown",
+            f"{path}.terminationGracePeriod",
+            "0s forces every drain at once: no pod gets its graceful shutdown, and no PodDisruptionBudget counts",
+            "write the longest time a drain may take, such as 24h, or leave it out to wait without limit",
         )
-    return found
 
 
-def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> list[Finding]:
+def _expiry(subject: Subject, pool: objects.NodePool, graceful: int | None) -> Iterator[Finding]:
     disruption, spec = pool.spec.disruption, pool.spec.template.spec
     expires, settles = _nillable(spec.expire_after), _nillable(disruption.consolidate_after)
-    found = []
     if graceful == 0:
-        found.append(
-            subject.error(
-                "ExpiresAtOnce",
-                "spec.disruption.gracefulExpireAfter",
-                "every node is to be replaced from the moment it is made, for ever",
-                "write Never to switch it off, or a time such as 336h",
-            )
+        yield subject.error(
+            "ExpiresAtOnce",
+            "spec.disruption.gracefulExpireAfter",
+            "every node is replaced as soon as it is made, without end",
+            "write Never to switch it off, or a time such as 336h",
         )
     if expires and graceful is not None and graceful >= expires:
-        found.append(
-            subject.warning(
-                "GracefulExpiryTooLate",
-                "spec.disruption.gracefulExpireAfter",
-                f"it never takes effect: expireAfter removes nodes by force after {short_duration(expires)} already",
-                f"make it shorter than {short_duration(expires)}, or set expireAfter: Never",
-            )
+        yield subject.warning(
+            "GracefulExpiryTooLate",
+            "spec.disruption.gracefulExpireAfter",
+            f"it never takes effect: expireAfter removes nodes by force after {short_duration(expires)} already",
+            f"make it shorter than {short_duration(expires)}, or set expireAfter: Never",
         )
     if expires and settles is not None and settles >= expires:
-        found.append(
-            subject.warning(
-                "ExpiresBeforeConsolidation",
-                "spec.disruption.consolidateAfter",
-                f"nodes expire after {short_duration(expires)}, before they have been quiet for "
-                f"{short_duration(settles)}: they are never consolidated",
-                f"make it shorter than {short_duration(expires)}, or write Never if that is meant",
-            )
+        yield subject.warning(
+            "ExpiresBeforeConsolidation",
+            "spec.disruption.consolidateAfter",
+            f"nodes expire after {short_duration(expires)}, before they have been quiet for "
+            f"{short_duration(settles)}: they are never consolidated",
+            f"make it shorter than {short_duration(expires)}, or write Never if that is meant",
         )
     if expires and spec.termination_grace_period is None:
-        found.append(
-            subject.info(
-                "DrainWithoutLimit",
-                f"{_TEMPLATE}.terminationGracePeriod",
-                f"nodes expire after {short_duration(expires)}, but without terminationGracePeriod a drain that a pod "
-                "blocks may last for ever, and holds its budget slot",  # R19
-                "set terminationGracePeriod to the longest time a drain may take, such as 24h",
-            )
+        yield subject.info(
+            "DrainWithoutLimit",
+            f"{_TEMPLATE}.terminationGracePeriod",
+            f"nodes expire after {short_duration(expires)}, but without terminationGracePeriod a drain that a pod "
+            "blocks may last forever, and uses its budget slot",  # R19
+            "set terminationGracePeriod to the longest time a drain may take, such as 24h",
         )
     policy = disruption.consolidation_policy
     if disruption.consolidate_after == names.NEVER and policy == names.ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED:
-        found.append(
-            subject.info(
-                "ConsolidationOff",
-                "spec.disruption.consolidateAfter",
-                f"Never switches consolidation off: consolidationPolicy {policy} has no effect",
-                "write a time such as 5m to consolidate, or leave it if that is meant",
-            )
+        yield subject.info(
+            "ConsolidationOff",
+            "spec.disruption.consolidateAfter",
+            f"Never switches consolidation off: consolidationPolicy {policy} has no effect",
+            "write a time such as 5m to consolidate, or leave it if that is meant",
         )
-    return found
 
 
 def _nillable(text: str) -> int | None:
     try:
         return parse_nillable(text)
     except DurationError:
-        return None  # said already, as a violation of the schema
+        return None  # a violation of the schema, which has a finding
 
 
 def _simple(text: str | None) -> int | None:

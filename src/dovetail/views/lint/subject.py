@@ -1,8 +1,6 @@
-"""Which object is a finding about: its name, its file and its place in the input."""
+"""The object that a finding is about: its name, its file and its position in the input."""
 
 from typing import NamedTuple
-
-import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.documents import Document, InputError, decode
@@ -17,38 +15,30 @@ NO_NAME = "?"
 
 
 class Subject(NamedTuple):
-    """An object of the input; `place` is where it stands among all documents."""
+    """An object of the input; `place` is its position among all documents."""
 
     place: int
     file: str
     kind: str
     namespace: str
     name: str
-    generated: bool = False  # the API server adds to the name
+    generated: bool = False  # the API server appends to the name
 
     @property
     def object(self) -> Ref:
         return Ref(self.kind, self.namespace, self.name)
 
     def error(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.ERROR, rule, field, message, remedy)
+        return self._problem(Severity.ERROR, rule=rule, field=field, message=message, remedy=remedy)
 
     def warning(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.WARNING, rule, field, message, remedy)
+        return self._problem(Severity.WARNING, rule=rule, field=field, message=message, remedy=remedy)
 
     def info(self, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return self._problem(Severity.INFO, rule, field, message, remedy)
+        return self._problem(Severity.INFO, rule=rule, field=field, message=message, remedy=remedy)
 
-    def _problem(self, severity: Severity, rule: str, field: str, message: str, remedy: str) -> Finding:
-        return Finding(
-            severity=severity,
-            rule=rule,
-            object=self.object,
-            field=field,
-            message=message,
-            remedy=remedy,
-            file=self.file,
-        )
+    def _problem(self, severity: Severity, **words: str) -> Finding:
+        return Finding(severity=severity, object=self.object, file=self.file, **words)
 
 
 class _Meta(objects.Wire, frozen=True):
@@ -62,7 +52,7 @@ class _NamedObject(objects.Wire, frozen=True):
 
 
 def subject_of(place: int, document: Document) -> Subject:
-    """Who the document is, as far as can be read: a nameless one is called `?`."""
+    """The object in the document; one without a readable name is called `?`."""
     try:
         meta = decode(document, _NamedObject).metadata or _Meta()
     except InputError:
@@ -76,8 +66,3 @@ def subject_of(place: int, document: Document) -> Subject:
 
 def _text(value: object) -> str:
     return shorten(value, 253) if isinstance(value, str) else ""
-
-
-def replaced(problem: Finding, subject: Subject, *, remedy: str = "") -> Finding:
-    """A problem found by a rule, as a finding about this object."""
-    return msgspec.structs.replace(problem, object=subject.object, file=subject.file, remedy=remedy or problem.remedy)

@@ -1,4 +1,4 @@
-"""What did they mean to write? Nearest valid names, durations and cron expressions, for the remedies of `lint`."""
+"""Finds the valid name, duration or cron expression nearest to a mistake, for the remedies of `lint`."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dovetail.values.duration import HOUR, MAX, MINUTE, SECOND, DurationError, p
 from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.schedule.zone import zone_names
 
-_MAX_TEXT = 80  # longer mistakes are nobody's typing error
+_MAX_TEXT = 80  # longer texts are not typing errors
 _WORD_UNITS = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), SECOND),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), MINUTE),
@@ -32,7 +32,7 @@ _NAMES = (
 
 
 def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """The known word that is most like this one, if any is; case does not count."""
+    """The known word most like this one, or None; ignores case."""
     if len(word) > _MAX_TEXT:
         return None
     by_lower: dict[str, str] = {}
@@ -60,7 +60,7 @@ def nearest_duration(text: str) -> str | None:
 
 
 def _unitless(number: int) -> str | None:
-    """People leave out the h; only numbers too great for hours can have been seconds."""
+    """People leave out the h. Only numbers too great for hours are taken as seconds."""
     return _written(number * (HOUR if number <= 168 else SECOND))
 
 
@@ -94,7 +94,7 @@ def nearest_do_not_disrupt(text: str) -> str | None:
     return nearest_duration(text)
 
 
-@lru_cache(maxsize=1024)  # a search among 600 zones, and workloads are copied
+@lru_cache(maxsize=1024)  # it searches 600 zones, and many workloads have the same schedule
 def nearest_cron(text: str) -> str | None:
     """A valid expression of R9's dialect that the text was meant to be, or None."""
     if len(text) > 2 * _MAX_TEXT:
@@ -111,7 +111,7 @@ def nearest_cron(text: str) -> str | None:
         words = _every(words[1:])
     elif words and words[0].startswith("@"):
         words = [words[0].lower()]
-    elif len(words) in (6, 7):  # with seconds before, and perhaps a year behind
+    elif len(words) in (6, 7):  # with seconds first, and perhaps a year last
         words = words[1:6]
     if len(words) == 5:
         words = [_unwrapped(word, place) for place, word in enumerate(words)]

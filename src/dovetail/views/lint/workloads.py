@@ -1,4 +1,4 @@
-"""Where in an object is its pod, or pod template, and how many pods does it stand for?"""
+"""Finds the pod or pod template in an object, and the number of its pods."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,6 +8,13 @@ from dovetail.api.documents import Document, decode
 from dovetail.model.records import DEFAULT_GRACE_SECONDS
 from dovetail.views.lint.pods import Template
 
+KINDS_WITH_PODS = frozenset(
+    {
+        *(("v1", kind) for kind in ("Pod", "PodTemplate", "ReplicationController")),
+        *(("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")),
+        *(("batch/v1", kind) for kind in ("Job", "CronJob")),
+    }
+)
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"})
 
 
@@ -17,14 +24,14 @@ class _PodTemplateObject(objects.Wire, frozen=True):
 
 
 class PodSource(NamedTuple):
-    """A pod, or what pods are made from."""
+    """A pod, or a template of pods."""
 
     template: Template
     spec: objects.PodSpec
     spec_path: str
-    around: tuple[tuple[str, Mapping[str, str]], ...] = ()  # paths and annotations of what is not the pods' metadata
-    replicas: int | None = None  # None: not known from the object alone
-    owned: bool = False  # something else makes and counts it
+    around: tuple[tuple[str, Mapping[str, str]], ...] = ()  # paths and annotations outside the pod template
+    replicas: int | None = None  # None: unknown
+    owned: bool = False  # another object makes and counts it
     finished: bool = False
     runs: bool = True
 
@@ -39,7 +46,7 @@ class PodSource(NamedTuple):
 
 
 def pod_source(document: Document) -> PodSource:
-    """Read any of the kinds with pods in them; raises InputError."""
+    """Read an object of a kind with pods. Raises InputError."""
     match document.kind:
         case "Pod":
             pod = decode(document, objects.Pod)

@@ -1,9 +1,9 @@
-"""How does a recorded object look when nobody is to know whose it is?
+"""Replaces names in recorded objects.
 
-It is an allow-list of texts: words of Kubernetes and Karpenter, and what is harmless by its form (numbers, quantities,
-durations, times, schedules, zones and instance types of public clouds) stay. Everything else, be it a name, a label, a
-key, a finalizer or a reason, is replaced by a meaningless name, the same everywhere, so that owners, selectors and
-affinities still find what they found.
+It is an allow-list of texts. Words of Kubernetes and Karpenter stay, and so do texts that are harmless by their form
+(numbers, quantities, durations, times, schedules, zones and instance types of public clouds). Everything else (names,
+labels, keys, finalizers, reasons) is replaced by a meaningless name, the same everywhere, so that owners, selectors and
+affinities still match.
 """
 
 import re
@@ -60,7 +60,7 @@ _POINT: Final = "(?:north|south|east|west|central|northeast|northwest|southeast|
 _FORM: Final = re.compile(
     "|".join(
         (
-            r"-?[0-9]{0,9}(?:\.[0-9]{1,9})?(?:%|[numkKMGTPE]i?)?",  # longer, it may be the number of an account
+            r"-?[0-9]{0,9}(?:\.[0-9]{1,9})?(?:%|[numkKMGTPE]i?)?",  # a longer one may be an account number
             r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ns|us|µs|ms|[smhd])){1,8}",
             r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})",
             # Zones and regions: kwok, AWS, Google, Azure.
@@ -77,7 +77,7 @@ _FORM: Final = re.compile(
         )
     )
 )
-_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # random: it says nothing
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # random
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 _VERSION: Final = re.compile(r"v[0-9]{1,3}(?:(?:alpha|beta)[0-9]{1,3})?")
 _CLOUD: Final = re.compile(r"(?:kwok|aws|azure|gce|openstack|vsphere|digitalocean|hcloud|oci|ibm|kind|metal3):/{2,3}")
@@ -142,7 +142,7 @@ _ORDINAL: Final = re.compile(r"(.+)(-[0-9]+)")
 
 
 class Anonymizer:
-    """Remembers what it has called what, for all objects of a dump."""
+    """Remembers the replacements for all objects of a dump."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -151,12 +151,12 @@ class Anonymizer:
         self._numbers = count(1)
 
     def anonymized(self, thing: dict[str, Any]) -> dict[str, Any]:
-        """A recorded object without names."""
+        """The recorded object with names replaced."""
         self._learn_ordinal(thing["metadata"])
         return self._fields(thing)
 
     def _learn_ordinal(self, meta: dict[str, Any]) -> None:
-        """A StatefulSet knows its pods by their numbers."""
+        """Keep the ordinals of pods of a StatefulSet, which it knows them by."""
         found = _ORDINAL.fullmatch(meta.get("name", ""))
         owners = meta.get("ownerReferences", ())
         if found and any(owner.get("kind") == "StatefulSet" and owner.get("name") == found[1] for owner in owners):
@@ -170,7 +170,7 @@ class Anonymizer:
         if isinstance(value, list):
             return [self._value(field, each) for each in value]
         if not isinstance(value, dict):
-            return value  # a number, or whether
+            return value  # a number or a boolean
         if field in _LABELS:
             return {self._key(key): self._text(text) for key, text in value.items()}
         if field == "annotations":
@@ -199,7 +199,7 @@ class Anonymizer:
                 return f"{self._domain(group)}{slash}{kept}"
             case "group":
                 return self._domain(text)
-            case "kind":  # a label of nodes is made of the kind of their class, in small letters
+            case "kind":  # a label of nodes contains the kind of their class in lower case
                 return text if text in _KINDS else self._text(text.lower())
             case "uid" if _UUID.fullmatch(text):
                 return text
@@ -223,7 +223,7 @@ class Anonymizer:
         return f"x{next(self._numbers)}"
 
     def _key(self, key: str) -> str:
-        """Of a label, a taint, a finalizer or a resource: `domain/name`."""
+        """The key of a label, taint, finalizer or resource: `domain/name`."""
         known = self._keys.get(key)
         if known is None:
             domain, slash, name = key.rpartition("/")

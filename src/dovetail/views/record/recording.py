@@ -1,7 +1,8 @@
-"""What of an object goes into a dump? Only what is read: no environment, no commands, no images, no secrets.
+"""Selects the fields of an object that a dump contains: only those that are read, so no environment, commands, images
+or secrets.
 
-It is an allow-list, made from the structs that objects are read with: what no struct names is left out. Values are kept
-as they are written, so that a dump is explained just as the cluster it was made of.
+It is an allow-list, made from the structs that objects are decoded with. Values are kept as they are written, so that a
+dump gives the same answers as its cluster.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,9 +29,9 @@ IMAGE: Final = "left-out"  # containers must have one, or no API takes them
 
 
 def recorded(document: Document) -> dict[str, Any] | None:
-    """The object as a dump holds it; None if it is of a kind that dumps do not hold. Raises InputError.
+    """The object as a dump contains it; None if dumps do not contain its kind. Raises InputError.
 
-    It is read as `explain` reads it first, so that nothing stands where it is not looked for.
+    It is first decoded as `explain` does, so that every field has the expected type.
     """
     type_ = RECORDED.get((document.api_version.rpartition("/")[0], document.kind))
     if type_ is None:
@@ -51,13 +52,13 @@ def _keeper_of(struct: type[Any]) -> Keep:
         place = (struct, field.encode_name)
         if place not in LEFT_OUT:
             fields[field.encode_name] = _instead(INSTEAD[place]) if place in INSTEAD else _keeper(field.type)
-    for besides in (ALSO[base] for base in struct.__mro__ if base in ALSO):
-        fields |= {name: _checked(besides, name) for name in besides.__struct_encode_fields__}
+    for extra in (ALSO[base] for base in struct.__mro__ if base in ALSO):
+        fields |= {name: _checked(extra, name) for name in extra.__struct_encode_fields__}
     finish = next((_FINISH[base] for base in struct.__mro__ if base in _FINISH), _same)
 
     def keep(value: Any) -> Any:
         if not isinstance(value, dict):
-            return {}  # of an open mapping, which nobody has checked
+            return {}  # in an open mapping, which was not checked
         return finish(
             {
                 name: kept
@@ -84,7 +85,7 @@ def _keeper(info: inspect.Type) -> Keep:
 
 
 def _checked(struct: type[Any], name: str) -> Keep:
-    """For a field of a struct that the object has not been read with: nothing, if it is no such field."""
+    """Keeps a field of a struct that the object was not decoded with, if it has the right type."""
     keep = _keeper_of(cast(Hashable, struct))
 
     def checked(value: Any) -> Any:
@@ -98,7 +99,7 @@ def _checked(struct: type[Any], name: str) -> Keep:
 
 
 def _instead(struct: type[Any]) -> Keep:
-    """For an open mapping of which only this is kept; that it is there is told in any case."""
+    """Keeps only this part of an open mapping; an empty mapping if it has the wrong type."""
     keep = _keeper_of(cast(Hashable, struct))
 
     def kept(value: Any) -> Any:
@@ -120,7 +121,7 @@ def _same(value: Any) -> Any:
 
 
 def _presence(_value: Any) -> dict[str, Any]:
-    """That it is there is all that is asked."""
+    """Keeps only the fact that the field is set."""
     return {}
 
 
@@ -132,7 +133,7 @@ def _metadata(meta: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def is_kept(annotation: str) -> bool:
-    """Whether it is Karpenter's, ours or one of scheduling."""
+    """Whether the annotation is Karpenter's, ours, or about scheduling."""
     domain = annotation.partition("/")[0]
     return annotation in ANNOTATIONS or any(
         domain == kept or domain.endswith(f".{kept}") for kept in ANNOTATION_DOMAINS
@@ -140,18 +141,14 @@ def is_kept(annotation: str) -> bool:
 
 
 def _pod_spec(spec: dict[str, Any]) -> dict[str, Any]:
-    """Only volumes that tie a pod to a place; the others are Secrets, ConfigMaps and scratch space."""
+    """Keeps volumes that tie a pod to a zone or node; others are Secrets, ConfigMaps and scratch space."""
     if volumes := spec.pop("volumes", None):
         spec["volumes"] = [each for each in volumes if each.keys() & {"persistentVolumeClaim", "ephemeral"}]
     return spec
 
 
-def _container(container: dict[str, Any]) -> dict[str, Any]:
-    return {**container, "image": IMAGE}
-
-
 _FINISH: Final[dict[type[msgspec.Struct], Keep]] = {
     objects.ObjectMeta: _metadata,
     objects.PodSpec: _pod_spec,
-    pod_specs.Container: _container,
+    pod_specs.Container: lambda container: {**container, "image": IMAGE},
 }

@@ -1,6 +1,6 @@
-"""A simulated run as one web page: drawn, with a table twin of every drawing; no script, nothing from elsewhere.
+"""Shows a simulated run as one web page: drawings, each with a table of the same data; no script, no other files.
 
-Everything that comes from objects is escaped: names and messages may hold markup.
+Everything that comes from objects is escaped: names and messages may contain markup.
 """
 
 import re
@@ -68,7 +68,7 @@ def report_page(report: SimulationReport, zone: tzinfo) -> str:
 
 
 def comparison_page(comparison: Comparison, zone: tzinfo) -> str:
-    """The page of two runs, side by side where figures are compared, one below the other where they are drawn."""
+    """The page of two runs: figures side by side, drawings one below the other."""
     first, second = comparison.labels
     rows = [
         [escape(row.what), _number(row.first), _number(row.second), _number(row.second - row.first, sign=True)]
@@ -110,7 +110,7 @@ def _body(report: SimulationReport, zone: tzinfo) -> Iterable[str]:
         yield "<h2>Violations</h2>" + _table(["at", "rule", "object", ""], rows)
     bad = [problem for problem in report.problems if problem.severity is not Severity.INFO]
     if bad:
-        yield "<h2>Missing or odd</h2>" + _problems(bad)
+        yield "<h2>Missing or unusual</h2>" + _problems(bad)
     yield "<h2>Nodes over time</h2>" + _keys() + _lives(report, zone)
     yield "<h2>Nodes and cost, hour by hour</h2>" + _hours(report, zone)
     yield "<h2>Disruptions by hour of the day</h2>" + _histogram(report, zone)
@@ -135,8 +135,8 @@ def _tiles(report: SimulationReport) -> str:
         (str(pods.forced), "pods forced", pods.forced > 0),
         (str(pods.lost), "pods lost", pods.lost > 0),
         (str(pods.pending), "pods pending at the end", pods.pending > 0),
-        (f"{report.cost.total:.2f}", "cost in all", False),
-        (f"{report.cost.per_hour_start:.2f} → {report.cost.per_hour_end:.2f}", "cost by the hour", False),
+        (f"{report.cost.total:.2f}", "total cost", False),
+        (f"{report.cost.per_hour_start:.2f} → {report.cost.per_hour_end:.2f}", "cost per hour", False),
         (str(len(report.violations)), "violations", bool(report.violations)),
     ]
     made = "".join(
@@ -147,12 +147,12 @@ def _tiles(report: SimulationReport) -> str:
     return f'<div class="tiles">{made}</div>' + (f"<p>Terminated: {why}</p>" if why else "")
 
 
-# -- the drawing of all machines ---------------------------------------------------------------------------------------
+# -- the life of every node --------------------------------------------------------------------------------------------
 
 
 def _keys() -> str:
-    entries = [("var(--boot)", "coming up"), ("var(--life)", "ready")]
-    entries += [(f"var(--{reason})", f"going: {reason}") for reason in _REASONS]
+    entries = [("var(--boot)", "starting"), ("var(--life)", "ready")]
+    entries += [(f"var(--{reason})", f"removed: {reason}") for reason in _REASONS]
     return (
         "<p>"
         + "".join(f'<span class="key"><i style="background:{c}"></i>{escape(t)}</span>' for c, t in entries)
@@ -161,7 +161,7 @@ def _keys() -> str:
 
 
 class _Axis:
-    """Where an instant stands."""
+    """The horizontal axis: time."""
 
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start, self.end = start, end
@@ -172,7 +172,7 @@ class _Axis:
         return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
 
     def ticks(self, zone: tzinfo) -> list[tuple[float, str]]:
-        """At full hours or minutes, or midnights if the run is long, by the clocks of the zone."""
+        """At full minutes, hours or midnights of the zone, depending on the length of the run."""
         span = self.end - self.start
         step = next((step for step in _STEPS if span / step <= _MAX_TICKS), _STEPS[-1])
         while span / step > _MAX_TICKS:
@@ -186,6 +186,19 @@ class _Axis:
             for at in instants
             if self.start <= at <= self.end and self.x(at) <= _WIDTH - _TICK_ROOM
         ]
+
+    def grid(self, zone: tzinfo, top: int, bottom: int, names_at: int) -> str:
+        """A vertical line at each tick, with its name."""
+        return "".join(
+            f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>'
+            f'<text class="soft" x="{x + 2}" y="{names_at}">{escape(t)}</text>'
+            for x, t in self.ticks(zone)
+        )
+
+
+def _svg(label: str, height: int, body: str, *, width: int = _WIDTH, style: str = "") -> str:
+    text = f"{label}; the table below says the same"
+    return f'<svg viewBox="0 0 {width} {height}" {style}role="img" aria-label="{text}">{body}</svg>'
 
 
 def _lives(report: SimulationReport, zone: tzinfo) -> str:
@@ -203,16 +216,7 @@ def _lives(report: SimulationReport, zone: tzinfo) -> str:
         rows.append(_life(life, axis, y, zone))
         y += _ROW
     height = y + 8
-    grid = "".join(
-        f'<line class="grid" x1="{x}" x2="{x}" y1="18" y2="{height}"/>'
-        f'<text class="soft" x="{x + 2}" y="13">{escape(t)}</text>'
-        for x, t in axis.ticks(zone)
-    )
-    drawn = (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        'aria-label="Life of every node; the table below says the same">'
-        f"{grid}{''.join(rows)}</svg>"
-    )
+    drawn = _svg("Life of every node", height, axis.grid(zone, 18, height, 13) + "".join(rows))
     left = len(lives) - len(shown)
     more = f"<p>{left} more nodes are only in the table.</p>" if left else ""
     return f'<div class="scroll">{drawn}</div>{more}{_life_table(lives, zone)}'
@@ -225,16 +229,16 @@ def _life(life: MachineLife, axis: _Axis, y: int, zone: tzinfo) -> str:
     reason = life.reason if life.reason in _REASONS else "Other"
     spans = [(begin, min(ready, going), "var(--boot)"), (min(ready, going), going, "var(--life)")]
     spans.append((going, end, f"var(--{reason})"))
-    told = f"{life.node_claim}: {life.instance_type} {life.capacity_type} {life.zone}"
+    title = f"{life.node_claim}: {life.instance_type} {life.capacity_type} {life.zone}"
     if life.gone_at is not None:
-        told += f"; gone {format_time(life.gone_at, zone)}, {life.reason}"
+        title += f"; gone {format_time(life.gone_at, zone)}, {life.reason}"
     bars = "".join(
         f'<rect x="{axis.x(one)}" y="{y + 2}" width="{max(2.0, axis.x(other) - axis.x(one)):.1f}" height="9" '
         f'fill="{fill}"/>'
         for one, other, fill in spans
         if other > one
     )
-    return f'<g><title>{escape(told)}</title><text x="10" y="{y + 10}">{escape(life.node_claim[:28])}</text>{bars}</g>'
+    return f'<g><title>{escape(title)}</title><text x="10" y="{y + 10}">{escape(life.node_claim[:28])}</text>{bars}</g>'
 
 
 def _life_table(lives: Sequence[MachineLife], zone: tzinfo) -> str:
@@ -251,7 +255,7 @@ def _life_table(lives: Sequence[MachineLife], zone: tzinfo) -> str:
         for life in lives
     ]
     head = ["pool", "NodeClaim", "type", "capacity", "zone", "launched", "ready", "disrupted", "gone", "reason"]
-    return f"<details><summary>As a table</summary>{_table(head, rows)}</details>"
+    return _as_table(head, rows)
 
 
 # -- charts ------------------------------------------------------------------------------------------------------------
@@ -270,27 +274,22 @@ def _hours(report: SimulationReport, zone: tzinfo) -> str:
     nodes = points([(report.start, float(report.nodes.at_start)), *ends], float(top_nodes))
     steps = ((hour.at + edge, hour.cost) for hour in report.hours for edge in (timedelta(), HOUR))
     cost = points(steps, top_cost)
-    grid = "".join(
-        f'<line class="grid" x1="{x}" x2="{x}" y1="20" y2="{base}"/>'
-        f'<text class="soft" x="{x + 2}" y="{base + 14}">{escape(t)}</text>'
-        for x, t in axis.ticks(zone)
-    )
-    grid += f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>'
-    drawn = (
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        'aria-label="Nodes and cost over time; the table below says the same">'
-        f'{grid}<polyline points="{nodes}" fill="none" stroke="var(--Expired)" stroke-width="2"/>'
+    drawn = _svg(
+        "Nodes and cost over time",
+        height,
+        axis.grid(zone, 20, base, base + 14)
+        + f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{base}" y2="{base}"/>'
+        f'<polyline points="{nodes}" fill="none" stroke="var(--Expired)" stroke-width="2"/>'
         f'<polyline points="{cost}" fill="none" stroke="var(--cost)" stroke-width="2" stroke-dasharray="5 3"/>'
         f'<text x="8" y="36" style="fill:var(--Expired)">— nodes, at most {top_nodes}</text>'
-        f'<text x="8" y="54" style="fill:var(--cost)">- - cost, at most {top_cost:.2f}</text></svg>'
+        f'<text x="8" y="54" style="fill:var(--cost)">- - cost, at most {top_cost:.2f}</text>',
     )
     rows = [
         [_at(h.at, zone), str(h.nodes), f"{h.cost:.3f}", str(h.disruptions), str(h.evicted), str(h.forced)]
         for h in report.hours
     ]
     head = ["hour", "nodes", "cost", "disruptions", "evicted", "forced"]
-    twin = f"<details><summary>As a table</summary>{_table(head, rows, numbers=(1, 2, 3, 4, 5))}</details>"
-    return f'<div class="scroll">{drawn}</div>{twin}'
+    return f'<div class="scroll">{drawn}</div>{_as_table(head, rows, numbers=(1, 2, 3, 4, 5))}'
 
 
 def _histogram(report: SimulationReport, zone: tzinfo) -> str:
@@ -305,14 +304,9 @@ def _histogram(report: SimulationReport, zone: tzinfo) -> str:
         + "</g>"
         for hour, count in enumerate(counts)
     )
-    drawn = (
-        '<svg viewBox="0 0 560 142" style="max-width:620px" role="img" '
-        'aria-label="Disruptions by hour; the table below says the same">'
-        f"{bars}</svg>"
-    )
+    drawn = _svg("Disruptions by hour", 142, bars, width=560, style='style="max-width:620px" ')
     rows = [[f"{hour:02}:00", str(count)] for hour, count in enumerate(counts)]
-    twin = f"<details><summary>As a table</summary>{_table(['hour', 'disruptions'], rows, numbers=(1,))}</details>"
-    return f"<p>In {escape(str(zone))}</p>{drawn}{twin}"
+    return f"<p>In {escape(str(zone))}</p>{drawn}{_as_table(['hour', 'disruptions'], rows, numbers=(1,))}"
 
 
 def _timeline(report: SimulationReport, zone: tzinfo) -> str:
@@ -325,6 +319,10 @@ def _timeline(report: SimulationReport, zone: tzinfo) -> str:
 
 def _at(at: datetime | None, zone: tzinfo) -> str:
     return "" if at is None else escape(format_time(at.replace(microsecond=0), zone))
+
+
+def _as_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:
+    return f"<details><summary>As a table</summary>{_table(head, rows, numbers=numbers)}</details>"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = ()) -> str:

@@ -1,4 +1,4 @@
-"""What happened in a simulation: how many nodes came and went and why, what it cost, and when what was done (09)."""
+"""The report of a simulation: nodes that came and went and why, the cost, and the timeline (09)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ HOUR: Final = timedelta(hours=1)
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened."""
+    """One event."""
 
     at: datetime
     type: str
@@ -24,7 +24,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportedViolation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that was broken; there should be none, ever."""
+    """A broken rule; there should be none."""
 
     at: datetime
     rule: str
@@ -33,7 +33,7 @@ class ReportedViolation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One machine, as far as it was there during the run; None: not yet, or before it began."""
+    """One machine during the run. A missing instant lies before or after the run."""
 
     node_claim: str
     node: str
@@ -50,7 +50,7 @@ class MachineLife(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NodeCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Machines. `at_start` and `at_end`: how many NodeClaims there were."""
+    """Machines; `at_start` and `at_end` count NodeClaims."""
 
     at_start: int
     at_end: int
@@ -59,7 +59,7 @@ class NodeCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PodCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """`forced`: deleted for a deadline whatever protected them; `lost`: gone with their node; `pending`: at the end."""
+    """`forced`: deleted for a deadline despite protection; `lost`: gone with their node; `pending`: at the end."""
 
     evicted: int
     preempted: int
@@ -88,7 +88,7 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The account of a run; as JSON, what `simulate -o json` prints."""
+    """The report of one run, as `simulate -o json` prints it."""
 
     start: datetime
     end: datetime
@@ -104,7 +104,7 @@ class SimulationReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 DISRUPTED: Final = "disrupted"
-# What a reader wants to see first, if not all can be shown.
+# How important each type of event is, if not all can be shown.
 WEIGHTS: Final = {
     "violation": 9,
     "forced": 6,
@@ -116,7 +116,7 @@ WEIGHTS: Final = {
     "rolled-back": 4,
     "preempted": 4,
     "terminated": 3,
-    **{reason.lower(): 2 for reason in MARKED},  # a node gets the reason
+    **{reason.lower(): 2 for reason in MARKED},  # a node gets the condition
     Reason.EXPIRED.lower(): 3,
     "launched": 2,
     "unschedulable": 2,
@@ -126,13 +126,13 @@ WEIGHTS: Final = {
 
 
 def most_important(timeline: Sequence[TimelineEntry], count: int) -> list[TimelineEntry]:
-    """The weightiest, of equal ones the last; in the order of time."""
+    """The most important entries, the later of equal ones; in the order of time."""
     ranked = sorted(range(len(timeline)), key=lambda index: (-WEIGHTS.get(timeline[index].type, 0), -index))
     return [timeline[index] for index in sorted(ranked[:count])]
 
 
 def by_hour_of_day(report: SimulationReport, zone: tzinfo) -> list[int]:
-    """How many nodes began to be disrupted in each of the 24 hours of the day."""
+    """The number of disruptions that start in each of the 24 hours of the day."""
     counts = Counter(entry.at.astimezone(zone).hour for entry in report.timeline if entry.type == DISRUPTED)
     return [counts[hour] for hour in range(24)]
 
@@ -154,32 +154,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(first: SimulationReport, second: SimulationReport, labels: tuple[str, str]) -> Comparison:
-    """The figures that settings change."""
-    rows: list[tuple[str, float, float]] = [
-        ("nodes launched", first.nodes.launched, second.nodes.launched),
-        ("nodes at the end", first.nodes.at_end, second.nodes.at_end),
-    ]
-    ended = (first.nodes.terminated, second.nodes.terminated)
-    rows += [
-        (f"terminated: {reason}", ended[0].get(reason, 0), ended[1].get(reason, 0))
-        for reason in sorted(ended[0].keys() | ended[1].keys())
-    ]
-    rows += [
-        (f"pods {field}", getattr(first.pods, field), getattr(second.pods, field))
-        for field in PodCounts.__struct_fields__
-    ]
-    rows += [
-        ("cost in all", first.cost.total, second.cost.total),
-        ("cost by the hour at the end", first.cost.per_hour_end, second.cost.per_hour_end),
-        ("most disruptions in one hour", _most_in_an_hour(first), _most_in_an_hour(second)),
-        ("violations", len(first.violations), len(second.violations)),
-    ]
-    return Comparison(
-        labels=labels,
-        differences=tuple(Difference(what=what, first=one, second=other) for what, one, other in rows),
-        reports=(first, second),
-    )
+    """Compare the figures of two runs."""
+    reasons = sorted(first.nodes.terminated.keys() | second.nodes.terminated.keys())
+    pairs = zip(_figures(first, reasons), _figures(second, reasons), strict=True)
+    differences = (Difference(what=what, first=one, second=other) for (what, one), (_, other) in pairs)
+    return Comparison(labels=labels, differences=tuple(differences), reports=(first, second))
 
 
-def _most_in_an_hour(report: SimulationReport) -> int:
-    return max((hour.disruptions for hour in report.hours), default=0)
+def _figures(report: SimulationReport, reasons: Sequence[str]) -> list[tuple[str, float]]:
+    return [
+        ("nodes launched", report.nodes.launched),
+        ("nodes at the end", report.nodes.at_end),
+        *((f"terminated: {reason}", report.nodes.terminated.get(reason, 0)) for reason in reasons),
+        *((f"pods {field}", getattr(report.pods, field)) for field in PodCounts.__struct_fields__),
+        ("cost in all", report.cost.total),
+        ("cost by the hour at the end", report.cost.per_hour_end),
+        ("most disruptions in one hour", max((hour.disruptions for hour in report.hours), default=0)),
+        ("violations", len(report.violations)),
+    ]

@@ -99,7 +99,7 @@ function drawNow() {
     sort: chosen.sort,
     open: chosen.node,
     now: at,
-    nothing: rows.length ? 'No node matches the filter.' : 'There are no nodes here.',
+    nothing: rows.length ? 'No node matches the filter.' : 'There are no nodes.',
   });
   drawTiles(byId('tiles'), board, at, { onFilter: (filter) => choose({ filter: chosen.filter === filter ? '' : filter }), onOpen: (key) => open(key) });
   setText(byId('count'), found.length === rows.length ? count(rows.length, 'node') : `${found.length} of ${count(rows.length, 'node')}`);
@@ -298,10 +298,10 @@ function back() {
 }
 
 function describeKeys() {
-  const lines = [['/', 'filter'], ['↑ ↓ PgUp PgDn Home End', 'go through pools and nodes'], ['Enter', 'open a node, or open and close a pool'], ['← →', 'step through the changes of a node; close and open a pool'], ['Esc', 'close the drawer, clear the filter'], ['d', '24 hours or 7 days'], ['t', 'time line or table'], ['?', 'this']];
-  const filters = [['shop cart', 'both words anywhere: name, pool, type, zone, rules, pods'], ['pool:general state:S4 zone:a type:c5', 'exactly this pool or state, part of the zone or type'], ['ns:ml by:shop/cart rule:pod-disruption-budget', 'who or what blocks'], ['is:free is:blocked is:stuck is:never is:draining is:expiring is:forced', 'how it stands']];
+  const lines = [['/', 'filter'], ['↑ ↓ PgUp PgDn Home End', 'go through pools and nodes'], ['Enter', 'open a node, or open and close a pool'], ['← →', 'step through the changes of a node; close and open a pool'], ['Esc', 'close the drawer, clear the filter'], ['d', '24 hours or 7 days'], ['t', 'timeline or table'], ['?', 'this']];
+  const filters = [['shop cart', 'both words anywhere: name, pool, type, zone, rules, pods'], ['pool:general state:S4 zone:a type:c5', 'exactly this pool or state, part of the zone or type'], ['ns:ml by:shop/cart rule:pod-disruption-budget', 'who or what blocks'], ['is:free is:blocked is:stuck is:never is:draining is:expiring is:forced', 'the state of the node']];
   const pairs = (found, more = '') => h('dl', { class: `keys ${more}` }, ...found.flatMap(([key, words]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, words)]));
-  byId('keys').replaceChildren(h('h2', { id: 'keys-title' }, 'Keys'), pairs(lines), h('h2', {}, 'Filters'), pairs(filters, 'stacked'), h('h2', {}, 'Signs'), h('ul', { class: 'legend tall' }, ...legend()), h('p', { class: 'small' }, 'A bar shows when a node can be disrupted gracefully, budgets aside, if nothing but time changes. Several rules at once share its height. Pale signs are assumed, not certain. The strips of a pool show of what its budgets allow how much is in use and how much is left; hatched: nothing is.'), h('button', { type: 'button', class: 'main', onclick: () => byId('keys').close() }, 'Close'));
+  byId('keys').replaceChildren(h('h2', { id: 'keys-title' }, 'Keys'), pairs(lines), h('h2', {}, 'Filters'), pairs(filters, 'stacked'), h('h2', {}, 'Symbols'), h('ul', { class: 'legend tall' }, ...legend()), h('p', { class: 'small' }, 'A bar shows when a node can be disrupted gracefully, budgets aside, if nothing but time changes. Several rules at once share its height. Pale symbols are assumed, not certain. The strips of a pool show how many disruptions its budgets allow and how many of them are left; hatched: none.'), h('button', { type: 'button', class: 'main', onclick: () => byId('keys').close() }, 'Close'));
 }
 
 readAddress();

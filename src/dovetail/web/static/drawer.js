@@ -55,7 +55,7 @@ function picture(row, now, length, width) {
   const events = row.events.filter(([at]) => !at || (at >= now && at < now + length)).map(([at, type, object]) => h('tr', {}, h('td', {}, at ? stamp(at) : 'now'), h('td', {}, '–'), h('td', {}, type), h('td', {}, object)));
   return h('div', { class: 'picture' },
     s('svg', { width: scale.width, height: TALL, 'aria-hidden': 'true' }, ...track(row, scale, TALL)),
-    h('details', {}, h('summary', {}, 'The time line as a table'), h('table', { class: 'small-table' }, h('thead', {}, h('tr', {}, ...['From', 'To', 'What', 'By'].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, ...rows, ...events))),
+    h('details', {}, h('summary', {}, 'The timeline as a table'), h('table', { class: 'small-table' }, h('thead', {}, h('tr', {}, ...['From', 'To', 'What', 'By'].map((name) => h('th', { scope: 'col' }, name)))), h('tbody', {}, ...rows, ...events))),
   );
 }
 

@@ -12,7 +12,7 @@ export function spanWords(row, at, most = 3) {
   const first = found[1] === DRAINING ? 'draining' : 'blocked';
   const lines = causes.slice(0, most).map((cause) => `${cause[0]}: ${objectName(cause)}`);
   if (causes.length > most) lines.push(`and ${causes.length - most} more`);
-  return [causes.length ? `${first}${first === 'draining' ? ', held up by' : ' by'}` : first, ...lines];
+  return [causes.length ? `${first}${first === 'draining' ? ', waiting for' : ' by'}` : first, ...lines];
 }
 
 export function freeWords(row, now) {

@@ -6,7 +6,7 @@ import { DAY, dayTime, localised, span } from './times.js';
 import { BLOCKED, FREE, categoryOf, count, objectName } from './words.js';
 
 const SHOWN = 3;
-const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be taken', forced: 'end by force', deadline: 'end by force' };
+const HERDS = { expires: 'expire', 'gracefully-expires': 'expire gracefully', free: 'become free', disrupts: 'may be disrupted', forced: 'end by force', deadline: 'end by force' };
 
 export function figures(rows, now) {
   const blockers = new Map();
@@ -76,7 +76,7 @@ function stuck(found, now, onFilter, onOpen) {
     const since = row.stuck[1] ? span(now - row.stuck[1]) : '';
     return entry(row, `${row.stuck[0]} ${since}`, cause ? by(cause) : 'nothing on it holds it: see its pool', onOpen);
   });
-  return tile('Stuck', found.stuck.length, 'should go and cannot', 'is:stuck', onFilter, list(lines, 'Nothing that should go is held up.'));
+  return tile('Stuck', found.stuck.length, 'should go and cannot', 'is:stuck', onFilter, list(lines, 'No node is stuck.'));
 }
 
 function never(found, now, onFilter, onOpen) {
@@ -84,7 +84,7 @@ function never(found, now, onFilter, onOpen) {
     const [cause] = causesOf(row, spanAt(row, now));
     return entry(row, '', cause ? by(cause) : 'no single rule', onOpen);
   });
-  return tile('Never free', found.never.length, 'until somebody acts', 'is:never', onFilter, list(lines, 'Time alone frees every node.'));
+  return tile('Never free', found.never.length, 'until somebody acts', 'is:never', onFilter, list(lines, 'Every node becomes free with time.'));
 }
 
 function who(found, onFilter) {

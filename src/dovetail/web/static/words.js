@@ -43,7 +43,7 @@ export function categoryOf(rule) {
 export const EVENTS = {
   expires: 'expires',
   'gracefully-expires': 'expires gracefully',
-  disrupts: 'is disrupted',
+  disrupts: 'may be disrupted',
   'pod-evicted': 'pod evicted',
   'pod-deleted': 'pod deleted by force',
   deadline: 'drain ends by force',
