@@ -17,9 +17,9 @@ from dovetail.api import names
 from dovetail.api.names import Reason
 from dovetail.planning.disruption.balance import unbalanced
 from dovetail.planning.disruption.board import Candidate, DisruptionBoard, Method, RemainingBudgets
-from dovetail.planning.disruption.commands import Command, side_by_side
+from dovetail.planning.disruption.commands import Command, with_final_landing
 from dovetail.planning.disruption.consolidation import in_order, multi, single
-from dovetail.planning.disruption.methods import decide_pass
+from dovetail.planning.disruption.methods import _METHODS, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, decide
 from dovetail.planning.disruption.validation import RejectionCause, validated
 from dovetail.scheduling import reference
@@ -145,11 +145,8 @@ def impossible(cluster: Cluster, candidate: Candidate) -> bool:
 
 def passes(cluster: Cluster) -> list[tuple[Command, ...]]:
     """Of every method what it would do, were it its turn."""
-    found = []
-    for method in Method:
-        others = set(Method) - {method}
-        found.append(decide_pass(cluster.board, cluster.rules, skip=others.__contains__).commands)
-    return found
+    this = _Pass(cluster.board, cluster.rules, lambda: True)
+    return [decide(this, method).commands for method, decide in _METHODS]
 
 
 def decisions(cluster: Cluster) -> list[Command]:
@@ -237,7 +234,9 @@ def test_every_node_is_looked_at_and_the_best_comes_first(first: int) -> None:
         can = {node: move for node, move in alone.items() if move is not None}
         assert {move.candidates[0].node for move in found.moves} == can.keys(), f"seed {seed}"
         assert set(found.refused) == alone.keys() - can.keys(), f"seed {seed}"
-        assert [move.worth for move in found.moves] == sorted((move.worth for move in can.values()), reverse=True)
+        assert [move.savings_per_cost for move in found.moves] == sorted(
+            (move.savings_per_cost for move in can.values()), reverse=True
+        )
         possible += len(can)
         for each in board.of(Reason.UNDERUTILIZED):
             seen = witness(board.world, each.pods, [each.node], each.price or 0)
@@ -335,7 +334,7 @@ def test_a_command_is_still_right_until_something_changes(first: int) -> None:
             for command in commands:
                 again, board = held_to(command, board, cluster, seed)
                 still.append(again)
-            assert side_by_side(still, board) == commands, f"seed {seed}"
+            assert with_final_landing(still, board) == commands, f"seed {seed}"
 
 
 def held_to(command: Command, board: DisruptionBoard, cluster: Cluster, seed: int) -> tuple[Command, DisruptionBoard]:

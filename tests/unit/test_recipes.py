@@ -78,7 +78,7 @@ from dovetail.runtime.work_queue import Done, Outcome
 class Retirement(ClaimConditions):
     name = "nodeclaim.retirement"
 
-    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         conditions = Conditions(claim, self.clock.now())
         if "example.com/retire" in claim.metadata.annotations and not conditions.is_true(ConditionType.RETIRED):
             conditions.set(ConditionType.RETIRED)

@@ -1,6 +1,5 @@
-"""All controllers that act on a cluster, made so that they know of each other what they need."""
+"""Creates all controllers and connects them."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 
 import msgspec
@@ -58,7 +57,7 @@ class FeatureGates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DisruptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How nodes are chosen to go, as far as users say."""
+    """The user's options for disruption."""
 
     reading: BudgetSemantics = BudgetSemantics.SEED
 
@@ -74,16 +73,16 @@ def all_controllers(
     disrupting: DisruptionOptions | None = None,
     types: InstanceTypeSource | None = None,
 ) -> list[Controller]:
-    """To be made before the caches run: they subscribe to them.
+    """Call it before the reflectors run: the controllers subscribe to the stores.
 
-    `provisioning` None: pods that wait get no nodes. `disrupting` None, or without it: no node goes gracefully.
-    `types`: who asks the provider for instance types, if somebody else wants to know them too.
+    Without `provisioning` pending pods get no nodes. Without both options no node is disrupted gracefully.
+    `types`: asks the provider for instance types, if other code needs them too.
     """
     health = RegistrationHealth(cluster)
     creation = ClaimCreation(cluster, metrics)
     evictions = Evictions(cluster, metrics, timings)
     types = types or InstanceTypeSource(cluster, provider, keep_seconds=timings.instance_types_seconds)
-    judging = (PodEvents(cluster, timings), DriftDetection(cluster, provider, types, timings))
+    condition_writers = (PodEvents(cluster, timings), DriftDetection(cluster, provider, types, timings))
     controllers: list[Controller] = [
         Lifecycle(cluster, provider, health, metrics, timings),
         evictions,
@@ -94,7 +93,7 @@ def all_controllers(
         ClaimHydration(cluster),
         NodeHydration(cluster),
         Consistency(cluster, timings),
-        *judging,
+        *condition_writers,
         StateReporter(cluster),
         Transitions(cluster),
         ProtectionEvents(cluster, metrics),
@@ -111,60 +110,32 @@ def all_controllers(
             Provisioner(cluster, state, types, creation, provisioning=provisioning, metrics=metrics, timings=timings)
         )
         if disrupting is not None:
-            controllers += _disrupting(
+            counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
+            recheck = Recheck(cluster, disrupting.reading)
+            commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
+            disruption = DisruptionController(
                 cluster,
                 state,
-                creation,
-                metrics,
-                timings,
-                types=types,
-                judging=judging,
-                gates=gates,
-                provisioning=provisioning,
-                disrupting=disrupting,
+                types,
+                DisruptionPlanner(options=provisioning.options, reading=disrupting.reading),
+                commands,
+                condition_writers=condition_writers,
+                marks=marks,
+                telling=DisruptionReporter(cluster, counts),
+                compute=provisioning.compute,
+                rules=ConsolidationOptions(spot_to_spot=gates.spot_to_spot_consolidation),
+                timings=timings,
             )
+            leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))
+            controllers += [commands, *leftovers, marks, disruption]
     if gates.static_capacity:
         controllers.append(StaticCapacity(cluster, creation, timings))
     if gates.node_repair:
         controllers.append(NodeHealth(cluster, provider, metrics, timings))
-    if isinstance(provider, KwokProvider):  # there, nobody else makes the Nodes
+    if isinstance(provider, KwokProvider):  # no kubelet creates the Nodes of kwok
         controllers.append(KwokNodes(cluster))
         follow_interruptions(cluster, provider)
     for controller in controllers:
         if isinstance(controller, KeyedController):
             controller.measure(metrics)
     return controllers
-
-
-def _disrupting(
-    cluster: WatchedCluster,
-    state: SchedulingState,
-    creation: ClaimCreation,
-    metrics: Metrics,
-    timings: Timings,
-    *,
-    types: InstanceTypeSource,
-    judging: Sequence[KeyedController[str]],
-    gates: FeatureGates,
-    provisioning: ProvisioningOptions,
-    disrupting: DisruptionOptions,
-) -> list[Controller]:
-    """Those that choose nodes and have them go."""
-    counts, marks = DisruptionMetrics(metrics.registry), CandidateMarks(cluster)
-    recheck = Recheck(cluster, disrupting.reading)
-    commands = DisruptionCommands(cluster, state, creation, metrics, timings, recheck=recheck, counts=counts)
-    disruption = DisruptionController(
-        cluster,
-        state,
-        types,
-        DisruptionPlanner(options=provisioning.options, reading=disrupting.reading),
-        commands,
-        judging=judging,
-        marks=marks,
-        telling=DisruptionReporter(cluster, counts),
-        compute=provisioning.compute,
-        rules=ConsolidationOptions(spot_to_spot=gates.spot_to_spot_consolidation),
-        timings=timings,
-    )
-    leftovers = (DisruptionStrays(cluster, state), FailedReplacements(cluster, commands, timings))
-    return [commands, *leftovers, marks, disruption]

@@ -1,51 +1,28 @@
-"""What is counted of voluntary disruption (04 §3.4)?"""
+"""Metrics of graceful disruption (04 §3.4), with upstream's names and labels."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
 
-from dovetail.observe.metrics import DURATION_BUCKETS
+from dovetail.observe.metrics import DURATION_BUCKETS, Declared
 
 _DECISION = ("decision", "reason", "consolidation_type")
 
 
-class DisruptionMetrics:
-    """Names and labels are upstream's."""
-
+class DisruptionMetrics(Declared):
     def __init__(self, registry: CollectorRegistry) -> None:
-        prefix = "karpenter_voluntary_disruption"
-        self.evaluation_seconds = Histogram(
-            f"{prefix}_decision_evaluation_duration_seconds",
-            "How long it took to decide.",
-            ("reason", "consolidation_type"),
-            buckets=DURATION_BUCKETS,
-            registry=registry,
-        )
-        self.decisions = Counter(f"{prefix}_decisions", "Commands that were started.", _DECISION, registry=registry)
-        self.decisions_by_pool = Counter(
-            f"{prefix}_decisions_by_nodepool",
-            "The same, by the NodePools of their nodes.",
-            ("nodepool", *_DECISION),
-            registry=registry,
-        )
-        self.eligible = Gauge(
-            f"{prefix}_eligible_nodes", "Nodes that budgets alone may hold back.", ("reason",), registry=registry
-        )
-        self.timeouts = Counter(
-            f"{prefix}_consolidation_timeouts",
-            "Passes that ran out of time.",
-            ("consolidation_type",),
-            registry=registry,
-        )
-        for consolidation_type in ("multi", "single"):
-            self.timeouts.labels(consolidation_type)
-        self.failed_validations = Counter(
-            f"{prefix}_failed_validations",
-            "Nodes that could not go any more when it was time.",
-            ("consolidation_type",),
-            registry=registry,
-        )
-        self.queue_failures = Counter(
-            f"{prefix}_queue_failures",
-            "Replacements that were not there when their command was given up.",
-            _DECISION,
-            registry=registry,
-        )
+        super().__init__(registry)
+        prefix, type_ = "karpenter_voluntary_disruption", "consolidation_type"
+        name = f"{prefix}_decision_evaluation_duration_seconds"
+        self.evaluation_seconds = self.histogram(name, "How long it took to decide.", DURATION_BUCKETS, "reason", type_)
+        self.decisions = self.counter(f"{prefix}_decisions", "Commands that were started.", *_DECISION)
+        name, meaning = f"{prefix}_decisions_by_nodepool", "The same, by the NodePools of their nodes."
+        self.decisions_by_pool = self.counter(name, meaning, "nodepool", *_DECISION)
+        name = f"{prefix}_eligible_nodes"
+        self.eligible = self.gauge(name, "Nodes that budgets alone may hold back.", "reason")
+        name = f"{prefix}_consolidation_timeouts"
+        self.timeouts = self.counter(name, "Passes that ran out of time.", type_)
+        for each in ("multi", "single"):
+            self.timeouts.labels(each)
+        meaning = "Nodes that could not go any more when it was time."
+        self.failed_validations = self.counter(f"{prefix}_failed_validations", meaning, type_)
+        meaning = "Replacements that were not there when their command was given up."
+        self.queue_failures = self.counter(f"{prefix}_queue_failures", meaning, *_DECISION)

@@ -1,7 +1,7 @@
-"""How does the program say what it does: a JSON object a line, with the same keys everywhere (04 §4)?
+"""Logging: one JSON object per line, with the same keys everywhere (04 §4).
 
-`extra=` adds keys to a line; `about` adds them to all lines of a piece of work, such as a reconcile. A message that
-comes very often is let through a hundred times a second, and then every hundredth time.
+`extra=` adds keys to a line; `about` adds them to all lines of a piece of work, such as a reconcile. Frequent messages
+are sampled: a hundred per second, then every hundredth.
 """
 
 import logging
@@ -21,10 +21,10 @@ from dovetail.values.duration import MICROSECOND, format_duration
 from dovetail.values.foreign_text import json_escaped, plain, redacted
 
 FIRST, THEREAFTER = 100, 100
-MESSAGES_AT_MOST: Final = 10_000  # that are told apart within a second
+MESSAGES_AT_MOST: Final = 10_000  # distinct messages per second
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "error": logging.ERROR, "": logging.INFO}
 
-# What every record has; anything else came with `extra`.
+# The attributes of every record; others come from `extra`.
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _NAMES: Final = {logging.WARNING: "WARN", logging.CRITICAL: "ERROR"}
 
@@ -32,7 +32,7 @@ _context: ContextVar[Mapping[str, Any]] = ContextVar("about", default={})  # noq
 
 
 class LogFormat(StrEnum):
-    """For machines or for people."""
+    """For machines, or for people."""
 
     JSON = "json"
     TEXT = "text"
@@ -40,7 +40,7 @@ class LogFormat(StrEnum):
 
 @contextmanager
 def about(**keys: Any) -> Iterator[None]:
-    """Add these keys to every line that is logged within, by this task."""
+    """Adds the keys to every line that this task logs within the block."""
     token = _context.set({**_context.get(), **keys})
     try:
         yield
@@ -49,7 +49,7 @@ def about(**keys: Any) -> Iterator[None]:
 
 
 def said_about(key: str) -> Any:
-    """What `about` says under this key; empty if nothing."""
+    """The value of the key in `about`; empty if it has none."""
     return _context.get().get(key, "")
 
 
@@ -57,7 +57,7 @@ def said_about(key: str) -> Any:
 
 
 def keys_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What the line says, in the order of its keys."""
+    """The keys of the line, in their order."""
     keys: dict[str, Any] = {
         "level": _NAMES.get(record.levelno, record.levelname),
         "time": _time(record),
@@ -80,7 +80,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Durations as Go writes them, and nothing that looks like a credential."""
+    """Formats durations like Go, and redacts credentials."""
     if isinstance(value, timedelta):
         return format_duration(value // timedelta(microseconds=1) * MICROSECOND)
     if isinstance(value, dict):
@@ -91,13 +91,13 @@ def _plain(value: Any) -> Any:
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object a line."""
+    """One JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         keys = keys_of(record)
         try:
             return _encode(keys)
-        except (ValueError, OverflowError, RecursionError):  # a value that JSON cannot hold must not cost the line
+        except (ValueError, OverflowError, RecursionError):  # a value that is not valid JSON must not lose the line
             return _encode({key: str(value) for key, value in keys.items()})
 
 
@@ -106,7 +106,7 @@ def _encode(keys: Mapping[str, Any]) -> str:
 
 
 class TextLines(logging.Formatter):
-    """The same for people: time, level, message, and the other keys behind."""
+    """Lines for people: time, level, message, then the other keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         keys = keys_of(record)
@@ -117,11 +117,11 @@ class TextLines(logging.Formatter):
         return "\n".join(map(plain, lines))
 
 
-# -- which lines -------------------------------------------------------------------------------------------------------
+# -- sampling ---------------------------------------------------------------------------------------------------------
 
 
 class Sampling(logging.Filter):
-    """For one output: of one message within one second the first hundred, and then every hundredth."""
+    """For each message and second, passes the first hundred lines and then every hundredth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,11 +138,11 @@ class Sampling(logging.Filter):
         return count <= FIRST or (count - FIRST) % THEREAFTER == 0
 
 
-# -- where to ----------------------------------------------------------------------------------------------------------
+# -- outputs ----------------------------------------------------------------------------------------------------------
 
 
 class _Output(logging.StreamHandler[TextIO]):
-    """Writes lines; what goes wrong with that is told elsewhere."""
+    """Writes lines. Errors of writing go to the error outputs."""
 
     def __init__(self, path: str, troubles: Sequence[TextIO], form: LogFormat) -> None:
         super().__init__(_open(path))
@@ -155,7 +155,7 @@ class _Output(logging.StreamHandler[TextIO]):
         for stream in self._troubles:
             try:
                 stream.write(f"a line of {record.name} could not be logged: {plain(str(error))}\n")
-            except (OSError, ValueError):  # nobody is left to tell
+            except (OSError, ValueError):  # no output is left
                 continue
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ def start_logging(
     error_outputs: Sequence[str] = ("stderr",),
     form: LogFormat = LogFormat.JSON,
 ) -> None:
-    """Log from now on to these: `stdout`, `stderr` or files, which are appended to. Raises OSError."""
+    """Logs to these outputs from now on: `stdout`, `stderr` or files to append to. Raises OSError."""
     troubles = [_open(path) for path in error_outputs]
     handlers = [_Output(path, troubles, form) for path in outputs]
     root = logging.getLogger()

@@ -1,7 +1,7 @@
-"""What is counted and measured while the program works (04 §3, R37, R40), and as which text is it served?
+"""The program's counters and histograms, and their text format (04 §3, R37, R40).
 
 Names, labels and buckets are upstream's where the meaning is the same, so that existing dashboards work. No label ever
-holds the name of a pod. What follows from the state of the cluster alone is worked out at the scrape, elsewhere.
+has the name of a pod. Gauges of the cluster's state are in `controllers/metrics`.
 """
 
 import platform
@@ -28,14 +28,14 @@ LIFETIME_BUCKETS: Final = (
     *(days * _DAY for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
 )
 QUANTILES: Final = (0.0, 0.5, 0.9, 0.99, 1.0)
-WINDOW: Final = 1000  # observations a summary's quantiles are taken from
+WINDOW: Final = 1000  # observations for the quantiles of a summary
 
 _DISRUPTED: Final = ("reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode")
 _CLOUD: Final = ("controller", "method", "provider")
 
 
 class Summary(Collector):
-    """Count and sum of all observations, and quantiles of the latest ones, by the value of one label if it has one."""
+    """Count and sum of all observations, and quantiles of the latest ones, with at most one label."""
 
     def __init__(
         self, name: str, documentation: str, label: str = "", *, registry: CollectorRegistry | None = None
@@ -62,7 +62,7 @@ class Summary(Collector):
 
 
 class Observations:
-    """What one child of a summary has seen."""
+    """The observations with one label value."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,22 +75,18 @@ class Observations:
         self._latest.append(amount)
 
     def quantiles(self) -> list[tuple[float, float]]:
-        """None before the first observation."""
+        """Empty before the first observation."""
         ordered = sorted(self._latest)
         return [(q, ordered[max(0, ceil(q * len(ordered)) - 1)]) for q in QUANTILES] if ordered else []
 
 
 class _ExternalCounter(Collector):
-    """A counter that somebody else keeps: it is read at the scrape, by the values of its labels."""
+    """A counter that other code keeps and that is read at the scrape, by label values."""
 
     def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str],
-        values: Callable[[], Mapping[tuple[str, ...], float]],
+        self, name: str, meaning: str, labels: Sequence[str], values: Callable[[], Mapping[tuple[str, ...], float]]
     ) -> None:
-        self._texts = name, documentation, labels
+        self._texts = name, meaning, labels
         self._values = values
 
     def collect(self) -> Iterator[Metric]:
@@ -102,7 +98,7 @@ class _ExternalCounter(Collector):
 
 
 class RenderedMetric(Metric):
-    """A gauge whose lines are text already: with 5,000 nodes, making them anew for each scrape would take seconds."""
+    """A gauge with rendered lines: with 5,000 nodes, rendering them for each scrape would take seconds."""
 
     def __init__(self, name: str, documentation: str, lines: Iterable[str]) -> None:
         super().__init__(name, documentation, "gauge")
@@ -110,7 +106,7 @@ class RenderedMetric(Metric):
 
 
 class DeferredMetrics(Metric):
-    """Families that are worked out as the text is made, on any thread: of what was noted when they were collected."""
+    """Metrics that are computed while the text is rendered, on any thread, from inputs of the scrape."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
         super().__init__("aside", "", "unknown")
@@ -118,24 +114,32 @@ class DeferredMetrics(Metric):
 
 
 def labelled(labels: Iterable[tuple[str, str]]) -> str:
-    """Labels as they stand in a line, without the braces."""
+    """The labels of a line, without the braces."""
     return ",".join([f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels])
 
 
-class Metrics:
-    """Everything that is counted, on a registry of its own: two programs in one process do not meet."""
+class Declared:
+    """Declares metrics on a registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
 
-        def counter(name: str, documentation: str, *labels: str) -> Counter:
-            return Counter(name, documentation, labels, registry=registry)
+    def counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, registry=self.registry)
 
-        def histogram(name: str, documentation: str, buckets: Iterable[float], *labels: str) -> Histogram:
-            return Histogram(name, documentation, labels, buckets=tuple(buckets), registry=registry)
+    def histogram(self, name: str, meaning: str, buckets: Iterable[float], *labels: str) -> Histogram:
+        return Histogram(name, meaning, labels, buckets=tuple(buckets), registry=self.registry)
 
-        def gauge(name: str, documentation: str, *labels: str) -> Gauge:
-            return Gauge(name, documentation, labels, registry=registry)
+    def gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self.registry)
+
+
+class Metrics(Declared):
+    """All counters and histograms except those of disruption."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__(registry)
+        counter, histogram, gauge = self.counter, self.histogram, self.gauge
 
         # -- NodeClaims (04 §3.1)
         self.nodeclaims_created = counter(
@@ -288,28 +292,22 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def read_events(self, fates: Callable[[], Mapping[str, float]]) -> None:
-        """Serve what became of the events: sent, repeated, limited, dropped, ignored, failed."""
+        """Exports the number of events by fate: sent, repeated, limited, dropped, ignored, failed."""
         self._read("dovetail_events_total", "Events published, by their fate.", "fate", fates)
 
     def read_failures(self, parts: Callable[[], Mapping[str, float]]) -> None:
-        """Serve how often each part of the program met an error that nobody expects."""
+        """Exports the number of unexpected errors of each part of the program."""
         meaning = "Errors that nobody expects: bugs, which are logged; what failed is tried again."
         self._read("dovetail_failures_total", meaning, "controller", parts)
 
     def read_undecodable(self, kinds: Callable[[], Mapping[str, float]]) -> None:
-        """Serve how many objects of each kind could not be read (R32)."""
+        """Exports the number of undecodable objects of each kind (R32)."""
         self._read("dovetail_undecodable_objects_total", "Objects that could not be read.", "resource", kinds)
 
     def read_requests(self, requests: Callable[[], Mapping[tuple[str, ...], float]]) -> None:
-        """Serve how many requests the API server was sent, by the code of the answer, the method and the host."""
-        self.registry.register(
-            _ExternalCounter(
-                "rest_client_requests_total",
-                "Requests to the API server, by its answer.",
-                ("code", "method", "host"),
-                requests,
-            )
-        )
+        """Exports the number of requests to the API server, by status code, method and host."""
+        labels, meaning = ("code", "method", "host"), "Requests to the API server, by its answer."
+        self.registry.register(_ExternalCounter("rest_client_requests_total", meaning, labels, requests))
 
     def _read(self, name: str, documentation: str, label: str, values: Callable[[], Mapping[str, float]]) -> None:
         def by_label() -> dict[tuple[str, ...], float]:
@@ -325,10 +323,10 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def rendered(families: Iterable[Metric]) -> Iterator[bytes]:
-    """The text, in parts; on any thread.
+    """The text, in parts. Runs on any thread.
 
-    Plain decimals: the library writes large numbers with an exponent, which upstream's test suite cannot read (04 §3).
-    Series that only say since when a counter counts are left out.
+    Numbers are plain decimals: the library writes large numbers with an exponent, which upstream's test suite cannot
+    read (04 §3). The `_created` series of counters are left out.
     """
     for family in families:
         if isinstance(family, DeferredMetrics):
@@ -352,7 +350,7 @@ def _lines(family: Metric) -> Iterator[str]:
 
 
 def decimal(value: float) -> str:
-    """The number without an exponent, as short as tells it from its neighbours."""
+    """The shortest exact form of the number without an exponent."""
     if isnan(value):
         return "NaN"
     if isinf(value):

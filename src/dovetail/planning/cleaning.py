@@ -1,8 +1,8 @@
-"""What of an object is only there because of us, and what has to be written for it to be as if we had never been (R38)?
+"""Patches that remove from objects what only Dovetail writes (R38).
 
-Objects are taken as the API gives them, not as our structs: a list is written back as a whole, and a field that we do
-not model must not be lost. What upstream writes too is left as it is, but for a command that has not come to its end:
-whoever comes next does not know of it, so its nodes take pods again.
+Objects are raw JSON, not our structs: a list is written back as a whole, and fields that we do not model must not be
+lost. What upstream writes too stays, except for the marks of a command under way: the next controller does not know the
+command, so its nodes must take pods again.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from dovetail.rules.reasons import DISRUPTION_REASONS
 
 Raw = dict[str, Any]
 
-ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes are made with their NodeClaim's
+ANNOTATIONS: Final = (names.DISRUPTION_COMMAND, names.REPLACEMENT_OF)  # Nodes inherit those of their NodeClaim
 CONDITIONS: Final = (
     ConditionType.DISRUPTION_STATE,
     *(row.condition for row in DISRUPTION_REASONS.values() if not row.upstream),
@@ -27,21 +27,21 @@ _DISRUPTED: Final = (names.DISRUPTED_TAINT, TaintEffect.NO_SCHEDULE)
 
 
 class MergePatch(msgspec.Struct, frozen=True):
-    """A merge patch, but for the precondition."""
+    """A merge patch without precondition."""
 
     body: Raw
     subresource: str = ""
 
 
 class Cleaning(msgspec.Struct, frozen=True):
-    """What goes, in words, and the patches that make it go, in this order."""
+    """The changes in words, and the patches in their order."""
 
     changes: tuple[str, ...] = ()
     patches: tuple[MergePatch, ...] = ()
 
 
 def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
-    """`claim`: the NodeClaim that it belongs to, as it was before it was cleaned itself."""
+    """`claim`: the NodeClaim of the Node, before it was cleaned itself."""
     unwanted = {_CANDIDATE}
     if claim is not None and is_ours(claim) and not is_going(claim) and not is_going(node):
         unwanted.add(_DISRUPTED)
@@ -56,7 +56,7 @@ def clean_node(node: Raw, claim: Raw | None) -> Cleaning:
 
 
 def clean_claim(claim: Raw, nodes: Sequence[Raw] = ()) -> Cleaning:
-    """`nodes`: those that belong to it. The record of a command goes last: until then a new leader can carry it on."""
+    """`nodes`: the Nodes of the claim. The record of a command goes last, so that a new leader can continue it."""
     unwanted: set[str] = set(CONDITIONS)
     if is_ours(claim) and not any(map(is_going, (claim, *nodes))):
         unwanted.add(ConditionType.DISRUPTION_REASON)
@@ -76,16 +76,15 @@ def clean_pool(pool: Raw) -> Cleaning:
 
 
 def is_ours(claim: Raw) -> bool:
-    """Whether we have acted on it: another program's commands are none of our business (EC2 nodes beside kwok's)."""
+    """Whether we have written to the claim. Commands of another controller are not touched."""
     conditions = _list(claim.get("status"), "conditions")
     annotations = (claim.get("metadata") or {}).get("annotations") or {}
-    return any(entry.get("type") in CONDITIONS for entry in conditions) or any(
-        key in annotations for key in ANNOTATIONS
-    )
+    has_condition = any(entry.get("type") in CONDITIONS for entry in conditions)
+    return has_condition or any(key in annotations for key in ANNOTATIONS)
 
 
 def is_going(thing: Raw) -> bool:
-    """Past the point of no return: what upstream finds there is what it would have put there itself."""
+    """Whether the object is being deleted. Upstream writes the same marks there."""
     return bool((thing.get("metadata") or {}).get("deletionTimestamp"))
 
 
@@ -94,12 +93,12 @@ def _list(parent: Any, field: str) -> list[Raw]:
 
 
 def _without(entries: Sequence[Raw], unwanted: Callable[[Raw], bool]) -> tuple[list[Raw], list[Raw]]:
-    """What stays, and what goes."""
+    """The entries to keep, and the entries to remove."""
     return [each for each in entries if not unwanted(each)], [each for each in entries if unwanted(each)]
 
 
 def _without_annotations(thing: Raw) -> tuple[Raw, list[str]]:
-    """The metadata to write, and what goes by it. The last annotation takes the empty map with it."""
+    """The metadata to write, and the removed annotations. The last one removes the empty map, too."""
     annotations = (thing.get("metadata") or {}).get("annotations") or {}
     gone = [key for key in ANNOTATIONS if key in annotations]
     metadata = {"annotations": dict.fromkeys(gone) if len(gone) < len(annotations) else None}

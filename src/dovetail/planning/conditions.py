@@ -1,9 +1,9 @@
-"""What becomes of an object's conditions when one of them is set or cleared (01 §5.3)?
+"""Sets and clears the conditions of an object (01 §5.3).
 
-Timeouts and dashboards read `lastTransitionTime` and `observedGeneration`, so the mechanics are exactly upstream's.
+Timeouts and dashboards read `lastTransitionTime` and `observedGeneration`, so both follow upstream exactly.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -24,10 +24,10 @@ _AWAITING = "object is awaiting reconciliation"
 
 
 class Conditions:
-    """The conditions of one NodeClaim or NodePool, to be read, changed, and written back as a whole."""
+    """The conditions of one NodeClaim or NodePool. They are written back as a whole."""
 
     def __init__(self, of: NodeClaim | NodePool, now: datetime) -> None:
-        self._now = now.replace(microsecond=0)  # as coarse as the API's own times
+        self._now = now.replace(microsecond=0)  # the resolution of the API
         self._created_at = of.metadata.creation_timestamp or self._now
         self._generation = of.metadata.generation
         self._deleting = of.metadata.deletion_timestamp is not None
@@ -45,7 +45,7 @@ class Conditions:
         return self._entries.get(name)
 
     def status(self, name: ConditionType) -> str:
-        """Unknown if it is not there."""
+        """Unknown if the condition is missing."""
         entry = self._entries.get(name)
         return UNKNOWN if entry is None else entry.status
 
@@ -60,22 +60,29 @@ class Conditions:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def set(self, name: ConditionType, status: str = TRUE, reason: str = "", message: str = "") -> None:
-        """Set it; True needs no reason. The root follows."""
+        """Sets a condition and updates the root. True needs no reason."""
         assert name != ROOT, "the root is derived"
         entry = self._new(name, status, reason or name, message)
         if entry != self._entries.get(name):
             self._entries[name] = entry
-        if self._deleting:  # a deletion raises the generation: otherwise the others would look out of date (03 §2)
+        if self._deleting:  # a deletion increments the generation, so that all others would look outdated (03 §2)
             self._refresh(self._entries)
         self._recompute_root()
 
     def clear(self, name: ConditionType) -> None:
-        """Only conditions that the root does not depend on can go, and not the root itself."""
+        """Removes a condition that the root does not depend on."""
         assert name not in (ROOT, *self._dependents), name
         self._entries.pop(name, None)
 
+    def set_or_clear(self, name: ConditionType, wanted: bool, reason: str = "", message: str = "") -> None:
+        """Sets the condition to True if it is wanted, else removes it."""
+        if wanted:
+            self.set(name, TRUE, reason, message)
+        else:
+            self.clear(name)
+
     def refresh(self) -> None:
-        """The dependents still hold at the object's present generation (03 §7.3)."""
+        """Marks the dependents as observed at the current generation (03 §7.3)."""
         self._refresh(self._dependents)
         self._recompute_root()
 
@@ -109,11 +116,9 @@ class Conditions:
             return
         failed = [entry for entry in current if entry.status == FALSE]
         waiting = [entry for entry in entries if entry.status != TRUE or entry not in current]
-        status, reason = (
-            (FALSE, ConditionReason.UNHEALTHY_DEPENDENTS)
-            if failed
-            else (UNKNOWN, ConditionReason.RECONCILING_DEPENDENTS)
-        )
+        status, reason = UNKNOWN, ConditionReason.RECONCILING_DEPENDENTS
+        if failed:
+            status, reason = FALSE, ConditionReason.UNHEALTHY_DEPENDENTS
         newest_first = sorted(failed or waiting, key=_since, reverse=True)
         message = ", ".join(f"{entry.type}={entry.status}" for entry in newest_first)
         self._entries[ROOT] = self._new(ROOT, status, reason, message)
@@ -131,25 +136,18 @@ class Conditions:
         return [*sorted(others, key=_since), root]
 
     def body(self) -> list[dict[str, Any]]:
-        """As the API takes them. Every field is written: upstream's CRDs ask for reason and message."""
-        return condition_bodies(self.entries())
-
-
-def condition_bodies(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Conditions as the API takes them."""
-    return [
-        {
-            "type": entry.type,
-            "status": entry.status,
-            "reason": entry.reason,
-            "message": entry.message,
-            "lastTransitionTime": None
-            if entry.last_transition_time is None
-            else format_time(entry.last_transition_time),
-            "observedGeneration": entry.observed_generation,
-        }
-        for entry in entries
-    ]
+        """For the API, with all fields: upstream's CRDs require reason and message."""
+        return [
+            {
+                "type": entry.type,
+                "status": entry.status,
+                "reason": entry.reason,
+                "message": entry.message,
+                "lastTransitionTime": entry.last_transition_time and format_time(entry.last_transition_time),
+                "observedGeneration": entry.observed_generation,
+            }
+            for entry in self.entries()
+        ]
 
 
 def _since(entry: Entry) -> float:

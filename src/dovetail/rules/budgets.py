@@ -1,4 +1,4 @@
-"""How many more nodes of one pool may be disrupted for one reason, and until when is that so (R25–R30)?"""
+"""How many more nodes of a pool may be disrupted for a reason, and until when (R25–R30)."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -20,27 +20,26 @@ from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, a
 from dovetail.values.schedule.window import Window
 from dovetail.values.timestamp import format_time
 
-# The reasons a budget can name (R28); the others are forceful and ask no budget.
+# The reasons a budget can name (R28). Other reasons ignore budgets.
 BUDGETED = tuple(DISRUPTION_REASONS)
 UNLIMITED = 2**31 - 1
-# Pools grow, and what makes no difference with one node will make one then.
+# Node counts for warnings: a difference may only show when the pool has grown.
 GROWN = (10, 100, 1000)
 _NODES = re.compile(r"(?:(100|[0-9]{1,2})%|([0-9]+))")
 _BY_NAME = {spelling: reason for reason in BUDGETED for spelling in (reason.value, reason.value.lower())}
-# What seed 004 and older documents call the reasons. A budget that uses such a name is refused by the API, but it is
-# plain which reason it must not let through.
+# Names of the reasons in older documents. The API refuses such a budget, but it is clear which reason it must block.
 FORMER_NAMES = {name: reason for reason, row in DISRUPTION_REASONS.items() for name in row.former_names}
 
 
 class BudgetSemantics(StrEnum):
-    """Whether a budget without reasons holds only for reasons that no active budget names, or for all (R25)."""
+    """Whether a budget without reasons applies only to reasons that no active budget names, or to all (R25)."""
 
     SEED = "by-reason"
     UPSTREAM = "upstream"
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One budget, read. A budget with a fault is always active and allows nothing (R29)."""
+    """One parsed budget. A budget with a fault is always active and allows nothing (R29)."""
 
     index: int
     count: int = 0
@@ -52,19 +51,19 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
     field: str = ""
 
     def limit(self, nodes: int) -> int:
-        """R27: percentages round up."""
+        """Percentages round up (R27)."""
         return self.count if self.percent is None else -(-nodes * self.percent // 100)
 
 
 def read_budgets(budgets: Iterable[objects.Budget]) -> tuple[BudgetRule, ...]:
-    """The pool's budgets; what cannot be read blocks (fail-closed), the others stand."""
+    """Parses the budgets of a pool. A budget that cannot be parsed blocks (fail-closed); the others still apply."""
     return tuple(_read_budget(index, budget) for index, budget in enumerate(budgets))
 
 
 def _read_budget(index: int, budget: objects.Budget) -> BudgetRule:
     unknown = next((name for name in budget.reasons if name not in _BY_NAME), None)
     meant = [_BY_NAME.get(name.lower()) or FORMER_NAMES.get(name.lower()) for name in budget.reasons]
-    # A name that could mean any reason stands against all of them.
+    # An unknown name blocks every reason.
     reasons = () if None in meant else tuple(dict.fromkeys(filter(None, meant)))
     count, percent, fault, field = 0, None, None, ""
     window: Window | None = None
@@ -104,7 +103,7 @@ def limit_at(
     nodes: int,
     reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> tuple[int, int | None]:
-    """R25: the least of the active budgets that apply, and which one it is; else unlimited, the pool's node count."""
+    """The lowest active budget that applies, and its index; else the node count of the pool (R25)."""
     named, default = _applicable(budgets, reason, reading)
     for group in (named, default):
         active = [(budget.limit(nodes), budget.index) for budget in group if budget.active.contains(now)]
@@ -120,7 +119,7 @@ def limit_below(
     nodes: int,
     reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> Instants:
-    """When the limit for the reason is below the value: the same rule as `limit_at`, said for all time."""
+    """When the limit for the reason is below the value: `limit_at` for all instants."""
     named, default = _applicable(budgets, reason, reading)
     any_named, any_default = _any_active(named), _any_active(default)
     return any_of(
@@ -135,12 +134,12 @@ def limit_below(
 def _applicable(
     budgets: Sequence[BudgetRule], reason: Reason, reading: BudgetSemantics
 ) -> tuple[list[BudgetRule], list[BudgetRule]]:
-    """The budgets that name the reason, and those that stand in where none of these is active."""
+    """The budgets that name the reason, and those that apply when none of these is active."""
     if reading is BudgetSemantics.UPSTREAM:
-        if any(budget.fault for budget in budgets):  # there, one bad budget stops the whole pool (02 §5.2)
+        if any(budget.fault for budget in budgets):  # in upstream, one bad budget blocks the whole pool (02 §5.2)
             return [budget for budget in budgets if budget.fault], []
         return [budget for budget in budgets if not budget.reasons or reason in budget.reasons], []
-    # R29: an unreadable budget that names no reason stands against every reason.
+    # A budget with a fault that names no reason blocks every reason (R29).
     return (
         [budget for budget in budgets if reason in budget.reasons or (budget.fault and not budget.reasons)],
         [budget for budget in budgets if not budget.reasons and not budget.fault],
@@ -152,9 +151,9 @@ def _any_active(budgets: Iterable[BudgetRule]) -> Instants:
 
 
 def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -> Instants:
-    """When the two readings of R25 give different limits: a default budget that is lower than the reason's own.
+    """When the two readings give different limits: a default budget is lower than those of the reason (R25).
 
-    Limits beyond the number of nodes are all the same.
+    Limits above the number of nodes are equal.
     """
     named, default = _applicable([budget for budget in budgets if budget.fault is None], reason, BudgetSemantics.SEED)
     differing = []
@@ -166,11 +165,11 @@ def readings_differ(budgets: Sequence[BudgetRule], reason: Reason, nodes: int) -
     return any_of(differing)
 
 
-# -- what uses it up --------------------------------------------------------------------------------------------------
+# -- usage ------------------------------------------------------------------------------------------------------------
 
 
 class BudgetConsumer(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that holds a slot of its pool's budgets, and why."""
+    """A node that counts for its pool's budgets, and why."""
 
     node: str
     state: NodeState
@@ -178,7 +177,7 @@ class BudgetConsumer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """R26–R27: the pool's initialized nodes, and those of them that use up its budgets."""
+    """The pool's initialized nodes, and those of them that count for its budgets (R26–R27)."""
 
     nodes: int
     consumers: tuple[BudgetConsumer, ...] = ()
@@ -193,7 +192,7 @@ class PoolCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_initialized(member: ClusterNode) -> bool:
-    """By the Node's label; where the Node is gone already, by the claim's condition. Unmanaged ones always are."""
+    """By the Node's label, or without a Node by the claim's condition. Unmanaged nodes always are."""
     if member.node is not None:
         return member.node.initialized or not (member.pool or member.claim)
     return member.claim is not None and member.claim.is_true(ConditionType.INITIALIZED)
@@ -205,7 +204,7 @@ def pool_counts(members: Iterable[ClusterNode]) -> PoolCounts:
 
 
 def counts_of(members: Iterable[tuple[ClusterNode, NodeState]]) -> PoolCounts:
-    """The same, of those that are known to stand there."""
+    """Counts nodes whose state is already known."""
     nodes, consumers = 0, []
     for member, state in members:
         if not is_initialized(member):
@@ -213,12 +212,12 @@ def counts_of(members: Iterable[tuple[ClusterNode, NodeState]]) -> PoolCounts:
         nodes += 1
         if state in IN_DISRUPTION:
             consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=False))
-        elif member.node is None or not member.node.ready:  # without a Node it is not Ready either
+        elif member.node is None or not member.node.ready:  # a claim without a Node is not Ready either
             consumers.append(BudgetConsumer(node=member.name, state=state, unhealthy=True))
     return PoolCounts(nodes=nodes, consumers=tuple(consumers))
 
 
-# -- what is left -----------------------------------------------------------------------------------------------------
+# -- allowances -------------------------------------------------------------------------------------------------------
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +225,7 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: Reason
     limit: int
-    binding: int | None  # index of the budget that binds; None: unlimited
+    binding: int | None  # index of the lowest budget; None: unlimited
     allowed: int
     until: datetime | None  # when a budget window next changes the limit
     when: Instants  # when at least one disruption is allowed
@@ -240,7 +239,7 @@ def allowance(
     counts: PoolCounts,
     reading: BudgetSemantics = BudgetSemantics.SEED,
 ) -> Allowance:
-    """Seed 004, second equation: the reason's limit less everything unhealthy or disrupting (R26)."""
+    """The limit of the reason minus all nodes that are disrupted or unhealthy (R26)."""
     limit, binding = limit_at(budgets, reason, now, counts.nodes, reading)
     busy = len(counts.consumers)
     below = [limit_below(budgets, reason, value, counts.nodes, reading) for value in (limit, limit + 1, busy + 1)]
@@ -262,7 +261,7 @@ def allowances(
     return {reason: allowance(budgets, reason=reason, now=now, counts=counts, reading=reading) for reason in BUDGETED}
 
 
-# -- what is wrong ----------------------------------------------------------------------------------------------------
+# -- problems ---------------------------------------------------------------------------------------------------------
 
 
 def budget_problems(
@@ -273,7 +272,7 @@ def budget_problems(
     now: datetime,
     node_counts: Iterable[int],
 ) -> list[Finding]:
-    """What the pool's owner must know: unreadable budgets (R29), budgets without effect (R28), two readings (R25)."""
+    """Problems for the pool's owner: invalid budgets (R29), budgets without effect (R28), two readings (R25)."""
     problems = [
         _problem(
             EventReason.INVALID_BUDGET,

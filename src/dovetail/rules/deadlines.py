@@ -1,4 +1,4 @@
-"""When does a node expire, when must its drain be over, and when is each of its pods deleted for that (R15–R20)?"""
+"""Expiration of nodes, deadlines of drains, and deletion of pods for these deadlines (R15–R20)."""
 
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,23 +16,23 @@ LEAST_GRACE_SECONDS = 1
 
 
 def expires_at(claim: ClaimRecord) -> datetime | None:
-    """R19: from here on the claim is deleted, whatever budgets say. None: never, or not created yet."""
+    """When the claim is deleted, whatever budgets say (R19). None: never, or not created yet."""
     if claim.created_at is None or claim.expire_after_ns is None:
         return None
     return add(claim.created_at, claim.expire_after_ns)
 
 
 def gracefully_expires_at(claim: ClaimRecord, pool: PoolRecord | None) -> datetime | None:
-    """R20: from here on the claim is a candidate with reason Expired, under budgets."""
+    """When the claim becomes a candidate with reason Expired, under budgets (R20)."""
     if claim.created_at is None or pool is None or pool.graceful_expire_after_ns is None:
         return None
     return add(claim.created_at, pool.graceful_expire_after_ns)
 
 
 def node_deadline(claim: ClaimRecord) -> datetime | None:
-    """R15: when a drain that has begun is forced to its end.
+    """When a drain is forced to its end (R15).
 
-    The recorded timestamp stands over the computed one; one that cannot be read does not count (03 §10.13).
+    The recorded timestamp wins over the computed one, unless it cannot be read (03 §10.13).
     """
     if claim.deleted_at is None:
         return None
@@ -43,7 +43,7 @@ def node_deadline(claim: ClaimRecord) -> datetime | None:
 
 
 class ForcedDeletion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """When a pod that is still there is deleted for its node's deadline, and the grace it then gets."""
+    """When a remaining pod is deleted for its node's deadline, and with which grace."""
 
     pod: PodRecord
     at: datetime
@@ -52,10 +52,10 @@ class ForcedDeletion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> ForcedDeletion | None:
-    """R17: at the deadline less the pod's own grace, or at once if that has passed.
+    """At the deadline minus the pod's own grace, or now if that has passed (R17).
 
-    None for a pod that will be gone by the deadline anyway. A pod already terminating is deleted again only if
-    its grace would outlive the node and that shortens it.
+    None for a pod that will be gone by the deadline anyway. A terminating pod is deleted again only if its grace ends
+    after the deadline and the second deletion shortens it.
     """
     if pod.terminal:
         return None
@@ -65,7 +65,7 @@ def forced_deletion(pod: PodRecord, deadline: datetime, now: datetime) -> Forced
         return _deletion(pod, now, deadline)
     try:
         at = max(now, deadline - timedelta(seconds=pod.grace_seconds))
-    except OverflowError:  # a grace of centuries: the time has passed
+    except OverflowError:  # a grace of centuries
         at = now
     return _deletion(pod, at, deadline)
 
@@ -76,7 +76,7 @@ def _deletion(pod: PodRecord, at: datetime, deadline: datetime) -> ForcedDeletio
 
 
 def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Verdict:
-    """R13, R17: from the instant at which the pod is deleted for its node's deadline, no protection counts."""
+    """No protection counts once the pod is deleted for its node's deadline (R13, R17)."""
     if verdict.when is ALWAYS:
         return verdict
     end = f"{verdict.message}; counts until {format_time(forced.at)}, for the deadline of its node"
@@ -85,6 +85,6 @@ def until_forced(verdict: Verdict, forced: ForcedDeletion, now: datetime) -> Ver
 
 
 def deletion_grace_seconds(pod: PodRecord, deadline: datetime, at: datetime) -> int:
-    """R17: the pod's own grace, cut to the whole seconds left, but never nothing."""
+    """The pod's own grace, limited to the whole seconds left, at least 1 (R17)."""
     left = (deadline - at) // timedelta(seconds=1)
     return max(LEAST_GRACE_SECONDS, min(left, pod.grace_seconds))

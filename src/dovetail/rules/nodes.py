@@ -1,6 +1,6 @@
-"""May this node be disrupted for this reason now? Every rule is asked, and every blocker kept (02 §3)."""
+"""The rules for disrupting a node for a reason. Every rule is evaluated, and every blocker is kept (02 §3)."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -20,18 +20,18 @@ from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of, a
 from dovetail.values.timestamp import format_time
 
 CONSOLIDATION = frozenset(reason for reason, row in DISRUPTION_REASONS.items() if row.consolidates)
-# What a disruption takes: a command of consolidation is validated for so long, and a replacement boots.
+# Parts of the time that a disruption takes: validation of consolidation, and the start of a replacement.
 VALIDATION_SECONDS = 15.0
 USUAL_BOOT = timedelta(minutes=1)
-LONGEST_BOOT = timedelta(minutes=10)  # then the command is given up (R23)
-LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may ask for more than a calendar holds
+LONGEST_BOOT = timedelta(minutes=10)  # then the command is rolled back (R23)
+LONGEST_GRACE_SECONDS = 8 * 86_400  # longer than any window (R11); a pod may request more than a datetime can represent
 _FORCEFUL = "expiration is forceful and does not ask"
 _NOT_MANAGED = "not managed: it has no karpenter.sh/nodepool label"
 _NO_CLAIM = "no NodeClaim has its provider ID"
 
 
 class PodsVerdict(msgspec.Struct, frozen=True):
-    """What the pods of a node say together: when all allow, and the verdicts that block now."""
+    """The verdicts of a node's pods combined: when all allow, and those that block now."""
 
     when: Instants
     blockers: tuple[Verdict, ...]
@@ -50,14 +50,14 @@ class ReasonVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnVerdicts(NamedTuple):
-    """What a node is told whatever the reason: asked once where several reasons are judged."""
+    """Verdicts that do not depend on the reason, evaluated once for several reasons."""
 
     standing: tuple[Verdict, Verdict, Verdict]
     quiet: Verdict
 
 
 def own_verdicts(member: ClusterNode, pool: PoolRecord | None, now: datetime) -> OwnVerdicts:
-    """The rules that do not look at the reason."""
+    """Evaluates the rules that do not depend on the reason."""
     annotated = (
         allow(Rule.NODE_DO_NOT_DISRUPT, member.object, "no Node")
         if member.node is None
@@ -67,7 +67,7 @@ def own_verdicts(member: ClusterNode, pool: PoolRecord | None, now: datetime) ->
 
 
 def pods_standing(verdicts: Sequence[Verdict], pods: int) -> PodsVerdict:
-    """From every verdict of every pod on the node."""
+    """Combines all verdicts of all pods on the node."""
     blockers = tuple(verdict for verdict in verdicts if not verdict.allowed)
     return PodsVerdict(together(verdicts), blockers, pods)
 
@@ -82,7 +82,7 @@ def judge_reason(
     allowance: Allowance | None,
     own: OwnVerdicts | None = None,
 ) -> ReasonVerdict:
-    """Every node-level rule for the reason, in the order of the Rule enum."""
+    """Evaluates every rule of the node for the reason, in the order of the Rule enum."""
     own = own or own_verdicts(member, pool, now)
     forced = when_forced(member, pool, reason)
     if forced.contains(now):
@@ -115,18 +115,19 @@ def judge_reasons(
     pods: PodsVerdict,
     allowances: Mapping[Reason, Allowance] | None,
     own: OwnVerdicts,
+    reasons: Iterable[Reason] = BUDGETED,
 ) -> list[ReasonVerdict]:
-    """The answers for every reason that a budget can name. `allowances`: of the pool, if it is known."""
+    """The answers for the reasons, by default all that a budget can name. `allowances`: of the pool, if it is known."""
     return [
         judge_reason(
             member, pool, reason, now, pods=pods, allowance=None if allowances is None else allowances[reason], own=own
         )
-        for reason in BUDGETED
+        for reason in reasons
     ]
 
 
 def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:
-    """R19–R20: expiration asks nobody, unless the pool lets nodes expire gracefully and the hard limit is ahead."""
+    """When expiration ignores all rules: always, or after `expireAfter` if the pool expires gracefully (R19–R20)."""
     if reason is not Reason.EXPIRED:
         return NEVER
     if pool is None or pool.graceful_expire_after_ns is None:
@@ -138,56 +139,53 @@ def when_forced(member: ClusterNode, pool: PoolRecord | None, reason: Reason) ->
 def when_free(
     member: ClusterNode, pool: PoolRecord | None, pods: PodsVerdict, now: datetime, own: OwnVerdicts | None = None
 ) -> Instants:
-    """When no pod-level and no node-level rule blocks a graceful disruption; budgets are the pool's matter.
+    """When no rule of the node or its pods blocks a graceful disruption, without budgets.
 
-    `consolidateAfter` is not part of it: it holds back consolidation only, and drift may act before.
+    `consolidateAfter` is not included: it blocks consolidation only.
     """
     return all_of([together(standing_rules(member, pool, Reason.DRIFTED, now, own)), pods.when])
 
 
 def is_empty(member: ClusterNode) -> bool:
-    """Whether no pod on the node would have to run elsewhere (R51)."""
+    """Whether no pod on the node needs another place (R51)."""
     return not any(pod.reschedulable for pod in member.pods)
 
 
 def consolidation_reason(member: ClusterNode) -> Reason:
-    """The reason, and so the budget, under which the node is consolidated.
+    """The reason, and so the budget, for consolidating the node.
 
-    Pods whose cost of moving is not positive leave it Empty (02 §3). They need a place elsewhere all the same (R51).
+    A node whose pods cost nothing to move counts as Empty (02 §3), although these pods need another place (R51).
     """
     return Reason.UNDERUTILIZED if any(map(costs_to_move, member.pods)) else Reason.EMPTY
 
 
 def costs_to_move(pod: PodRecord) -> bool:
-    """Whether the pod has to run elsewhere when its node goes, and that costs something."""
+    """Whether the pod needs another place when its node is removed, and moving it costs something."""
     return pod.reschedulable and pod.eviction_cost > 0
 
 
 def is_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> bool:
-    """Whether the node has the reason now, as far as objects tell."""
+    """Whether the node has the reason now, according to its objects."""
     claim = member.claim
     if claim is None or member.node is None:
         return False
     if reason is Reason.EMPTY and is_empty(member):
         return is_initialized(member)
     if reason in CONSOLIDATION:
-        # The candidate taint says that some graceful reason stands (R22); the others show themselves.
+        # The candidate taint shows that the node has some graceful reason (R22). The other reasons have conditions.
         if not is_tainted_candidate(member) or is_empty(member):
             return False
         others = any(is_wanted(member, pool, other, now) for other in MARKED)
         return not others and consolidation_reason(member) is reason
     if reason not in MARKED:
-        return False  # unhealthy and interrupted nodes are deleted when that is seen, not marked
+        return False  # unhealthy and interrupted nodes are deleted at once, without a condition
     if reason is Reason.EXPIRED and any(at is not None and now >= at for at in _expirations(claim, pool)):
         return True
     return claim.is_true(MARKED[reason])
 
 
 def when_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> Instants:
-    """When the node has the reason, if nothing but time changes.
-
-    Whether pods have a place elsewhere takes more than rules: for consolidation it is assumed that they always have.
-    """
+    """When the node has the reason, if nothing but time changes. Assumes that pods always have another place."""
     claim = member.claim
     if claim is None or member.node is None:
         return NEVER
@@ -201,12 +199,12 @@ def when_wanted(member: ClusterNode, pool: PoolRecord | None, reason: Reason) ->
 
 
 def marked_reasons(member: ClusterNode, pool: PoolRecord | None) -> Iterator[Reason]:
-    """The reasons that the engine acts on: conditions and pods give them. Rules say whether it may act on each."""
+    """The reasons that the engine acts on, from conditions and pods, before any rule is evaluated."""
     claim = member.claim
     if claim is None:
         return
     for reason, condition in MARKED.items():
-        # The pool says when its nodes expire (R20).
+        # The pool defines when its nodes expire (R20).
         if claim.is_true(condition) and (pool is not None or reason is not Reason.EXPIRED):
             yield reason
     if claim.is_true(ConditionType.CONSOLIDATABLE) and (pool is None or pool.replicas is None):
@@ -220,10 +218,10 @@ def _expirations(claim: ClaimRecord, pool: PoolRecord | None) -> tuple[datetime 
 def still_allowed(
     member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime, blockers: Sequence[Verdict]
 ) -> list[Verdict]:
-    """What is asked again of a node in S3, right before it is drained (R50); its pool's budgets are counted apart.
+    """The rules that are checked again for a node in S3, right before it is drained, without budgets (R50).
 
-    `blockers`: the verdicts of pods that must stay where they are. Whether the node is underutilized, and has been
-    quiet, is not asked: it takes no new pods any more, and pods that leave only make it emptier.
+    `blockers`: the verdicts of pods that must stay. Utilization and `consolidateAfter` are not checked: the node takes
+    no new pods, and pods that leave only make it emptier.
     """
     if when_forced(member, pool, reason).contains(now):
         return []
@@ -240,7 +238,7 @@ def still_allowed(
 
 
 def _has_reason(member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime) -> Verdict:
-    if reason in CONSOLIDATION:  # fewer pods make an underutilized node no busier
+    if reason in CONSOLIDATION:  # the node takes no new pods, so it stays underutilized
         has_reason = reason is Reason.UNDERUTILIZED or consolidation_reason(member) is reason
     else:
         has_reason = is_wanted(member, pool, reason, now)
@@ -255,7 +253,7 @@ def _has_reason(member: ClusterNode, pool: PoolRecord | None, reason: Reason, no
 def standing_rules(
     member: ClusterNode, pool: PoolRecord | None, reason: Reason, now: datetime, own: OwnVerdicts | None = None
 ) -> list[Verdict]:
-    """What the node itself must satisfy if it is disrupted gracefully for the reason."""
+    """The rules of the node itself for a graceful disruption."""
     own = own or own_verdicts(member, pool, now)
     return [*own.standing, _nodepool(member, pool, reason), *([own.quiet] if reason in CONSOLIDATION else [])]
 
@@ -295,7 +293,7 @@ def _nodepool(member: ClusterNode, pool: PoolRecord | None, reason: Reason) -> V
 
 
 def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetime) -> Verdict:
-    """02 §10: quiet for consolidateAfter since the last pod came or went, or since it was initialized."""
+    """`consolidateAfter` has passed since the last pod event, or since the initialization (02 §10)."""
     rule, claim = Rule.CONSOLIDATE_AFTER, member.claim
     if pool is None or claim is None:
         return refuse(rule, member.object, "no NodePool and NodeClaim to tell")
@@ -315,15 +313,15 @@ def consolidate_after(member: ClusterNode, pool: PoolRecord | None, now: datetim
 
 
 def drain_limit(member: ClusterNode, reason: Reason) -> int | None:
-    """R16: the grace period with which drift and graceful expiry may start although pods are protected, in nanoseconds.
+    """The terminationGracePeriod, with which drift and expiration may start despite protected pods, in ns (R16).
 
-    None: protected pods hold the disruption up. Consolidation always waits for them.
+    None: protected pods block the disruption, as they always do for consolidation.
     """
     return None if reason in CONSOLIDATION or member.claim is None else member.claim.grace_period_ns
 
 
 def pods_rule(member: ClusterNode, reason: Reason, pods: PodsVerdict, now: datetime) -> Verdict:
-    """Whether the pods let the node go, unless the drain has a limit (R16)."""
+    """Whether the pods allow the disruption, or the drain has a limit (R16)."""
     protected = len({verdict.object for verdict in pods.blockers})
     message = f"{protected} of its {pods.pods} pods {'is' if protected == 1 else 'are'} protected"
     grace_ns = drain_limit(member, reason)
@@ -355,9 +353,9 @@ def _span(takes: timedelta) -> str:
 
 
 def time_taken(member: ClusterNode, reason: Reason) -> timedelta:
-    """How long a disruption takes until the pods are gone: validation, boot and the longest grace of the pods (R50).
+    """The duration until the pods are gone: validation, start of the replacement, longest grace of the pods (R50).
 
-    A replacement is expected to boot as long as this node did. An empty node needs none.
+    A replacement is expected to start as fast as this node did. An empty node needs none.
     """
     grace = grace_taken(max((pod.grace_seconds for pod in member.pods if pod.active), default=0))
     validation = timedelta(seconds=VALIDATION_SECONDS if reason in CONSOLIDATION else 0)
@@ -377,7 +375,7 @@ def _boot(member: ClusterNode) -> timedelta:
 
 
 def budget_rule(member: ClusterNode, reason: Reason, allowance: Allowance | None, now: datetime) -> Verdict:
-    """R25–R26, as far as the pool's counts stay as they are."""
+    """The budget of the reason, if the counts of the pool do not change (R25–R26)."""
     if allowance is None:
         return refuse(Rule.BUDGET, member.object, "no NodePool, so no budget")
     by = "" if allowance.binding is None else f" by budgets[{allowance.binding}]"

@@ -1,4 +1,4 @@
-"""Do the PodDisruptionBudgets allow this pod to be evicted, and could they ever (02 §4.4)?"""
+"""Whether PodDisruptionBudgets allow the eviction of a pod, and whether they ever can (02 §4.4)."""
 
 import re
 from collections import defaultdict
@@ -54,7 +54,7 @@ def never_allows(pdb: PdbRecord, expected: int | None) -> str | None:
 
 
 def asks_budgets(pod: PodRecord) -> bool:
-    """R57: whether the eviction API asks the pod's PDBs. It does not before the pod has started, nor once it ends."""
+    """Whether the eviction API checks PDBs for the pod: not before it has started, nor after its end (R57)."""
     return pod.active and pod.phase != "Pending"
 
 
@@ -76,58 +76,58 @@ class PdbIndex:
         self._matches: dict[tuple[str, int], tuple[Mapping[str, str], tuple[PdbRecord, ...]]] = {}
         self._expected: dict[tuple[str, str], int] = defaultdict(int)
         self._healthy: dict[tuple[str, str], int] = defaultdict(int)
-        for pod in pods if counted else ():  # a PDB with a status says itself what it allows
+        for pod in pods if counted else ():  # a PDB with a status does not need the pods
             for pdb in self.matching(pod):
                 if pod.active:
                     self._expected[_key(pdb)] += 1
                     self._healthy[_key(pdb)] += pod.ready is True
 
     def matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
-        """The PDBs that select the pod. The index keeps the answer: it serves all pods with these labels."""
+        """The PDBs that select the pod. The answer is cached for all pods with these labels."""
         if pod.namespace not in self._by_namespace:
             return ()
         key = (pod.namespace, id(pod.labels))
         known = self._matches.get(key)
         if known is None:
-            # Holds the labels, so that their identity stays theirs.
+            # Keeps a reference to the labels, so that their id() stays unique.
             known = self._matches[key] = (pod.labels, self.find_matching(pod))
         return known[1]
 
     def binding(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
-        """Those of them that the eviction API asks."""
+        """The PDBs that the eviction API checks for the pod."""
         return self.matching(pod) if asks_budgets(pod) else ()
 
     def find_matching(self, pod: PodRecord) -> tuple[PdbRecord, ...]:
-        """The same, for an index that outlives pods: it does not keep the answer."""
+        """Like `matching`, without the cache, for an index that outlives pods."""
         candidates = self._by_namespace.get(pod.namespace)
         return () if candidates is None else candidates.matching(pod.labels)
 
     def expected(self, pdb: PdbRecord) -> int:
-        """How many pods the budget is about: by its status, else by the pods we see."""
+        """The number of pods of the budget: by its status, else counted."""
         return self._expected[_key(pdb)] if pdb.expected_pods is None else pdb.expected_pods
 
     def allowed(self, pdb: PdbRecord) -> int:
-        """How many evictions the budget allows now: by its status, else computed (a file not yet applied)."""
+        """The evictions that the budget allows now: by its status, else computed."""
         if pdb.disruptions_allowed is not None:
             return pdb.disruptions_allowed
         return disruptions_allowed(pdb, expected=self.expected(pdb), healthy=self._healthy[_key(pdb)])
 
     def _is_healthy(self, pdb: PdbRecord) -> bool:
-        """Whether the eviction API lets pods go that are not ready (unhealthyPodEvictionPolicy IfHealthyBudget)."""
+        """Whether the eviction API allows evicting unready pods (unhealthyPodEvictionPolicy IfHealthyBudget)."""
         healthy = self._healthy[_key(pdb)] if pdb.current_healthy is None else pdb.current_healthy
         desired = desired_healthy(pdb, self.expected(pdb)) if pdb.desired_healthy is None else pdb.desired_healthy
         return desired is not None and healthy >= desired > 0
 
     def answer(self, pdb: PdbRecord) -> tuple[int, int, bool]:
-        """All that verdicts read of a budget beside the pod and the record."""
+        """Everything that verdicts read of a budget besides the pod and the record."""
         return self.expected(pdb), self.allowed(pdb), self._is_healthy(pdb)
 
     def verdict(self, pod: PodRecord) -> Verdict:
-        """02 §4.4. What the API server would refuse to evict, for a reason that time does not mend."""
+        """Whether the API server would refuse the eviction (02 §4.4)."""
         return self.verdict_by(self.matching(pod), pod)
 
     def verdict_by(self, matching: tuple[PdbRecord, ...], pod: PodRecord) -> Verdict:
-        """The same, of the PDBs that select the pod."""
+        """The verdict of the PDBs that select the pod."""
         rule = Rule.POD_DISRUPTION_BUDGET
         if not matching:
             return allow(rule, pod.object, "no PodDisruptionBudget selects it")

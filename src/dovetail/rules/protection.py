@@ -1,4 +1,4 @@
-"""May this pod be disrupted, by its own annotations: do-not-disrupt (R2–R6) and its schedules (R7–R14)?"""
+"""Protections in the annotations of pods: do-not-disrupt (R2–R6) and schedules (R7–R14)."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from datetime import datetime
@@ -48,7 +48,7 @@ class AnnotationFault(NamedTuple):
 
 
 class DoNotDisrupt(NamedTuple):
-    """What a do-not-disrupt value means: protected for good, for a span from creation, or not at all."""
+    """A parsed do-not-disrupt value: protected for good, for a span from creation, or not at all."""
 
     protects: bool
     span_ns: int | None
@@ -56,7 +56,7 @@ class DoNotDisrupt(NamedTuple):
 
 
 def read_do_not_disrupt(value: str) -> DoNotDisrupt:
-    """The pod table of R2–R4: a value that cannot be understood protects for good (fail-safe, seed 000)."""
+    """Parses the value. An invalid value protects for good (R2–R4)."""
     return _read_do_not_disrupt(value[: limits.DURATION + 1])
 
 
@@ -83,7 +83,7 @@ def _read_do_not_disrupt(value: str) -> DoNotDisrupt:
 
 
 def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
-    """R2–R4: protected for good, or until creation plus the span."""
+    """Protected for good, or until creation plus the span (R2–R4)."""
     rule, value = Rule.DO_NOT_DISRUPT, pod.annotations.get(names.DO_NOT_DISRUPT)
     if value is None:
         return allow(rule, pod.object, "not annotated")
@@ -100,7 +100,7 @@ def do_not_disrupt(pod: PodRecord, now: datetime) -> Verdict:
 
 
 def node_do_not_disrupt(node: NodeRecord, now: datetime) -> Verdict:
-    """R6: on a Node only "true" and positive durations count; anything else blocks nothing."""
+    """On a Node only "true" and positive durations count (R6)."""
     rule, value = Rule.NODE_DO_NOT_DISRUPT, node.do_not_disrupt
     if value is None:
         return allow(rule, node.object, "not annotated")
@@ -133,14 +133,14 @@ def _protected_for(rule: Rule, object_: Ref, span_ns: int, created_at: datetime 
 
 
 class ScheduleKind(Enum):
-    """The two schedules of R7: when a pod can be disrupted, and when it cannot."""
+    """The two kinds of schedules: when a pod can be disrupted, and when it cannot (R7)."""
 
     ALLOW = (names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION)
     BLOCK = (names.DISRUPTION_BLOCK_SCHEDULE, names.DISRUPTION_BLOCK_DURATION)
 
 
 class PodSchedule(NamedTuple):
-    """A pod's windows (None: no schedule is in force) and what was wrong with their text."""
+    """A pod's windows (None: no schedule applies), and the faults in their text."""
 
     window: Window | None
     expressions: tuple[tuple[Cron, int], ...] = ()
@@ -148,7 +148,7 @@ class PodSchedule(NamedTuple):
 
 
 def read_schedule(kind: ScheduleKind, annotations: Mapping[str, str]) -> PodSchedule:
-    """The windows of this kind in a pod's annotations, by R8–R11."""
+    """Parses the windows of this kind from a pod's annotations (R8–R11)."""
     if not annotations:
         return _NO_SCHEDULE
     schedule, duration = annotations.get(kind.value[0]), annotations.get(kind.value[1])
@@ -190,7 +190,7 @@ _DURATION_REMEDY = "write a Go duration from 1m to 168h, or one for each express
 
 
 def _durations(kind: ScheduleKind, text: str | None, count: int) -> tuple[list[int], list[AnnotationFault]]:
-    """R11: a bad duration is 1h, but a block window is only ever shortened to 7 days: protection must not shrink."""
+    """An invalid duration counts as 1h, but a block window that is too long counts as 7 days (R11)."""
     if not text:
         return [DEFAULT_DURATION] * count, []
     parts, too_long = text.split(SEPARATOR, MAX_EXPRESSIONS), len(text) > limits.SCHEDULE
@@ -231,7 +231,7 @@ def _no_schedule_left(kind: ScheduleKind, wrong: str) -> AnnotationFault:
 
 
 def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
-    """R7–R11: outside its windows the pod is protected."""
+    """The pod is protected outside its windows (R7–R11)."""
     schedule = read_schedule(ScheduleKind.ALLOW, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_SCHEDULE, pod, schedule, "no schedule")
@@ -241,7 +241,7 @@ def disruption_schedule(pod: PodRecord, now: datetime) -> Verdict:
 
 
 def disruption_block_schedule(pod: PodRecord, now: datetime) -> Verdict:
-    """R7, option B: inside its block windows the pod is protected."""
+    """The pod is protected inside its block windows (R7)."""
     schedule = read_schedule(ScheduleKind.BLOCK, pod.annotations)
     if schedule.window is None or not pod.active:
         return _not_in_force(Rule.DISRUPTION_BLOCK_SCHEDULE, pod, schedule, "no block schedule")
@@ -277,18 +277,18 @@ def _run_length(window: Window, opens_at: datetime) -> str:
 
 
 class PodRule(NamedTuple):
-    """A rule by which a pod protects itself, and what those need who obey, show or count it."""
+    """A rule by which a pod protects itself, with what its readers need."""
 
     rule: Rule
     judge: Callable[[PodRecord, datetime], Verdict]
     applies: Callable[[PodRecord], bool]
-    """Whether the pod has this protection, also if it protects nothing now."""
+    """Whether the pod has this protection, also if it has no effect now."""
     label: str
-    """What metrics call the protection."""
+    """The label of metrics."""
     faults: Callable[[Mapping[str, str]], Sequence[AnnotationFault]] = lambda _: ()
-    """What is wrong with the annotations that the rule reads."""
+    """The faults of the annotations that the rule reads."""
     other_input: Callable[[PodRecord], Hashable] | None = None
-    """What the verdict on an active pod depends on besides its annotations."""
+    """What the verdict depends on besides the annotations."""
     without_annotation: bool = False
     """Whether it applies to pods that have none of `names.PROTECTION_ANNOTATIONS`."""
 
@@ -300,7 +300,7 @@ def _do_not_disrupt_faults(annotations: Mapping[str, str]) -> list[AnnotationFau
 
 
 def _counted_from(pod: PodRecord) -> datetime | None:
-    """The creation of a pod that is protected for a span."""
+    """The creation time of a pod that is protected for a span."""
     value = pod.annotations.get(names.DO_NOT_DISRUPT)
     return None if value is None or read_do_not_disrupt(value).span_ns is None else pod.created_at
 
@@ -346,22 +346,22 @@ def protection(pod: PodRecord, now: datetime) -> tuple[Verdict, ...]:
 
 
 def may_be_protected(pod: PodRecord) -> bool:
-    """Whether `protection` may say anything but that the pod can always be disrupted. Most pods need not be asked."""
+    """Whether `protection` may block the pod. Most pods need no further check."""
     return bool(pod.annotations) or (bool(_WITHOUT_ANNOTATION) and any(applies(pod) for applies in _WITHOUT_ANNOTATION))
 
 
 def other_inputs(pod: PodRecord) -> Hashable:
-    """What the rules read of an active pod besides its annotations. Pods that agree in both get the same verdicts."""
+    """What the rules read besides the annotations. Pods that are equal in both get equal verdicts."""
     return tuple([read(pod) for read in _OTHER_INPUTS])
 
 
 def annotation_faults(annotations: Mapping[str, str]) -> list[AnnotationFault]:
-    """What is wrong with a pod's (or pod template's) annotations."""
+    """The faults of the annotations of a pod or pod template."""
     return [fault for each in POD_RULES for fault in each.faults(annotations)]
 
 
 def pod_problems(pod: PodRecord) -> list[Finding]:
-    """The same as problems of this pod."""
+    """The faults as problems of this pod."""
     return [
         Finding(
             severity=Severity.WARNING,

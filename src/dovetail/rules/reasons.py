@@ -1,7 +1,7 @@
-"""Which reasons to disrupt a node can a budget name (R28), and what distinguishes each from the others?
+"""The reasons to disrupt a node that a budget can name (R28).
 
-Rules, engine, views, metrics and checkers read this table. The order is the order in which reasons are shown; which
-reason is acted on first is the order of the methods in `planning/disruption/methods.py`.
+Rules, engine, views, metrics and checkers read this table. Reasons are shown in this order. The order in which they are
+acted on is that of the methods in `planning/disruption/methods.py`.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from dovetail.api.names import ConditionType, Reason
 
 
 class DisruptionReason(NamedTuple):
-    """What the program has to know of a reason."""
+    """The properties of a reason."""
 
     condition: ConditionType
-    """Of the NodeClaim. While it is True the node has the reason, since its last transition."""
+    """While this condition of the NodeClaim is True, the node has the reason, since the last transition."""
     consolidates: bool = False
-    """Nodes go to save money: they wait for consolidateAfter and never override protected pods."""
+    """The reason saves money: it waits for consolidateAfter and never overrides protected pods."""
     upstream: bool = False
     """Karpenter writes the condition too, so `cleanup` leaves it on NodeClaims."""
     former_names: tuple[str, ...] = ()
-    """What other documents call it. The API refuses such a name in a budget, but what it means is plain."""
+    """Names in other documents. The API refuses them in budgets, but their meaning is clear."""
 
 
 DISRUPTION_REASONS: Final[Mapping[Reason, DisruptionReason]] = {
@@ -37,10 +37,10 @@ DISRUPTION_REASONS: Final[Mapping[Reason, DisruptionReason]] = {
     Reason.EXPIRED: DisruptionReason(ConditionType.EXPIRED, former_names=("expiration", "expire")),
 }
 
-# Each of these has a condition of its own and of its name, which alone says whether a node has the reason.
+# Reasons with a condition of the same name, which alone decides whether a node has the reason.
 MARKED: Final = {reason: row.condition for reason, row in DISRUPTION_REASONS.items() if not row.consolidates}
 
 
 def is_budgeted(reason: Reason, *, graceful_expiry: bool) -> bool:
-    """R19–R20: expiration is forceful and asks no budget, unless the pool lets its nodes expire gracefully."""
+    """Expiration ignores budgets, unless the pool lets its nodes expire gracefully (R19–R20)."""
     return graceful_expiry or reason is not Reason.EXPIRED

@@ -1,4 +1,4 @@
-"""Where does a node stand between steady and gone? The states S1–S6 of seed 003, read off objects alone (R21, R24)."""
+"""The states S1–S6 of a node, derived from objects alone (R21, R24)."""
 
 from enum import StrEnum
 from typing import Final
@@ -13,7 +13,7 @@ DISRUPTED: Final = objects.Taint(key=DISRUPTED_TAINT, effect=TaintEffect.NO_SCHE
 
 
 class NodeState(StrEnum):
-    """S1–S3 can go back; S4 is the point of no return."""
+    """S1–S3 can go back to S1; S4 and later cannot."""
 
     STEADY = "S1"
     CANDIDATE = "S2"
@@ -32,12 +32,12 @@ MEANING = {
     NodeState.CLEANUP: "cleanup",
 }
 
-# These hold a slot of every budget (R26).
+# Nodes in these states count for every budget (R26).
 IN_DISRUPTION = frozenset({NodeState.DISRUPTING, NodeState.DRAINING, NodeState.TERMINATING, NodeState.CLEANUP})
 
 
 def state_of(member: ClusterNode) -> NodeState:
-    """The furthest state whose marks are all there."""
+    """The furthest state whose marks are all present."""
     claim, node = member.claim, member.node
     if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):
         if node is not None:
@@ -47,7 +47,7 @@ def state_of(member: ClusterNode) -> NodeState:
     if member.deleting:
         return NodeState.DRAINING
     if claim is None or node is None or not (node.registered or claim.is_true(ConditionType.REGISTERED)):
-        return NodeState.STEADY  # new or never registered: nothing to give up yet (R21)
+        return NodeState.STEADY  # not registered yet, so there is nothing to disrupt (R21)
     if claim.is_true(ConditionType.DISRUPTION_REASON) and has_disrupted_taint(node):
         return NodeState.DISRUPTING
     if any(map(claim.is_true, MARKED.values())) or is_tainted_candidate(member):
@@ -56,12 +56,12 @@ def state_of(member: ClusterNode) -> NodeState:
 
 
 def is_tainted_candidate(member: ClusterNode) -> bool:
-    """R22: the taint stands for a reason that holds but has not been acted on."""
+    """Whether the node has the candidate taint: it has a reason, and no command yet (R22)."""
     return member.node is not None and (CANDIDATE_TAINT, TaintEffect.PREFER_NO_SCHEDULE) in member.node.taints
 
 
 def has_disrupted_taint(node: NodeRecord | objects.Node) -> bool:
-    """Whether the node takes no new pods because it is about to go (R23)."""
+    """Whether the node takes no new pods because it is being disrupted (R23)."""
     if isinstance(node, NodeRecord):
         return (DISRUPTED.key, DISRUPTED.effect) in node.taints
     return any(taint.matches(DISRUPTED) for taint in node.spec.taints)

@@ -1,7 +1,7 @@
-"""The answer of one rule for one object at one instant, and until when it holds (R1).
+"""The verdict of one rule for one object at one instant, and until when it is valid (R1).
 
-A rule does not merely answer for now: it names the set of instants at which it allows. Answer, `until`, groups
-of rules, budgets and forecasts are all read off such sets, so no rule is written twice.
+A rule returns the set of instants at which it allows. The answer for now, `until`, groups of rules, budgets and
+forecasts are all derived from such sets, so that no rule is written twice.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class Rule(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Whether the rule allows a disruption now, until when time alone keeps it so (None: for good), and why."""
+    """Whether the rule allows a disruption now, when time alone changes that (None: never), and why."""
 
     rule: Rule
     object: Ref

@@ -390,7 +390,7 @@ class Reflector(Generic[T, V]):
         self.store.replace(items, then.resource_version)
         for number, change in enumerate(published, 1):
             self._note(change)
-            self.store.tell(change)
+            self.store.notify(change)
             if state.initial:
                 await self._give_way(number)
         return then

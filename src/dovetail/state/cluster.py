@@ -1,7 +1,6 @@
-"""What is known of the cluster: the objects of each kind, and which of them belong together.
+"""The state of the cluster: a store for each kind of object, and the joins between them.
 
-It is fed with changes: by watches in `run`, by the documents of a dump elsewhere. Nothing here waits, asks or knows the
-time.
+Watches or the documents of a dump apply changes. The state does no I/O and has no clock.
 
     state = ClusterState(NodeClassKind(group, kind, plural))
     state.apply("pods", Added(key, kept))
@@ -23,29 +22,25 @@ from dovetail.state.store import Added, Change, Index, KubernetesObject, Store, 
 
 
 class NodeClassKind(NamedTuple):
-    """The kind of node class whose NodePools and NodeClaims are ours to act on (01 §1)."""
+    """The kind of node class whose NodePools and NodeClaims we manage (01 §1)."""
 
     group: str
     kind: str
     plural: str
 
 
-def _labels(namespace: objects.Namespace) -> Mapping[str, str]:
-    return namespace.metadata.labels
-
-
 class Projection(NamedTuple):
-    """How the objects of a kind are read: the struct for its wire form, and what is kept of it."""
+    """How objects of a kind are read: the struct of the wire form, and the value that the store keeps."""
 
     struct: type[Any]
     keep: Callable[[Any], Any]
 
 
 class ClusterState:
-    """A store for each kind, the indexes between them, and the nodes.
+    """A store for each kind, indexes, and the joined nodes.
 
-    `failed` is called with the error of a subscriber; without it, the error is raised. `warn` is called with a line for
-    the log.
+    `failed` is called with errors of subscribers and of derived values; without it, they are raised. `warn` is called
+    with lines for the log.
     """
 
     def __init__(
@@ -65,6 +60,7 @@ class ClusterState:
 
         self.node_class = node_class
         self.warn = warn
+        self.failed = failed
         self.pods: Store[PodRecord] = store("pods", pod_specs.SchedulingPod, PodInterner().watched_pod)
         self.nodes: Store[objects.Node] = store("nodes", objects.Node)
         self.claims: Store[objects.NodeClaim] = store(names.NODECLAIM_PLURAL, objects.NodeClaim)
@@ -96,30 +92,30 @@ class ClusterState:
 
     @property
     def stores(self) -> Mapping[str, Store[Any]]:
-        """By the plural name of their kind."""
+        """By the plural name of the kind."""
         return self._stores
 
     def reading(self, plural: str) -> Projection:
-        """How objects of this kind are read, which large kinds are as compact records."""
+        """How objects of this kind are read. Large kinds are kept as compact records."""
         return self._readings[plural]
 
     def apply(self, plural: str, *changes: Change[Any]) -> None:
-        """Take in changes of one kind of object, by its plural name."""
+        """Applies changes of one kind of object, by its plural name."""
         self._stores[plural].apply(*changes)
 
     def load(self, plural: str, item: KubernetesObject) -> None:
-        """Take in an object as it was read from a document. Raises ValueError."""
+        """Adds an object from a document. Raises ValueError."""
         meta = item.metadata
         kept = StoredValue(meta.uid, meta.resource_version, self._readings[plural].keep(item))
         self.apply(plural, Added((meta.namespace, meta.name), kept))
 
     def loaded(self) -> None:
-        """All documents have been taken in."""
+        """Call it after the last document."""
         for store in self._stores.values():
             store.apply(Synced(""))
 
     def settle(self, at_most: int | None = None) -> bool:
-        """Derive what changed, but do no more than what joining so many nodes costs. Returns whether some is left."""
+        """Derives what changed, at most at the cost of joining so many nodes. Returns whether work is left."""
         left = at_most
         for derived, cost in self._derived:
             if left is not None and left < cost:
@@ -131,11 +127,11 @@ class ClusterState:
         return False
 
     def settle_too(self, derived: Derived[Any, Any], *, cost: int) -> None:
-        """Settle these values with the rest. `cost`: how many nodes could be joined instead of making one."""
+        """Settles these values with the rest. `cost`: of one value, in joined nodes."""
         self._derived.append((derived, cost))
 
     def records(self) -> Callable[[], Snapshot]:
-        """What views read, as of now. To make the snapshot takes a while, and can be done on another thread."""
+        """Copies what views read. The returned function makes the snapshot, which takes a while, on any thread."""
         nodes = [node.record for node in self.managed.all().values()]
         pods, pools, pdbs = self.pods.values(), self.pools.values(), self.pdbs.values()
         return lambda: take_snapshot(
@@ -146,29 +142,40 @@ class ClusterState:
             pdbs=pdbs,
         )
 
-    # -- whose object is it -------------------------------------------------------------------------------------------
+    # -- ownership ----------------------------------------------------------------------------------------------------
 
     @property
     def node_class_label(self) -> str:
-        """On NodeClaims and Nodes of ours, with the name of their node class."""
+        """The label of our NodeClaims and Nodes that has the name of their node class."""
         return f"{self.node_class.group}/{self.node_class.kind.lower()}"
 
     def manages(self, reference: objects.NodeClassReference) -> bool:
-        """Whether claims and pools with this reference are ours to act on (01 §1)."""
+        """Whether we manage claims and pools with this reference (01 §1)."""
         return (reference.group, reference.kind) == (self.node_class.group, self.node_class.kind)
 
+    def manages_claim(self, claim: objects.NodeClaim) -> bool:
+        return self.manages(claim.spec.node_class_ref)
+
+    def manages_pool(self, pool: objects.NodePool) -> bool:
+        return self.manages(pool.spec.template.spec.node_class_ref)
+
     def our_pools(self) -> Iterator[objects.NodePool]:
-        return (pool for pool in self.pools.values() if self.manages(pool.spec.template.spec.node_class_ref))
+        return filter(self.manages_pool, self.pools.values())
 
     def manages_node(self, node: objects.Node) -> bool:
         return self.node_class_label in node.metadata.labels
 
-    # -- what belongs together ----------------------------------------------------------------------------------------
+    # -- joins --------------------------------------------------------------------------------------------------------
 
     def claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
-        """The claim of the node's instance; None if there are several, none of which can be right (03 §10.2)."""
+        """The claim of the node's instance; None if there are several (03 §10.2)."""
         found = self.claims_of(node)
         return found[0] if len(found) == 1 else None
+
+    def consistent_claim_of(self, node: objects.Node) -> objects.NodeClaim | None:
+        """Like `claim_of`, but raises InFlight while the store does not show our last write to the claim."""
+        claim = self.claim_of(node)
+        return None if claim is None else self.claims.get_consistent(claim.metadata.name)
 
     def claims_of(self, node: objects.Node) -> list[objects.NodeClaim]:
         return self.claims_with[node.spec.provider_id]
@@ -188,5 +195,5 @@ class ClusterState:
         return [node.metadata.name for node in self.nodes_of(claim)]
 
     def member(self, claim: objects.NodeClaim) -> ClusterNode:
-        """The claim with its Node and pods, as the rules read them."""
+        """The claim with its Node and pods, as records for the rules."""
         return self.managed.of_claim(claim).record

@@ -1,4 +1,4 @@
-"""What do the DaemonSets of the cluster run on nodes (05 §8.1), told by their templates and their newest pods?"""
+"""The daemons that DaemonSets run on nodes, read from their templates and newest pods (05 §8.1)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -13,33 +13,33 @@ from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ResourceError
 from dovetail.state.cluster import ClusterState
 from dovetail.state.derived import Derived
-from dovetail.state.store import Added, Change, Deleted, Key, Updated
+from dovetail.state.store import Added, Change, Deleted, Key, Updated, values_of
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class SchedulingDaemons:
-    """Make it before changes are applied."""
+    """Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._warn = cluster.warn
         self._pods: dict[str, dict[Key, PodRecord]] = {}  # by UID of the DaemonSet
         self._newest: dict[str, PodRecord] = {}
         self._sets: dict[str, DaemonSet] = {}  # by UID
-        self._daemons: Derived[str, Daemon] = Derived(self._read)
+        self._daemons: Derived[str, Daemon] = Derived(self._read, cluster.failed)
         self._flaws: dict[str, str] = {}
         self._shown: Mapping[str, Daemon] = {}
-        self._told: tuple[Daemon, ...] = ()
+        self._sorted: tuple[Daemon, ...] = ()
         cluster.daemon_sets.subscribe(self._set_changed)
         cluster.pods.subscribe(self._pod_changed)
 
     def daemons(self) -> tuple[Daemon, ...]:
-        """By name; the same object unless something has changed. One that cannot be read is left out, and told."""
+        """By name. The same object until something changes. A DaemonSet that cannot be read is left out and logged."""
         daemons = self._daemons.all()
         if daemons is not self._shown:
             self._shown = daemons
-            self._told = tuple(sorted(daemons.values(), key=lambda daemon: daemon.name))
-        return self._told
+            self._sorted = tuple(sorted(daemons.values(), key=lambda daemon: daemon.name))
+        return self._sorted
 
     def _read(self, uid: str, known: Daemon | None) -> Daemon | None:
         daemon_set, newest = self._sets.get(uid), self._newest.get(uid)
@@ -62,13 +62,12 @@ class SchedulingDaemons:
     # -- what changed -------------------------------------------------------------------------------------------------
 
     def _set_changed(self, change: Change[DaemonSet]) -> None:
-        match change:
-            case Added(new=new) | Updated(new=new):
-                self._sets[new.uid] = new.value
-                self._daemons.touch(new.uid)
-            case Deleted(old=old):
-                self._sets.pop(old.uid, None)
-                self._daemons.touch(old.uid)
+        for daemon_set in values_of(change):
+            uid = daemon_set.metadata.uid
+            self._sets[uid] = daemon_set
+            if isinstance(change, Deleted):
+                del self._sets[uid]
+            self._daemons.touch(uid)
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
         match change:
@@ -103,7 +102,7 @@ class SchedulingDaemons:
             self._lead(uid, max(left.values(), key=_age_key))
 
     def _lead(self, uid: str, pod: PodRecord) -> None:
-        """Thousands of pods come and go, most of them the same to us."""
+        """Most of the thousands of pods of a DaemonSet have the same spec."""
         known = self._newest.get(uid)
         self._newest[uid] = pod
         if known is None or known.scheduling is not pod.scheduling:

@@ -1,4 +1,4 @@
-"""Values that are made from what stores hold, and made again only where something has changed."""
+"""Values that are derived from stores, and computed again only where something changed."""
 
 from collections.abc import Callable, Hashable, Mapping
 from itertools import islice
@@ -9,26 +9,31 @@ V = TypeVar("V")
 
 
 class Derived(Generic[K, V]):
-    """One value a key. `make` is called with a key that was touched and what was made of it before.
+    """One value per key. `make` gets a touched key and the previous value of the key.
 
-    It returns the value, or None if there is nothing of this key any more. If it returns the object that it was given,
-    nothing has changed.
+    It returns the new value, None if the key has no value any more, or the previous value itself if nothing changed.
+    `failed` is called once with the error of a key whose value cannot be made; the key has no value until it is touched
+    and made again. Without `failed` the error is raised, and the key stays touched.
     """
 
-    def __init__(self, make: Callable[[K, V | None], V | None]) -> None:
+    def __init__(
+        self, make: Callable[[K, V | None], V | None], failed: Callable[[str, Exception], object] | None = None
+    ) -> None:
         self._make = make
+        self._failed = failed
+        self._broken: set[K] = set()
         self._values: dict[K, V] = {}
-        self._touched: dict[K, None] = {}  # no set: the same changes are to give the same order
+        self._touched: dict[K, None] = {}  # no set, so that the same changes give the same order
         self._shown: Mapping[K, V] = {}
-        self._changed = False  # since it was shown
-        self.dependents: list[Derived[K, Any]] = []  # they are touched where this one is
+        self._changed = False  # since `_shown` was made
+        self.dependents: list[Derived[K, Any]] = []  # touched together with this one
 
     def __len__(self) -> int:
-        """How many values have to be made anew."""
+        """The number of touched keys."""
         return len(self._touched)
 
     def touch(self, key: K) -> None:
-        """What the key is made of has changed."""
+        """Call it when an input of the key has changed."""
         self._touched[key] = None
         for dependent in self.dependents:
             dependent.touch(key)
@@ -38,24 +43,24 @@ class Derived(Generic[K, V]):
             self.touch(key)
 
     def get(self, key: K) -> V | None:
-        """The value as of now."""
+        """The current value."""
         if key in self._touched:
             self._refresh(key)
         return self._values.get(key)
 
     def is_current(self, key: K, value: V) -> bool:
-        """Whether nothing of the key has changed since this value was made."""
+        """Whether nothing has changed since this value was made."""
         return self._values.get(key) is value and key not in self._touched
 
     def settle(self, at_most: int | None = None) -> bool:
-        """Make anew what was touched, but no more than so many values. Returns whether some are left."""
+        """Makes the values of at most so many touched keys. Returns whether touched keys are left."""
         for key in list(islice(self._touched, at_most)):
-            if key in self._touched:  # making one may have asked for another
+            if key in self._touched:  # `make` may have made another value
                 self._refresh(key)
         return bool(self._touched)
 
     def all(self) -> Mapping[K, V]:
-        """All values as of now. It is the same object until one of them changes; later changes do not touch it."""
+        """All current values. The mapping is the same object until a value changes, and never changes itself."""
         while self.settle():
             pass
         if self._changed:
@@ -64,7 +69,18 @@ class Derived(Generic[K, V]):
 
     def _refresh(self, key: K) -> None:
         known = self._values.get(key)
-        value = self._make(key, known)  # if it raises, the key stays touched: nobody goes on with what it was before
+        try:
+            value = self._make(key, known)
+        except Exception as error:
+            if self._failed is None:
+                raise
+            if key not in self._broken:
+                error.add_note(f"while deriving the value of {key}")
+                self._failed("state", error)
+                self._broken.add(key)
+            value = None  # the previous value is out of date
+        else:
+            self._broken.discard(key)
         self._touched.pop(key, None)
         if value is known:
             return

@@ -1,6 +1,6 @@
-"""Which machines can be had for each NodePool, and what do they cost, as the provider last said?
+"""The instance types and prices of each NodePool, as the provider last answered.
 
-Whoever may ask the provider writes its answers here. Placing pods, drift and prices all read the same answer.
+Scheduling, drift and prices all read the same answer.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,29 +27,29 @@ OfferingKey: TypeAlias = tuple[str, str, str]  # instance type, zone, capacity t
 
 
 class ProviderAnswer(msgspec.Struct, frozen=True, eq=False):
-    """What the provider said of a NodePool as it was then. `flaw`: why nothing can be made of the pool."""
+    """The provider's answer for one version of a NodePool. `flaw`: why the pool cannot be used."""
 
     uid: str
     generation: int
     at: float
-    """On the clock that never goes back."""
+    """On the monotonic clock."""
     source: Sequence[InstanceType] = ()
     by_name: Mapping[str, InstanceType] = {}
     types: tuple[MachineType, ...] = ()
     prices: Mapping[OfferingKey, int] = {}
-    """In billionths, of all offers: whether one can be had now does not matter to whoever has bought it."""
+    """In billionths, of all offers, also unavailable ones: existing machines have a price, too."""
     flaw: str = ""
     failed: bool = False
-    """The provider did not answer, so it is asked again the next time."""
+    """The provider did not answer. It is asked again the next time."""
     is_read: bool = False
-    """Whether the types, the prices and the flaw are those of the source."""
+    """Whether types, prices and flaw have been read from the source."""
 
 
 _NOTHING: Final = ProviderAnswer("", 0, 0.0, flaw=_NOT_ASKED)
 
 
 class InstanceTypes:
-    """The answers by name of the NodePool. `version` is another one whenever an answer says something new."""
+    """The answers, by NodePool. `version` changes with every new answer."""
 
     def __init__(self, cluster: "ClusterState") -> None:
         self._cluster = cluster
@@ -62,17 +62,17 @@ class InstanceTypes:
         cluster.claims.subscribe(self._claim_changed)
 
     def said(self, pool: str) -> ProviderAnswer:
-        """What was said last, as the provider said it; if nothing was, a flaw says so."""
+        """The last answer as the provider gave it. Without an answer, its flaw says so."""
         return self._answers.get(pool, _NOTHING)
 
     def of(self, pool: str) -> ProviderAnswer:
-        """The same, as scheduling reads it. It is read at the first look, because that takes some milliseconds."""
+        """The last answer with types and prices, which are read on first use: that takes some milliseconds."""
         answer = self.said(pool)
         if answer.source and not answer.is_read:
             answer = self._answers[pool] = self._read_last[pool] = self._read(pool, answer)
         return answer
 
-    # -- when the provider is to be asked ------------------------------------------------------------------------------
+    # -- when to ask the provider --------------------------------------------------------------------------------------
 
     def is_due(self, pool: objects.NodePool, *, at: float, keep_seconds: float) -> bool:
         meta = pool.metadata
@@ -82,11 +82,11 @@ class InstanceTypes:
         return (known.uid, known.generation) != (meta.uid, meta.generation) or at - known.at >= keep_seconds
 
     def asking(self, pool: objects.NodePool) -> None:
-        """The provider is being asked. What happens from now on makes the answer stale."""
+        """The provider is being asked. Changes from now on make the answer stale."""
         self._stale.discard(pool.metadata.name)
 
     def given_up(self, pool: objects.NodePool) -> None:
-        """The provider was asked, but nothing was heard: what was stale still is."""
+        """The request was cancelled: the answer stays stale."""
         if self._has(pool):
             self._stale.add(pool.metadata.name)
 
@@ -98,7 +98,7 @@ class InstanceTypes:
             self.version += 1
 
     def _class_changed(self, change: Change[objects.NodeClass]) -> None:
-        """What can be had may depend on it."""
+        """The types may depend on the node class."""
         if not isinstance(change, Synced | UndecodableObject):
             self._stale.update(
                 pool.metadata.name
@@ -107,17 +107,16 @@ class InstanceTypes:
             )
 
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
-        """One that ended before it began: perhaps what it asked for is no longer to be had."""
-        match change:
-            case Deleted(old=old) if not old.value.status.provider_id:
-                pool = old.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
-                if pool in self._answers:
-                    self._stale.add(pool)
+        """A claim was deleted before its launch: its types may no longer be available."""
+        if isinstance(change, Deleted) and not change.old.value.status.provider_id:
+            pool = change.old.value.metadata.labels.get(names.NODEPOOL_LABEL, "")
+            if pool in self._answers:
+                self._stale.add(pool)
 
-    # -- what it said --------------------------------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def answered(self, pool: objects.NodePool, source: Sequence[InstanceType], *, at: float) -> None:
-        """The provider has listed what the pool can be made of."""
+        """The provider has listed the types of the pool."""
         if not self._has(pool):
             return
         meta, known = pool.metadata, self._answers.get(pool.metadata.name)
@@ -131,21 +130,21 @@ class InstanceTypes:
             self.version += 1
 
     def failed(self, pool: objects.NodePool, why: str, *, at: float) -> None:
-        """The provider could not say."""
+        """The provider did not answer."""
         if not self._has(pool):
             return
         meta, known, flaw = pool.metadata, self._answers.get(pool.metadata.name), f"its instance types {why}"
-        prices = self._read_last.get(meta.name, _NOTHING).prices  # what was bought still has its price
+        prices = self._read_last.get(meta.name, _NOTHING).prices  # existing machines keep their price
         self._answers[meta.name] = ProviderAnswer(meta.uid, meta.generation, at, prices=prices, flaw=flaw, failed=True)
         if known is None or known.flaw != flaw:
             self.version += 1
 
     def _has(self, pool: objects.NodePool) -> bool:
-        """It may have been deleted while the provider was asked."""
+        """Whether the pool still exists: the request takes a while."""
         return self._cluster.pools.get(("", pool.metadata.name)) is not None
 
     def _read(self, pool: str, answer: ProviderAnswer) -> ProviderAnswer:
-        """Once for each list; what has not changed in a new one stays the same object."""
+        """Reads each list once. Types that have not changed stay the same objects."""
         for other in self._read_last.values():
             if other.source is answer.source:
                 return _with_types(answer, other.types, other.prices)
@@ -172,7 +171,7 @@ def _with_types(
 
 
 def machine_type(type_: InstanceType, warn: Callable[[str], object]) -> MachineType | None:
-    """As scheduling reads it; None, and a line in the log, if it cannot be read."""
+    """The type as scheduling reads it. Logs and returns None if it cannot be read."""
     capacity, bad = offered_amounts(dict(type_.capacity))
     overhead, worse = offered_amounts(dict(type_.overhead))
     for quantity in (*bad, *worse):
@@ -201,7 +200,7 @@ def prices_of(types: Sequence[MachineType]) -> dict[OfferingKey, int]:
 
 
 def bought_as(labels: Mapping[str, str]) -> OfferingKey:
-    """What the machine of a claim or Node with these labels was bought as; empty texts before its launch."""
+    """Instance type, zone and capacity type in the labels of a claim or Node; empty before its launch."""
     type_, zone = labels.get(names.INSTANCE_TYPE_LABEL, ""), labels.get(names.ZONE_LABEL, "")
     return type_, zone, labels.get(names.CAPACITY_TYPE_LABEL, "")
 
@@ -220,5 +219,5 @@ def _offer(type_: str, offering: Offering) -> Offer:
 
 
 def _reservation(type_: str, requirements: Requirements) -> str:
-    """Reservations of providers that do not name them are told apart by what is reserved."""
+    """Identifies a reservation by its content, because providers do not name it."""
     return f"{type_}: {requirements}"

@@ -1,7 +1,7 @@
-"""Which NodeClaim, Node and pods belong together?
+"""Joins each NodeClaim with its Node and pods.
 
-A NodeClaim of ours and a Node are one node if they are the only ones of their kind with the instance's provider ID. Two
-objects that claim one instance cannot both be right: then each stands by itself (03 §10.2).
+A NodeClaim of ours and a Node are joined if they are the only ones of their kind with a provider ID. If several objects
+have the same ID, none of them is joined (03 §10.2).
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class NodeKeyKind(IntEnum):
     """Which object a node is named after."""
 
     NODE = 0
-    CLAIM = 1  # that has no Node, or not one alone
+    CLAIM = 1  # without a Node, or with several
 
 
 class NodeKey(NamedTuple):
@@ -35,14 +35,14 @@ class NodeKey(NamedTuple):
 class ManagedNode(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A NodeClaim and its Node, either of which may be missing, with the pods that are bound to the Node.
 
-    A new instance is made whenever the claim, the Node or any of its pods changes.
+    A new instance is created whenever the claim, the Node or any of its pods changes.
     """
 
     claim: objects.NodeClaim | None
     node: objects.Node | None
     ours: bool
     record: ClusterNode
-    """All of it as the rules read it."""
+    """The node as records for the rules."""
     state: NodeState
 
     @property
@@ -55,11 +55,11 @@ class ManagedNode(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class ManagedNodes:
-    """Every Node and NodeClaim of the cluster, joined. `ours` says whether it is ours to act on."""
+    """Every Node and NodeClaim of the cluster, joined."""
 
     def __init__(self, cluster: "ClusterState") -> None:
         self._cluster = cluster
-        self.derived: Derived[NodeKey, ManagedNode] = Derived(self._make)
+        self.derived: Derived[NodeKey, ManagedNode] = Derived(self._make, cluster.failed)
         self._ours: Mapping[NodeKey, ManagedNode] = {}
         self._all: Mapping[NodeKey, ManagedNode] = {}
         cluster.claims.subscribe_values(self._claim_changed)
@@ -68,36 +68,28 @@ class ManagedNodes:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def settle(self, at_most: int | None = None) -> bool:
-        """Join what has changed, but no more than so many nodes. Returns whether some are left."""
-        return self.derived.settle(at_most)
-
     def get(self, key: NodeKey) -> ManagedNode | None:
         return self.derived.get(key)
 
-    def is_current(self, key: NodeKey, node: ManagedNode) -> bool:
-        """Whether nothing about it has changed since it was told."""
-        return self.derived.is_current(key, node)
-
     def all(self) -> Mapping[NodeKey, ManagedNode]:
-        """Every Node and NodeClaim once. It is the same object until something changes."""
+        """Every Node and NodeClaim once. The same object until something changes."""
         return self.derived.all()
 
     def ours(self) -> Mapping[NodeKey, ManagedNode]:
-        """Those that are ours to act on. It is the same object until something changes."""
+        """The nodes that we manage. The same object until something changes."""
         nodes = self.derived.all()
         if nodes is not self._all:
             self._all, self._ours = nodes, {key: node for key, node in nodes.items() if node.ours}
         return self._ours
 
     def of_claim(self, claim: objects.NodeClaim) -> ManagedNode:
-        """The node of a NodeClaim as it is given; its Node and pods are those of now."""
+        """The node of the given version of a NodeClaim, with its current Node and pods."""
         node = self._node_of(claim)
         joined = self.get(NodeKey(NodeKeyKind.CLAIM, claim.metadata.name) if node is None else _key_of(node))
         return joined if joined is not None and joined.claim is claim else self._joined(claim, node, None)
 
     def in_pool(self, pool: str) -> list[ManagedNode]:
-        """Those whose NodeClaim belongs to the NodePool, in the order of the claims' names."""
+        """The nodes with a NodeClaim of the NodePool, ordered by the name of the claim."""
         return [self.of_claim(claim) for claim in self._cluster.claims_in[pool]]
 
     # -- joining ------------------------------------------------------------------------------------------------------
@@ -123,7 +115,7 @@ class ManagedNodes:
             return ManagedNode(claim, node, ours, record, state_of(record))
         if pods is known.pods:
             return known
-        # Most changes are of pods, and leave the rest as it was.
+        # Most changes are of pods only.
         record = ClusterNode(claim=known.record.claim, node=known.record.node, pods=pods)
         return msgspec.structs.replace(known, record=record)
 
@@ -137,17 +129,17 @@ class ManagedNodes:
         return None if others or not self._is_ours(claim, None) else self._cluster.node_of(claim)
 
     def claims_with(self, provider_id: str) -> list[objects.NodeClaim]:
-        """Those of ours that claim the instance."""
+        """Our NodeClaims with the provider ID."""
         claims = self._cluster.claims_with[provider_id]
-        return [claim for claim in claims if self._cluster.manages(claim.spec.node_class_ref)]
+        return [claim for claim in claims if self._cluster.manages_claim(claim)]
 
     def _is_ours(self, claim: objects.NodeClaim | None, node: objects.Node | None) -> bool:
         if claim is not None:
-            return self._cluster.manages(claim.spec.node_class_ref)
-        # A Node whose claim is another's, or has a second Node, is counted with that claim.
+            return self._cluster.manages_claim(claim)
+        # A Node whose claim is not ours, or has a second Node, counts with that claim.
         return node is not None and self._cluster.manages_node(node) and self._cluster.claim_of(node) is None
 
-    # -- what changed --------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def _node_changed(self, node: objects.Node) -> None:
         self.derived.touch(_key_of(node))
@@ -162,12 +154,12 @@ class ManagedNodes:
             self.derived.touch(NodeKey(NodeKeyKind.NODE, pod.node_name))
 
     def _touch_instance(self, provider_id: str) -> None:
-        """Which Node and which claim belong together may have changed."""
+        """The join of the objects with this provider ID may have changed."""
         for key in self.with_instance(provider_id):
             self.derived.touch(key)
 
     def with_instance(self, provider_id: str) -> Iterator[NodeKey]:
-        """All that may stand for the instance."""
+        """The keys of all objects with the provider ID."""
         yield from (NodeKey(NodeKeyKind.NODE, node.metadata.name) for node in self._cluster.nodes_with[provider_id])
         yield from (NodeKey(NodeKeyKind.CLAIM, claim.metadata.name) for claim in self._cluster.claims_with[provider_id])
 
@@ -177,5 +169,5 @@ def _key_of(node: objects.Node) -> NodeKey:
 
 
 def _is_same(one: objects.NodeClaim, other: objects.NodeClaim) -> bool:
-    """In any version. Claims of a dump may lack UIDs, or share one."""
+    """Whether both are versions of one claim. Claims of a dump may lack UIDs, or share one."""
     return (one.metadata.name, one.metadata.uid) == (other.metadata.name, other.metadata.uid)

@@ -1,7 +1,7 @@
-"""What does scheduling know of the pods in the caches, read once for all that are alike?
+"""The pods of the cluster as scheduling reads them. Each distinct spec is read once.
 
-Thousands of replicas share one interned spec. It is read once for each namespace, and for each set of values of the
-labels that its own rules name; what was read is kept as long as a pod needs it.
+Thousands of replicas share one interned spec. It is read once for each namespace and for each set of values of the
+labels that its own rules name. The result is kept as long as a pod needs it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from dovetail.scheduling.requirements import RequirementError
 from dovetail.scheduling.resources import ONE_POD, ResourceError, Resources, pod_request
 from dovetail.scheduling.volumes import NO_VOLUMES, Attachment, PodVolumes, VolumeError, attachments, pod_volumes
 from dovetail.state.cluster import ClusterState
-from dovetail.state.store import Added, Change, Deleted, Synced, UndecodableObject, Updated, by_name
+from dovetail.state.store import Change, Deleted, Updated, by_name, steps_of, values_of
 from dovetail.state.unplaceable import (
     NO_MANAGED_NODE,
     Unplaceable,
@@ -32,27 +32,27 @@ from dovetail.state.unplaceable import (
 
 _NO_ATTACHMENTS: Final[frozenset[Attachment]] = frozenset()
 
-# The namespace, and the values of those of a pod's own labels that are a part of its rules.
+# The namespace, and the values of the pod's labels that its rules name.
 _Key: TypeAlias = tuple[str, tuple[str | None, ...]]
 
 
 class PodRequirements(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What alike pods have in common. `flaw`: why they cannot be placed; a bound one counts all the same (R32)."""
+    """What similar pods have in common. `flaw`: why they cannot be placed; bound pods count nevertheless (R32)."""
 
     request: Resources
     ports: HostPorts
     apart: tuple[TopologyRule, ...]
-    pod: PodInfo | None  # with what tells them apart left out
+    pod: PodInfo | None  # without what distinguishes them
     flaw: FieldError | None = None
     silent: bool = False
 
     def bound(self, pod: PodRecord) -> BoundPod:
-        """One of them that has a node."""
+        """A pod of the group that has a node."""
         return BoundPod(uid=pod.uid, namespace=pod.namespace, labels=pod.labels, apart=self.apart, counts=pod.active)
 
 
 class _RequirementsGroup(msgspec.Struct, eq=False):
-    """Pods that read alike: one of them, how many there are, and what was read, if anybody has asked."""
+    """A group of similar pods: one of them, their number, and the reading, once it is needed."""
 
     pod: PodRecord
     count: int = 0
@@ -62,7 +62,7 @@ class _RequirementsGroup(msgspec.Struct, eq=False):
 class _SpecGroup(msgspec.Struct, eq=False):
     """A spec in use, and the pods that have it."""
 
-    scheduling: PodScheduling  # held, so that its identity stays its own
+    scheduling: PodScheduling  # a reference, so that its id() stays unique
     label_keys: tuple[str, ...]
     selects_namespaces: bool
     groups: dict[_Key, _RequirementsGroup] = {}
@@ -72,7 +72,7 @@ class _SpecGroup(msgspec.Struct, eq=False):
 
 
 class PodRequirementsIndex:
-    """Make it before changes are applied. `reread` is called when what was read of bound pods is no longer so."""
+    """Create it before changes are applied. `reread` is called when readings of bound pods have changed."""
 
     def __init__(self, cluster: ClusterState, *, reread: Callable[[], object], well_known: frozenset[str]) -> None:
         self._cluster = cluster
@@ -82,7 +82,7 @@ class PodRequirementsIndex:
         self._specs: dict[int, _SpecGroup] = {}  # by identity
         self._placed: dict[
             str, tuple[PodRecord, PodRequirements, PodInfo]
-        ] = {}  # by UID: pods to be placed, as last told
+        ] = {}  # by UID: pods to place, as last returned
         cluster.pods.subscribe(self._follow)
         cluster.namespaces.subscribe(self._namespaces_changed)
 
@@ -106,15 +106,15 @@ class PodRequirementsIndex:
             assert reading.flaw is not None
             return _refused(pod, reading.flaw, silent=reading.silent)
         volumes = NO_VOLUMES
-        if pod.volume_claims:  # what they are bound to changes without a word from the pod
+        if pod.volume_claims:  # the volumes may change without a change of the pod
             try:
                 volumes = pod_volumes(_with_claims(pod), self._cluster.storage)
             except VolumeError as error:
                 return _refused(pod, volume_flaw(error))
-        return self._told(pod, reading, volumes, origin)
+        return self._to_place(pod, reading, volumes, origin)
 
-    def _told(self, pod: PodRecord, reading: PodRequirements, volumes: PodVolumes, origin: Origin) -> PodInfo:
-        """The same object as long as nothing about it changes."""
+    def _to_place(self, pod: PodRecord, reading: PodRequirements, volumes: PodVolumes, origin: Origin) -> PodInfo:
+        """The same object until something about the pod changes."""
         assert reading.pod is not None
         known = self._placed.get(pod.uid)
         if known is not None and known[0] is pod and known[1] is reading:
@@ -136,15 +136,10 @@ class PodRequirementsIndex:
     # -- which are alike ----------------------------------------------------------------------------------------------
 
     def _follow(self, change: Change[PodRecord]) -> None:
-        match change:
-            case Added(new=new):
-                self._count(new.value, 1)
-            case Updated(old=old, new=new):
-                self._count(new.value, 1)
-                self._count(old.value, -1)
-            case Deleted(old=old):
-                self._count(old.value, -1)
-                self._placed.pop(old.value.uid, None)
+        for pod, step in steps_of(change):
+            self._count(pod, step)
+        if isinstance(change, Deleted):
+            self._placed.pop(change.old.uid, None)
 
     def _count(self, pod: PodRecord, step: int) -> None:
         scheduling = pod.scheduling
@@ -164,11 +159,8 @@ class PodRequirementsIndex:
                 del self._specs[id(scheduling)]
 
     def _namespaces_changed(self, change: Change[Mapping[str, str]]) -> None:
-        match change:
-            case Synced() | UndecodableObject():
-                return
-            case Updated(old=old, new=new) if old.value == new.value:
-                return
+        if not values_of(change) or (isinstance(change, Updated) and change.old.value == change.new.value):
+            return
         others = False
         for spec in self._specs.values():
             for group in spec.groups.values() if spec.selects_namespaces else ():
@@ -181,7 +173,7 @@ class PodRequirementsIndex:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self, pod: PodRecord) -> PodRequirements:
-        """What cannot be read keeps the pod from being placed, and on its node counts for nothing."""
+        """A pod that cannot be read is not placed. On its node it counts as one pod without requests."""
         whole = _whole(pod)
         apart, ports = read_bound_pod(whole, self._namespaces).apart, host_ports(whole.spec)
         assert pod.scheduling is not None
@@ -205,7 +197,7 @@ def _refused(pod: PodRecord, flaw: FieldError, *, silent: bool = False) -> Unpla
 
 
 def _whole(pod: PodRecord) -> SchedulingPod:
-    """The pod as scheduling reads it, but for its volumes."""
+    """The pod as scheduling reads it, without its volumes."""
     scheduling = pod.scheduling
     assert scheduling is not None, "the watch reads it"
     meta = ObjectMeta(name=pod.name, namespace=pod.namespace, labels=dict(pod.labels))
@@ -213,17 +205,17 @@ def _whole(pod: PodRecord) -> SchedulingPod:
 
 
 def _with_claims(pod: PodRecord) -> SchedulingPod:
-    """For whoever only asks for its volumes."""
+    """The pod with nothing but its volumes."""
     volumes = tuple(Volume(name, ClaimVolume(name)) for name in pod.volume_claims)
     meta = ObjectMeta(name=pod.name, namespace=pod.namespace)
     return SchedulingPod(meta, SchedulingPodSpec(volumes=volumes))
 
 
-# -- what a spec depends on besides ------------------------------------------------------------------------------------
+# -- other inputs of a spec --------------------------------------------------------------------------------------------
 
 
 def _label_keys(spec: SchedulingPodSpec) -> tuple[str, ...]:
-    """Labels of the pod itself that become a part of its rules."""
+    """The labels of the pod that its own rules name."""
     found = {key for each in spec.topology_spread_constraints for key in each.match_label_keys}
     for term in _terms(spec):
         found.update(term.match_label_keys, term.mismatch_label_keys)
@@ -231,7 +223,7 @@ def _label_keys(spec: SchedulingPodSpec) -> tuple[str, ...]:
 
 
 def _selects_namespaces(term: PodAffinityTerm) -> bool:
-    """By their labels; an empty selector takes all, whatever their labels."""
+    """Whether the term selects namespaces by labels. An empty selector matches all of them."""
     selector = term.namespace_selector
     return selector is not None and bool(selector.match_labels or selector.match_expressions)
 

@@ -1,7 +1,4 @@
-"""How much do the pods of a node request, and how much may they use at most?
-
-Pods that are alike share what scheduling reads of them, so each kind of pod is summed up once.
-"""
+"""Sums of the requests and limits of a node's pods. Each distinct spec is read once."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,14 +12,14 @@ from dovetail.scheduling.resources import NOTHING, ONE_POD, ResourceError, Resou
 
 
 class PodAmounts(NamedTuple):
-    """Of one pod."""
+    """Requests and limits of one pod."""
 
     requests: Resources = NOTHING
     limits: Resources = NOTHING
 
 
 class NodeSums(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Of all pods of a node that have not ended: thousandths of a cpu, bytes, units."""
+    """Sums over the running pods of a node: thousandths of a cpu, bytes, units."""
 
     requests: dict[str, int]
     limits: dict[str, int]
@@ -31,13 +28,13 @@ class NodeSums(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class PodSums:
-    """Adds up pods, and keeps what each kind of pod asks for. Used by one thread at a time."""
+    """Caches the amounts of each spec. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[PodScheduling, PodAmounts] = WeakKeyDictionary()
 
     def of(self, pods: Iterable[PodRecord]) -> NodeSums | None:
-        """None if no pod counts."""
+        """Returns None if no pod counts."""
         sums = NodeSums({}, {}, {}, {})
         counted = False
         for pod in pods:
@@ -64,7 +61,7 @@ def _add(sums: dict[str, int], amounts: Resources) -> None:
 
 
 def amounts_of(scheduling: PodScheduling) -> PodAmounts:
-    """What cannot be read counts as nothing here: whoever places the pod says so."""
+    """A spec that cannot be read counts as nothing. Scheduling reports it."""
     try:
         requests = pod_request(SchedulingPod(spec=scheduling.spec, status=scheduling.status))
         limits = pod_request(SchedulingPod(spec=_limits_as_requests(scheduling.spec)))
@@ -74,7 +71,7 @@ def amounts_of(scheduling: PodScheduling) -> PodAmounts:
 
 
 def _limits_as_requests(spec: SchedulingPodSpec) -> SchedulingPodSpec:
-    """They add up by the same rules, but for the overhead, which nobody limits."""
+    """Limits add up by the same rules as requests, except for the overhead, which has no limit."""
     return msgspec.structs.replace(
         spec,
         containers=tuple(map(_limited, spec.containers)),

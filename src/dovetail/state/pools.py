@@ -1,7 +1,4 @@
-"""Which NodePools can new nodes be made of, and which machines are there to be had for them (05 §1)?
-
-What cannot be used is left out, by name.
-"""
+"""The NodePools that new nodes can be created from, with their instance types (05 §1)."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,7 +14,7 @@ from dovetail.state.cluster import ClusterState
 
 
 class UsablePools(msgspec.Struct, frozen=True):
-    """Heaviest first, with the types of each by its name; and of those that cannot be used, why."""
+    """Heaviest first, with the types of each. `left_out`: why other pools cannot be used."""
 
     pools: tuple[Pool, ...] = ()
     types: Mapping[str, tuple[MachineType, ...]] = {}
@@ -25,39 +22,39 @@ class UsablePools(msgspec.Struct, frozen=True):
 
 
 class SchedulingPools:
-    """Make it before changes are applied."""
+    """Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._types = cluster.instance_types
-        self._version = -1  # of the types, when it was told
+        self._version = -1  # of the types that were read last
         self._changed = True
-        self._told = UsablePools()
-        cluster.pools.subscribe(lambda _: self._touch())
+        self._pools = UsablePools()
+        cluster.pools.subscribe(self._touch)
 
-    def _touch(self) -> None:
+    def _touch(self, _: object) -> None:
         self._changed = True
 
     def usable(self) -> Iterator[objects.NodePool]:
-        """Ours, made for pods, ready and to stay."""
+        """Our pools without `replicas` that are ready and not being deleted."""
         for pool in self._cluster.our_pools():
             stays = pool.spec.replicas is None and pool.metadata.deletion_timestamp is None
             if stays and is_true(pool, ConditionType.READY):
                 yield pool
 
     def pools(self) -> UsablePools:
-        """The same object unless something has changed."""
+        """The same object until something changes."""
         if self._changed or self._types.version != self._version:
             self._changed, self._version = False, self._types.version
-            found = self._look()
+            found = self._read()
             for name, flaw in found.left_out.items():
-                if self._told.left_out.get(name) != flaw:
+                if self._pools.left_out.get(name) != flaw:
                     self._cluster.warn(f"NodePool {name} is left out: {flaw}")
-            if found != self._told:
-                self._told = _keeping(self._told, found)
-        return self._told
+            if found != self._pools:
+                self._pools = _keeping(self._pools, found)
+        return self._pools
 
-    def _look(self) -> UsablePools:
+    def _read(self) -> UsablePools:
         pools: list[Pool] = []
         left_out: dict[str, str] = {}
         for pool in self.usable():
@@ -77,7 +74,7 @@ class SchedulingPools:
 
 
 def _keeping(old: UsablePools, new: UsablePools) -> UsablePools:
-    """The new ones, with what has not changed as it was."""
+    """The new pools, with the old objects where nothing changed."""
     known = {pool.name: pool for pool in old.pools}
     pools = tuple(known[each.name] if known.get(each.name) == each else each for each in new.pools)
     return UsablePools(

@@ -1,7 +1,7 @@
-"""What protects the pods of a large cluster now, told without judging each of them?
+"""The protections of pods, evaluated once for each group of similar pods.
 
-Pods of one workload carry equal annotations and labels, and records share them. So alike pods are judged once, and no
-sooner again than the verdicts say that time can change them (R1).
+Pods of one workload have equal annotations and labels. A group is evaluated again only when time can change the answer
+(R1).
 """
 
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ from dovetail.rules.pdb import PdbIndex, asks_budgets, never_allows
 from dovetail.rules.protection import POD_RULES, may_be_protected, other_inputs, protection
 from dovetail.rules.verdict import Rule, Verdict, together
 from dovetail.state.cluster import ClusterState
-from dovetail.state.store import Added, Change, Contents, Deleted, Updated
+from dovetail.state.store import Change, Contents, steps_of
 from dovetail.values.schedule.instants import ALWAYS, NEVER, Instants, all_of
 
 
@@ -28,33 +28,33 @@ class ProtectionStatus(StrEnum):
     """What a protection does for a pod that has it."""
 
     ACTIVE = "active"
-    ELAPSED = "elapsed"  # it protects nothing now: the span is over, the window open, the budget not used up
-    INVALID = "invalid"  # something is wrong with it, whatever that leads to (R2, R11)
+    ELAPSED = "elapsed"  # protects nothing now: the span is over, the window is open, the budget allows it
+    INVALID = "invalid"  # the value is wrong, whatever that means for the pod (R2, R11)
 
 
 ProtectionStatuses: TypeAlias = tuple[tuple[Rule, ProtectionStatus], ...]
 
 
 class Judgement(msgspec.Struct, frozen=True, gc=False):
-    """What the rules say of alike pods. The verdicts may name another pod that is alike."""
+    """What the rules say about a group of pods. The verdicts may name another pod of the group."""
 
     effects: ProtectionStatuses = ()
     blockers: tuple[Verdict, ...] = ()
-    keeps: bool = False  # where they are, for the time being: no place elsewhere is sought for them (05 §12.2)
+    keeps: bool = False  # on their node for now: no other place is sought for them (05 §12.2)
     until: datetime | None = None
-    when: Instants = ALWAYS  # all of them allow
+    when: Instants = ALWAYS  # when all rules allow
 
 
 class PodGroup(msgspec.Struct, eq=False, weakref=True):
-    """Pods that the rules of a kind treat alike: one of them, and what was said last."""
+    """A group of pods that one kind of rules treats alike: one of them, and the last judgement."""
 
     kind: "_ProtectionSource"
     pod: PodRecord
     judgement: Judgement | None = None
-    by: object = None  # what the rules read besides the pod
+    by: object = None  # the version of what the rules read besides the pod
 
     def judged(self, now: datetime) -> Judgement:
-        """The same object as long as the same is said."""
+        """The same object as long as the judgement is equal."""
         known = self.judgement
         if known is None or self.by is not self.kind.by or (known.until is not None and known.until <= now):
             found = self.kind.judge(self.pod, now)
@@ -70,7 +70,7 @@ class _ProtectionSource(ABC):
 
     @abstractmethod
     def key_of(self, pod: PodRecord) -> Hashable | None:
-        """What makes active pods alike; None for those that the rules leave alone."""
+        """Active pods with equal keys are alike. None: the rules do not apply to the pod."""
 
     @abstractmethod
     def judge(self, pod: PodRecord, now: datetime) -> Judgement: ...
@@ -78,7 +78,7 @@ class _ProtectionSource(ABC):
 
 class _AnnotationProtections(_ProtectionSource):
     def key_of(self, pod: PodRecord) -> Hashable | None:
-        """Records share equal annotations, so their identity will do."""
+        """Records share equal annotations, so the key uses their identity."""
         if not may_be_protected(pod):
             return None
         return id(pod.annotations), other_inputs(pod)
@@ -100,27 +100,27 @@ class _AnnotationProtections(_ProtectionSource):
 
 
 class _PdbProtections(_ProtectionSource):
-    """By PodDisruptionBudgets."""
+    """Rules of PodDisruptionBudgets."""
 
     def __init__(self) -> None:
         self._pdbs = PdbIndex((), ())
 
     def know(self, pdbs: Contents[PdbRecord]) -> None:
-        """Without the pods: what a budget allows is in its status, and one without allows nothing yet."""
+        """Sets the budgets. A budget without status allows nothing yet."""
         if self.by is not pdbs:
             self.by = pdbs
             self._pdbs = PdbIndex((kept.value for kept in pdbs.items.values()), ())
 
     def key_of(self, pod: PodRecord) -> Hashable:
-        """All that PdbIndex.verdict asks of an active pod."""
-        mirrored = pod.owner is not Owner.NONE and bool(pod.owner & Owner.NODE)  # asking flags is slow
+        """Everything that PdbIndex.verdict reads of an active pod."""
+        mirrored = pod.owner is not Owner.NONE and bool(pod.owner & Owner.NODE)  # testing flags is slow
         started = pod.phase != "Pending"
         return pod.namespace, id(pod.labels), started, pod.ready is True, pod.tolerates_disrupted or mirrored
 
     def judge(self, pod: PodRecord, now: datetime) -> Judgement:  # noqa: ARG002
         if not asks_budgets(pod):
             return Judgement()
-        binding = self._pdbs.find_matching(pod)  # what is found out is kept by the group
+        binding = self._pdbs.find_matching(pod)  # the group caches the result
         if not binding:
             return Judgement()
         verdict, several = self._pdbs.verdict_by(binding, pod), len(binding) > 1
@@ -132,12 +132,12 @@ class _PdbProtections(_ProtectionSource):
         )
 
 
-# By the number of the kind and what makes pods alike: one of them, and how many there are.
+# By the number of the kind and the key of the pods: one of the pods, and their number.
 GroupCounts: TypeAlias = Mapping[tuple[int, Hashable], tuple[PodRecord, int]]
 
 
 class PodGroupCounts:
-    """How many active pods are alike. Make it before changes are applied."""
+    """Counts the active pods of each group. Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._kinds = (_AnnotationProtections(), _PdbProtections())
@@ -145,18 +145,12 @@ class PodGroupCounts:
         cluster.pods.subscribe(self._follow)
 
     def counted(self) -> GroupCounts:
-        """As of now; later changes do not touch it."""
+        """A copy of the counts."""
         return self._counts.copy()
 
     def _follow(self, change: Change[PodRecord]) -> None:
-        match change:
-            case Added(new=new):
-                self._count(new.value, 1)
-            case Updated(old=old, new=new):
-                self._count(new.value, 1)
-                self._count(old.value, -1)
-            case Deleted(old=old):
-                self._count(old.value, -1)
+        for pod, step in steps_of(change):
+            self._count(pod, step)
 
     def _count(self, pod: PodRecord, step: int) -> None:
         for number, kind in enumerate(self._kinds) if pod.active else ():
@@ -169,7 +163,7 @@ class PodGroupCounts:
 
 
 class PodProtections:
-    """What protects pods. Asked by one thread at a time; what was said is kept for as long as a group is held."""
+    """Evaluates groups of pods. Used by one thread at a time. Judgements are cached while somebody holds the group."""
 
     def __init__(self) -> None:
         self._selected = _PdbProtections()
@@ -178,11 +172,11 @@ class PodProtections:
         self._counted: list[PodGroup] = []
 
     def know(self, pdbs: Contents[PdbRecord]) -> None:
-        """These are the budgets from now on."""
+        """Sets the current budgets."""
         self._selected.know(pdbs)
 
     def effects(self, counted: GroupCounts, now: datetime) -> Counter[tuple[Rule, ProtectionStatus]]:
-        """How many pods have which protection, and what it does for them."""
+        """Counts pods by protection and its effect."""
         counts: Counter[tuple[Rule, ProtectionStatus]] = Counter()
         groups = [self._group(key, pod) for key, (pod, _) in counted.items()]
         for group, (_, count) in zip(groups, counted.values(), strict=True):
@@ -192,7 +186,7 @@ class PodProtections:
         return counts
 
     def groups_of(self, pods: Iterable[PodRecord]) -> tuple[PodGroup, ...]:
-        """What these pods are alike to, as long as none of them changes."""
+        """The groups of these pods."""
         found: dict[tuple[int, Hashable], PodGroup] = {}
         for pod in pods:
             for number, kind in enumerate(self._kinds) if pod.active else ():
@@ -207,20 +201,20 @@ class PodProtections:
         return group
 
     def leaves(self, pod: PodRecord, now: datetime) -> bool:
-        """It needs a place elsewhere, and nothing keeps it where it is for the time being (05 §12.2)."""
+        """Whether the pod needs another place, and nothing keeps it on its node for now (05 §12.2)."""
         if not pod.reschedulable:
             return False
-        # One that is on its way out will return under its name.
+        # A terminating pod of a StatefulSet returns with the same name.
         return not pod.active or not any(group.judged(now).keeps for group in self.groups_of((pod,)))
 
 
 def standing_of(judged: Iterable[Judgement], blockers: Sequence[Verdict], pods: int) -> PodsVerdict:
-    """What the pods of a node say together. While something blocks, when that ends is told by what blocks."""
+    """Combines the judgements of a node's pods. While something blocks, the blockers say when that ends."""
     return PodsVerdict(NEVER if blockers else all_of([each.when for each in judged]), tuple(blockers), pods)
 
 
 def blockers(groups: Iterable[PodGroup], now: datetime) -> list[Verdict]:
-    """What blocks pods of these groups now."""
+    """The verdicts that block pods of these groups now."""
     return [verdict for group in groups for verdict in group.judged(now).blockers]
 
 
@@ -231,5 +225,5 @@ def _effect(verdict: Verdict, *, faulty: bool) -> ProtectionStatus:
 
 
 def _fully_blocks(pdb: PdbRecord, pod: PodRecord) -> bool:
-    """Whatever the number of its pods (02 §4.4.6)."""
+    """Whether the budget never allows an eviction, whatever the number of its pods (02 §4.4.6)."""
     return never_allows(pdb, None) is not None and not (pdb.always_allow and pod.ready is not True)

@@ -1,7 +1,7 @@
-"""Which nodes are there or will be, as scheduling sees them (06 §7.2), and which of them are on their way out?
+"""Existing and expected nodes as scheduling sees them (06 §7.2).
 
-Whatever happens to a Node, its claim, its pods, their volumes or its CSINode touches that node alone; it is made anew
-when somebody looks, and stays the same object if nothing came of it.
+A change of a Node, its claim, pods, volumes or CSINode touches that node alone. The node is read again on the next
+access, and stays the same object if nothing relevant changed.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ from dovetail.state.cluster import ClusterState
 from dovetail.state.derived import Derived
 from dovetail.state.nodes import ManagedNode, NodeKey, NodeKeyKind
 from dovetail.state.pod_requirements import PodRequirementsIndex
-from dovetail.state.store import Added, Change, Deleted, Key, Updated, by_name
+from dovetail.state.store import Change, Deleted, Key, Updated, by_name, steps_of
 
 _NO_ATTACHMENTS: frozenset[Attachment] = frozenset()
 
 
 class _NodeAndClaim(NamedTuple):
-    """What a Node and its claim say by themselves."""
+    """What does not depend on the pods of a node."""
 
     node: objects.Node | None
     claim: objects.NodeClaim | None
@@ -39,7 +39,7 @@ class _NodeAndClaim(NamedTuple):
 
 
 class SchedulableNode(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A node as scheduling sees it, with the objects that it is made of."""
+    """A node as scheduling sees it, with its objects."""
 
     seen: NodeInfo
     frame: _NodeAndClaim
@@ -54,25 +54,25 @@ class SchedulableNode(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     @property
     def pods_are_on(self) -> str:
-        """The name by which pods are bound to it; empty if there is no Node yet."""
+        """The name of the Node; empty if there is none yet."""
         return "" if self.node is None else self.node.metadata.name
 
 
 class SchedulableNodes:
-    """All nodes, by name. Make it before changes are applied."""
+    """All nodes. Create it before changes are applied."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self._csi_nodes = by_name(cluster.csi_nodes)
         self._marked: set[str] = set()  # names of claims
-        self.derived: Derived[NodeKey, SchedulableNode] = Derived(self._make)
-        self._shown: dict[str, tuple[int, NodeKey]] = {}  # by name: where it is among the nodes, and whose it is
+        self.derived: Derived[NodeKey, SchedulableNode] = Derived(self._make, cluster.failed)
+        self._shown: dict[str, tuple[int, NodeKey]] = {}  # by name: index in `_nodes`, and key
         self._names: dict[NodeKey, str] = {}
         self._nodes: list[NodeInfo] = []
         self._told: tuple[NodeInfo, ...] = ()
-        self._moved = self._changed = False  # since it was told: which nodes there are, what they are
-        self._hidden: set[str] = set()  # names of claims that a Node has
-        self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the nodes of its pods, and how many each
+        self._moved = self._changed = False  # since `_told` was made: the set of names, or a node
+        self._hidden: set[str] = set()  # claims whose name a Node has
+        self._volume_users: dict[Key, Counter[str]] = {}  # by volume claim: the number of its pods, by node
         cluster.nodes.subscribe_values(self._node_changed)
         cluster.claims.subscribe_values(self._claim_changed)
         cluster.claims.subscribe(self._forget_mark)
@@ -94,7 +94,7 @@ class SchedulableNodes:
         self._touch_instance(claim.status.provider_id)
 
     def _forget_mark(self, change: Change[objects.NodeClaim]) -> None:
-        """Another claim of the same name may already be in the store."""
+        """Asks the change: the store may already have a new claim with the same name."""
         if isinstance(change, Deleted):
             self._marked.discard(change.key[1])
 
@@ -116,23 +116,16 @@ class SchedulableNodes:
             self.derived.touch(NodeKey(NodeKeyKind.NODE, name))
 
     def _touch_instance(self, provider_id: str) -> None:
-        """Which Node and which claim belong together may be another matter now."""
+        """The join of the objects with this provider ID may have changed."""
         for key in self._cluster.managed.with_instance(provider_id):
             self.derived.touch(key)
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
-        match change:
-            case Added(new=new):
-                self._count_users(new.value, 1)
-                self._touch_node(new.value.node_name)
-            case Updated(old=old, new=new) if not _alike(old.value, new.value):
-                self._count_users(new.value, 1)
-                self._count_users(old.value, -1)
-                self._touch_node(old.value.node_name)
-                self._touch_node(new.value.node_name)
-            case Deleted(old=old):
-                self._count_users(old.value, -1)
-                self._touch_node(old.value.node_name)
+        if isinstance(change, Updated) and _alike(change.old.value, change.new.value):
+            return
+        for pod, step in steps_of(change):
+            self._count_users(pod, step)
+            self._touch_node(pod.node_name)
 
     def _count_users(self, pod: PodRecord, step: int) -> None:
         for claim in pod.volume_claims if pod.node_name else ():
@@ -147,17 +140,17 @@ class SchedulableNodes:
     # -- marks (06 §7.4) ----------------------------------------------------------------------------------------------
 
     def mark(self, claim: str, *, marked: bool) -> None:
-        """A command has begun to move the pods of the claim's node, or has given it up."""
-        kept = self._cluster.claims.get(("", claim))
-        if kept is not None:
+        """A command disrupts the claim's node (`marked`), or was rolled back."""
+        known = self._cluster.claims.value(claim)
+        if known is not None:
             change = self._marked.add if marked else self._marked.discard
             change(claim)
-            self._claim_changed(kept.value)
+            self._claim_changed(known)
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- all nodes ---------------------------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[NodeInfo, ...]:
-        """By name; the same object, with the same nodes in it, unless something has changed."""
+        """By name. The same object, with the same nodes in it, until something changes."""
         while self.derived.settle():
             pass
         if self._moved:
@@ -168,9 +161,14 @@ class SchedulableNodes:
         return self._told
 
     def _make(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
-        found = self._made(key, known)
-        if found is not None and known is not None and found.seen == known.seen:
-            found = SchedulableNode(known.seen, found.frame)
+        found = None
+        try:
+            found = self._read(key, known)
+        finally:  # a place that cannot be read is not shown
+            self._show(key, known, found)
+        return found
+
+    def _show(self, key: NodeKey, known: SchedulableNode | None, found: SchedulableNode | None) -> None:
         before, name = self._names.get(key), None if found is None else found.seen.name
         if before != name:
             self._moved = True
@@ -183,22 +181,21 @@ class SchedulableNodes:
             if shown is not None and shown[1] == key:
                 self._nodes[shown[0]] = found.seen
                 self._changed = True
-        return found
 
     def places(self) -> Iterable[SchedulableNode]:
-        """Each node that `nodes` tells, with its objects."""
+        """Each of `nodes`, with its objects."""
         self.nodes()
         return (self._place(key) for _, key in self._shown.values())
 
     def place(self, name: str) -> SchedulableNode | None:
-        """The one that scheduling knows by this name."""
+        """The node with this name in `nodes`."""
         self.nodes()
         shown = self._shown.get(name)
         return None if shown is None else self._place(shown[1])
 
     def _place(self, key: NodeKey) -> SchedulableNode:
         place = self.derived.get(key)
-        assert place is not None, "what is shown was made"
+        assert place is not None, "shown places exist"
         return place
 
     def _arrange(self) -> None:
@@ -206,7 +203,7 @@ class SchedulableNodes:
         hidden: set[str] = set()
         for key in sorted(self._names, key=self._order):
             seen = self._place(key).seen
-            if seen.name in self._shown:  # a claim that is called like a Node, which will have another name
+            if seen.name in self._shown:  # a claim with the name of another Node
                 hidden.add(seen.name)
                 continue
             self._shown[seen.name] = (len(self._nodes), key)
@@ -216,19 +213,19 @@ class SchedulableNodes:
         self._hidden = hidden
 
     def _order(self, key: NodeKey) -> tuple[str, bool, NodeKey]:
-        """By name. Of several places with one name the Node that has this name comes first."""
+        """By name. The Node that has the name comes before claims that share it."""
         name = self._names[key]
         return name, key.name != name, key
 
-    # -- one of them --------------------------------------------------------------------------------------------------
+    # -- one node ----------------------------------------------------------------------------------------------------
 
-    def _made(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
+    def _read(self, key: NodeKey, known: SchedulableNode | None) -> SchedulableNode | None:
         managed = self._cluster.managed.get(key)
         if managed is None:
             return None
         node = managed.node if managed.node is not None and _counts(managed.node) else None
         claim = managed.claim
-        if node is None and (claim is None or not self._stands_alone(managed, claim)):
+        if node is None and (claim is None or not self._counts_alone(managed, claim)):
             return None
         frame = self._frame(node, claim, known)
         speaks = _speaker(node, claim)
@@ -253,12 +250,12 @@ class SchedulableNodes:
             attach_limits=attach_limits(self._csi_nodes.get(name)),
             pods=tuple([reading.bound(pod) for pod, reading in both]),
         )
-        return SchedulableNode(seen, frame)
+        return SchedulableNode(known.seen if known is not None and known.seen == seen else seen, frame)
 
     def _frame(
         self, node: objects.Node | None, claim: objects.NodeClaim | None, known: SchedulableNode | None
     ) -> _NodeAndClaim:
-        """Most changes are of pods, and leave this as it was. `node`: None if it does not count yet."""
+        """Cached, because most changes are of pods. `node`: None if it does not count yet."""
         if known is not None and known.node is node and known.claim is claim:
             return known.frame
         resources = node_resources(node, claim)
@@ -267,8 +264,8 @@ class SchedulableNodes:
             self._cluster.warn(f"{_speaker(node, claim).name} counts as without what cannot be read: {bad}")
         return _NodeAndClaim(node, claim, node_taints(node, claim), resources)
 
-    def _stands_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
-        """Whether the claim is a place by itself. Of several that claim one instance only the first counts."""
+    def _counts_alone(self, managed: ManagedNode, claim: objects.NodeClaim) -> bool:
+        """Whether the claim counts without a Node. Of several claims with one provider ID only the first counts."""
         if not managed.ours:
             return False
         provider_id = claim.status.provider_id
@@ -277,7 +274,7 @@ class SchedulableNodes:
 
 
 def _alike(old: PodRecord, new: PodRecord) -> bool:
-    """Whether nothing has changed that its node shows: most news of a pod are of its health. Records share labels."""
+    """Whether the node looks the same. Most changes of pods are of their health. Records share labels."""
     return (
         old.scheduling is new.scheduling
         and old.labels is new.labels
@@ -288,7 +285,7 @@ def _alike(old: PodRecord, new: PodRecord) -> bool:
 
 
 def _total(requests: Iterable[Resources]) -> Resources:
-    """As `total`, but without a step for each of a hundred pods."""
+    """Like `total`, but without an intermediate sum for each pod."""
     amounts: dict[str, int] = {}
     for request in requests:
         for name, amount in request.items():
@@ -297,7 +294,7 @@ def _total(requests: Iterable[Resources]) -> Resources:
 
 
 def is_daemon(pod: PodRecord) -> bool:
-    return pod.owner is not Owner.NONE and bool(pod.owner & Owner.DAEMONSET)  # asking flags is slow
+    return pod.owner is not Owner.NONE and bool(pod.owner & Owner.DAEMONSET)  # testing flags is slow
 
 
 def _says(node: objects.Node | None, label: str) -> bool:
@@ -305,7 +302,7 @@ def _says(node: objects.Node | None, label: str) -> bool:
 
 
 def _counts(node: objects.Node) -> bool:
-    """A Node of a NodePool does once it is known which instance it is, and of which type (06 §7.2)."""
+    """Whether scheduling counts the Node. A Node of a NodePool needs a provider ID and a type (06 §7.2)."""
     labels = node.metadata.labels
     if names.NODEPOOL_LABEL not in labels:
         return True
@@ -314,9 +311,9 @@ def _counts(node: objects.Node) -> bool:
 
 
 def _speaker(node: objects.Node | None, claim: objects.NodeClaim | None) -> objects.ObjectMeta:
-    """Whose name and labels count: the claim's, until the Node is registered.
+    """The metadata that counts: the claim's until the Node is registered.
 
-    A Node that is initialized has been registered, even if somebody has edited the label that says so.
+    An initialized Node is registered, even if somebody has edited the label.
     """
     registered = _says(node, names.REGISTERED_LABEL) or _says(node, names.INITIALIZED_LABEL)
     if node is not None and (claim is None or registered):
@@ -326,16 +323,16 @@ def _speaker(node: objects.Node | None, claim: objects.NodeClaim | None) -> obje
 
 
 def _is_initialized(node: objects.Node | None, claim: objects.NodeClaim | None) -> bool:
-    """Nodes of others always are. One whose claim we do not see (yet) is what it says."""
+    """Nodes without a NodePool always are. For others the Node's label counts."""
     managed = claim is not None or (node is not None and names.NODEPOOL_LABEL in node.metadata.labels)
     return not managed or _says(node, names.INITIALIZED_LABEL)
 
 
 def _is_going(node: objects.Node | None, managed: ManagedNode) -> bool:
-    """By the objects alone, so that a new leader sees what the last one had begun (R24)."""
+    """Whether the node is being disrupted. Reads objects only, so that a new leader sees the same (R24)."""
     claim = managed.record.claim
     if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):
         return True
     if node is None and claim is not None and claim.is_true(ConditionType.REGISTERED):
-        return True  # its Node is gone: pods cannot come, whatever its machine does
+        return True  # its Node is gone, so that no pod can be bound
     return managed.state in IN_DISRUPTION

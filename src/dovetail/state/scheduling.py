@@ -1,10 +1,10 @@
-"""What does placing pods know of the cluster: where pods could go, which ones wait, and which have to leave (06 §7)?
+"""The inputs of scheduling: nodes and NodePools, pending pods, and pods that have to leave their node (06 §7).
 
-Everything that is told is immutable, and the same object until something about it changes, so that whoever worked on
-it before can tell by identity what is new. It costs in proportion to what has changed since it was last asked for.
+All results are immutable, and the same object until something about them changes. The cost is proportional to the
+number of changes since the last call.
 
     if state.unsynced(now) is None:
-        places = state.places()             # nodes first: a pod that is bound meanwhile is merely placed for nothing
+        places = state.places()             # nodes first: a pod that is bound in between is only planned in vain
         pending, leaving = state.pending(), state.leaving(now)
 """
 
@@ -31,24 +31,11 @@ from dovetail.state.schedulable_nodes import SchedulableNode, SchedulableNodes
 from dovetail.state.store import Added, Change, Contents, Deleted, Key, Updated
 from dovetail.state.unplaceable import Unplaceable
 
-__all__ = [
-    "DisruptedNodeTrigger",
-    "MovablePods",
-    "NodePods",
-    "PendingPodTrigger",
-    "PodsToPlace",
-    "SchedulingInputs",
-    "SchedulingState",
-    "Trigger",
-    "Unplaceable",
-    "moving",
-]
-
 _NAMED_AT_MOST: Final = 5
 
 
 class SchedulingInputs(msgspec.Struct, frozen=True):
-    """All of a Problem but its pods and options. `left_out`: pools that cannot be used now, and why."""
+    """A Problem without pods and options. `left_out`: pools that cannot be used now, and why."""
 
     nodes: tuple[NodeInfo, ...] = ()
     pools: tuple[Pool, ...] = ()
@@ -58,14 +45,14 @@ class SchedulingInputs(msgspec.Struct, frozen=True):
 
 
 class PodsToPlace(msgspec.Struct, frozen=True, gc=False):
-    """Pods to be placed, and by UID those that cannot be."""
+    """Pods to place. `refused`: those that cannot be placed, by UID."""
 
     pods: tuple[PodInfo, ...] = ()
     refused: Mapping[str, Unplaceable] = {}
 
 
 class NodePods(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The pods of a node, as they were read when it looked so; None: one that nobody has to place."""
+    """The pods of a node, each as scheduling reads it; None for a pod that needs no other place."""
 
     place: SchedulableNode | None
     pods: tuple[PodRecord, ...]
@@ -73,20 +60,20 @@ class NodePods(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class MovablePods(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Those of the pods of a node that would have to go, and what was said of all of them."""
+    """The pods that have to leave a node, and the judgements of all of its pods."""
 
     of: NodePods
     groups: tuple[PodGroup, ...]
     judged: tuple[Judgement, ...]
     found: PodsToPlace
 
-    def holds(self, now: datetime) -> bool:
-        """Whether the rules still say the same."""
+    def is_current(self, now: datetime) -> bool:
+        """Whether the judgements are still the same."""
         return all(map(is_, self.judged, [group.judged(now) for group in self.groups]))
 
 
 def moving(read: NodePods, alike: PodProtections, now: datetime) -> MovablePods:
-    """What has to go now. On any thread: it reads nothing else."""
+    """The pods that have to leave now. Runs on any thread."""
     groups = alike.groups_of(read.pods)
     both = ((pod, each) for pod, each in zip(read.pods, read.read, strict=True) if each is not None)
     found = _sorted_out((pod, each) for pod, each in both if alike.leaves(pod, now))
@@ -105,27 +92,24 @@ def _sorted_out(read: Iterable[tuple[PodRecord, PodInfo | Unplaceable]]) -> Pods
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What decisions read, as it was at one instant: nothing that happens later touches it.
-
-    Every part is the same object until something about it changes.
-    """
+    """The inputs of decisions at one instant. Every part is the same object until something about it changes."""
 
     at: datetime
     nodes: Mapping[NodeKey, ManagedNode]
-    """Those that are ours to act on."""
+    """The nodes that we manage."""
     movable: Mapping[NodeKey, NodePods]
-    """The pods of those that have a Node."""
+    """The pods of the nodes that have a Node."""
     claims: Contents[objects.NodeClaim]
     pools: tuple[objects.NodePool, ...]
-    """Those that are ours."""
+    """The NodePools that we manage."""
     pdbs: Contents[PdbRecord]
     places: SchedulingInputs
     prices: Mapping[str, Mapping[OfferingKey, int]]
-    """By pool, of what it can be made of."""
+    """By pool: the prices of its offerings."""
     nominations: Mapping[str, datetime]
-    """Until when a pod is expected, by claim or Node."""
+    """By claim or Node: until when a pod is expected there."""
     owed: tuple[PodInfo, ...]
-    """Pods that are to be placed anyway."""
+    """Pods that need a place whatever is decided."""
 
 
 class PendingPodTrigger(msgspec.Struct, frozen=True):
@@ -139,7 +123,7 @@ class PendingPodTrigger(msgspec.Struct, frozen=True):
 
 
 class DisruptedNodeTrigger(msgspec.Struct, frozen=True):
-    """A node has been tainted, and its pods will need another."""
+    """A node has the disrupted taint, and its pods will need another node."""
 
     node: objects.Node
 
@@ -152,9 +136,9 @@ Trigger: TypeAlias = PendingPodTrigger | DisruptedNodeTrigger
 
 
 class SchedulingState:
-    """Make it before changes are applied: it subscribes to the stores.
+    """Create it before changes are applied: it subscribes to the stores.
 
-    `pause`: how long a claim that is being launched keeps others from being decided.
+    `pause`: for how long a launching claim postpones decisions.
     """
 
     def __init__(self, cluster: ClusterState, *, pause: timedelta = timedelta(seconds=30)) -> None:
@@ -162,17 +146,17 @@ class SchedulingState:
         self._pause = pause
         self._listeners: list[Callable[[Trigger], None]] = []
         self._waiting: dict[Key, PodRecord] = {}
-        self._unbound: set[Key] = set()  # active pods without a node, whether the scheduler has seen them or not
+        self._unbound: set[Key] = set()  # active pods without a node, also before kube-scheduler has seen them
         self._unlaunched: dict[str, objects.NodeClaim] = {}
         self._nominated: dict[str, datetime] = {}  # by claim, or by Node where there is none
         self._alike = PodProtections()
         self._going: dict[str, MovablePods] = {}  # by node
-        self._parts: tuple[object, ...] = (None, None, None)  # what was told last was made of
+        self._parts: tuple[object, ...] = (None, None, None)  # the parts of `_told`
         self._told = SchedulingInputs()
         self._nodes = SchedulableNodes(cluster)
         self._daemons = SchedulingDaemons(cluster)
         self._pools = SchedulingPools(cluster)
-        self._movable: Derived[NodeKey, NodePods] = Derived(self._read_node)
+        self._movable: Derived[NodeKey, NodePods] = Derived(self._read_node, cluster.failed)
         cluster.managed.derived.dependents.append(self._movable)
         self._nodes.derived.dependents.append(self._movable)
         cluster.settle_too(self._nodes.derived, cost=4)
@@ -181,28 +165,28 @@ class SchedulingState:
         cluster.nodes.subscribe(self._node_changed)
         cluster.claims.subscribe(self._claim_changed)
 
-    # -- whether it can be relied on ----------------------------------------------------------------------------------
+    # -- readiness ----------------------------------------------------------------------------------------------------
 
     def unsynced(self, now: datetime) -> str | None:
-        """Why nothing should be decided on this, or None (06 §7.3).
+        """Why nothing should be decided now, or None (06 §7.3).
 
-        A claim that is being launched is capacity that nobody knows yet. But one slow launch does not stop the others
-        for long: after a while it counts as a node on which nothing fits.
+        The capacity of a launching claim is not known yet. After `pause` it counts as a node without capacity, so that
+        one slow launch does not stop all decisions.
         """
         behind = [store.name for store in self._cluster.stores.values() if not store.synced]
         if behind:
             return f"not yet listed: {', '.join(behind)}"
-        if unseen := self._cluster.claims.unseen():
-            return f"the watch has not told yet of NodeClaims {_listed(unseen)}"
-        launching = [name for name, claim in self._unlaunched.items() if self._holds_up(claim, now)]
+        if unseen := self._cluster.claims.unseen_creates():
+            return f"the watch does not show the new NodeClaims {_listed(unseen)} yet"
+        launching = [name for name, claim in self._unlaunched.items() if self._postpones(claim, now)]
         return f"NodeClaims {_listed(sorted(launching))} are being launched" if launching else None
 
-    def _holds_up(self, claim: objects.NodeClaim, now: datetime) -> bool:
+    def _postpones(self, claim: objects.NodeClaim, now: datetime) -> bool:
         created = claim.metadata.creation_timestamp
         return created is None or now - created < self._pause
 
     def snapshot(self, now: datetime) -> ClusterSnapshot:
-        """Everything as it is now. What has changed is derived first, so `settle` before."""
+        """The current state. Call `settle` before, because what changed is derived here."""
         cluster, places = self._cluster, self.places()
         return ClusterSnapshot(
             at=now,
@@ -217,14 +201,14 @@ class SchedulingState:
             owed=(*self.pending().pods, *self.leaving(now).pods),
         )
 
-    # -- where to -----------------------------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------------------------
 
     def usable_pools(self) -> Iterable[objects.NodePool]:
-        """Those that new nodes can be made of, if their instance types are known."""
+        """The pools for new nodes, also those whose instance types are unknown."""
         return self._pools.usable()
 
     def places(self) -> SchedulingInputs:
-        """The same object unless something has changed; then with everything in it that has not."""
+        """The same object until something changes; then a new one with the unchanged parts."""
         nodes, pools, daemons = parts = (self._nodes.nodes(), self._pools.pools(), self._daemons.daemons())
         if not all(map(is_, parts, self._parts)):
             self._parts = parts
@@ -232,7 +216,7 @@ class SchedulingState:
         return self._told
 
     def place(self, name: str) -> SchedulableNode | None:
-        """The objects behind the node that `places` tells by this name."""
+        """The objects of the node with this name in `places`."""
         return self._nodes.place(name)
 
     def _read_node(self, key: NodeKey, known: NodePods | None) -> NodePods | None:
@@ -245,29 +229,29 @@ class SchedulingState:
         same = known is not None and known.pods is managed.pods and known.place is place
         if same and place is not None:
             return known
-        # A change of the pods' volumes makes another place; where there is none, nothing else tells of it.
+        # A change of the pods' volumes makes a new place. Without a place the readings are compared.
         found = self.read(place, managed.pods, Origin.CANDIDATE)
         return known if same and known is not None and known.read == found.read else found
 
-    # -- who -----------------------------------------------------------------------------------------------------------
+    # -- pods ----------------------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[PodRecord]:
-        """All provisionable pods, in no order."""
+        """All provisionable pods, unordered."""
         return list(self._waiting.values())
 
     def pending(self) -> PodsToPlace:
-        """Provisionable pods (06 §1), without those that cannot be placed whatever is done (06 §2)."""
+        """Provisionable pods (06 §1). Those that fit no node are in `refused` (06 §2)."""
         return self._read((pod for _, pod in sorted(self._waiting.items())), Origin.PENDING)
 
     def leaving(self, now: datetime) -> PodsToPlace:
-        """Pods of nodes that are on their way out, as far as they have to go now (05 §12.2)."""
+        """Pods of disrupted nodes that have to leave now (05 §12.2)."""
         self._alike.know(self._cluster.pdbs.snapshot())
         going: dict[str, MovablePods] = {}
         for place in self._nodes.places():
             if place.seen.open:
                 continue
             pods, known = tuple(self._cluster.pods_on[place.pods_are_on]), self._going.get(place.seen.name)
-            if known is None or known.of.place is not place or known.of.pods != pods or not known.holds(now):
+            if known is None or known.of.place is not place or known.of.pods != pods or not known.is_current(now):
                 known = moving(self.read(place, pods, Origin.DELETING), self._alike, now)
             going[place.seen.name] = known
         self._going = going
@@ -276,7 +260,7 @@ class SchedulingState:
         return PodsToPlace(tuple(pod for pods in found for pod in pods.pods), refused)
 
     def read(self, place: SchedulableNode | None, pods: tuple[PodRecord, ...], origin: Origin) -> NodePods:
-        """The pods of a node as they would be placed if they had to go."""
+        """The pods of a node as scheduling reads them."""
         to_place = self._nodes.readings.to_place
         return NodePods(place, pods, tuple([to_place(pod, origin) if pod.reschedulable else None for pod in pods]))
 
@@ -286,43 +270,43 @@ class SchedulingState:
     # -- nominations and marks (06 §7.4) ------------------------------------------------------------------------------
 
     def nominate(self, node: str, until: datetime) -> None:
-        """A pod is expected on the node, by the name that `places` has for it; never for shorter than said before."""
-        key = self._nomination_key(node)
-        self._nominated[key] = max(until, self._nominated.get(key, until))
+        """Expects a pod on the node with this name in `places`, until the later of this and an earlier nomination.
+
+        A node that is gone cannot be nominated. The key is the claim, because the name changes at registration.
+        """
+        place = self._nodes.place(node)
+        if place is not None:
+            key = node if place.claim is None else place.claim.metadata.name
+            self._nominated[key] = max(until, self._nominated.get(key, until))
 
     def nominations(self, at: datetime) -> Mapping[str, datetime]:
-        """By name of the claim, or of the Node where there is none: until when a pod is waited for there.
+        """By claim, or by Node where there is none: until when a pod is expected there.
 
-        Once every pod has a node, and none has to leave its own, nobody is on the way any more, sooner than is said.
+        Nominations end early when every pod has a node and none has to leave its node.
         """
         if not (self._unbound or self.leaving(at).pods):
             return {}
         return {name: until for name, until in self._nominated.items() if at < until}
 
-    def _nomination_key(self, node: str) -> str:
-        """A nomination outlives the change of names at registration."""
-        place = self._nodes.place(node)
-        return node if place is None or place.claim is None else place.claim.metadata.name
-
     def mark(self, claim: str) -> None:
-        """A command has begun to move the pods of this claim's node: it takes no more, and does not count for limits.
+        """A command disrupts the claim's node: it takes no pods and does not count for limits.
 
-        Once the command is written down on the objects, these say it themselves (R24).
+        This counts until the objects show it themselves (R24).
         """
         self._nodes.mark(claim, marked=True)
 
     def unmark(self, claim: str) -> None:
-        """The command has been given up."""
+        """The command was rolled back."""
         self._nodes.mark(claim, marked=False)
 
-    # -- what changed -------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
-    def on_change(self, told: Callable[[Trigger], None]) -> None:
-        """Tell it of pods that become provisionable, and of nodes that turn disrupted.
+    def on_change(self, listener: Callable[[Trigger], None]) -> None:
+        """Calls it when a pod becomes provisionable, and when a node gets the disrupted taint.
 
-        It is told in the turn of the change, and may only take note: not all that belongs to the change is in yet.
+        It must not read the state: other subscribers may not have seen the change yet.
         """
-        self._listeners.append(told)
+        self._listeners.append(listener)
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
         match change:
@@ -338,7 +322,7 @@ class SchedulingState:
                 known = key in self._waiting
                 self._waiting[key] = pod
                 if not known:
-                    self._tell(PendingPodTrigger(pod))
+                    self._notify(PendingPodTrigger(pod))
             case Deleted(key=key):
                 self._waiting.pop(key, None)
                 self._unbound.discard(key)
@@ -346,9 +330,9 @@ class SchedulingState:
     def _node_changed(self, change: Change[objects.Node]) -> None:
         match change:
             case Added(new=new) if has_disrupted_taint(new.value):
-                self._tell(DisruptedNodeTrigger(new.value))
+                self._notify(DisruptedNodeTrigger(new.value))
             case Updated(old=old, new=new) if has_disrupted_taint(new.value) and not has_disrupted_taint(old.value):
-                self._tell(DisruptedNodeTrigger(new.value))
+                self._notify(DisruptedNodeTrigger(new.value))
             case Deleted(key=key):
                 self._nominated.pop(key[1], None)
 
@@ -364,13 +348,13 @@ class SchedulingState:
                 self._nominated.pop(key[1], None)
 
     def _is_unlaunched(self, claim: objects.NodeClaim) -> bool:
-        """One that is deleted before it is launched is waited for no longer."""
-        ours = self._cluster.manages(claim.spec.node_class_ref)
-        return ours and not claim.status.provider_id and claim.metadata.deletion_timestamp is None
+        """Whether the claim is ours, not launched and not being deleted."""
+        waits = not claim.status.provider_id and claim.metadata.deletion_timestamp is None
+        return waits and self._cluster.manages_claim(claim)
 
-    def _tell(self, trigger: Trigger) -> None:
-        for told in self._listeners:
-            told(trigger)
+    def _notify(self, trigger: Trigger) -> None:
+        for listener in self._listeners:
+            listener(trigger)
 
 
 def _listed(found: list[str]) -> str:

@@ -1,11 +1,10 @@
-"""The objects of one kind as they were last told, and who is told of their changes.
+"""The objects of one kind, with subscriptions to their changes.
 
-Nothing here waits or asks: whoever follows a watch, or reads a dump, applies changes. Subscribers are plain callbacks
-that run when a change is told. All changes that belong together are in the store before the first of them is told, so
-that a subscriber who looks never sees a part of them.
+A reflector or the reader of a dump applies changes. Subscribers are plain callbacks. All changes of a batch are in the
+store before the first subscriber is called, so that no subscriber sees a part of them.
 
-A store also knows which of our own writes it has not been told of yet. Until then what it holds is out of date, and
-acting on it would do things twice.
+A store also knows which of our own writes the watch has not shown yet. Until then the object is out of date, and acting
+on it would do things twice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,14 +30,14 @@ class KubernetesObject(Protocol):
 
 
 class InFlight(Exception):
-    """An own write is not reflected yet; whoever asks is asked again when it is."""
+    """The watch does not show our last write yet. Its event triggers the next attempt."""
 
 
 # -- changes ----------------------------------------------------------------------------------------------------------
 
 
 class UndecodableObject(msgspec.Struct, frozen=True):
-    """An object that could not be decoded, named as far as that is possible: it must not be taken for a deleted one."""
+    """An object that could not be decoded, with its name if known. It does not count as deleted."""
 
     problem: str
     namespace: str = ""
@@ -46,7 +45,7 @@ class UndecodableObject(msgspec.Struct, frozen=True):
 
 
 class StoredValue(msgspec.Struct, Generic[V], frozen=True):
-    """What is kept of an object. The version tells whether an own write is reflected; it has no order."""
+    """The stored value of an object, with its UID and version."""
 
     uid: str
     resource_version: str
@@ -54,7 +53,7 @@ class StoredValue(msgspec.Struct, Generic[V], frozen=True):
 
 
 class Added(msgspec.Struct, Generic[V], frozen=True):
-    """An object is there. `initial`: it was in the first list, so it may have been there for long (R24)."""
+    """An object exists. `initial`: it was in the first list, so it may have existed for long (R24)."""
 
     key: Key
     new: StoredValue[V]
@@ -70,14 +69,14 @@ class Updated(msgspec.Struct, Generic[V], frozen=True):
 
 
 class Deleted(msgspec.Struct, Generic[V], frozen=True):
-    """An object is gone; `old` is what was last known of it."""
+    """An object is gone; `old` is its last version."""
 
     key: Key
     old: StoredValue[V]
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """A whole list has been taken in: the store holds the server's state at this version."""
+    """A whole list has been applied: the store has the server's state at this version."""
 
     resource_version: str
 
@@ -86,7 +85,7 @@ Change: TypeAlias = Added[V] | Updated[V] | Deleted[V] | Synced | UndecodableObj
 
 
 def values_of(change: Change[V]) -> tuple[V, ...]:
-    """The object that has changed, as it was and as it is."""
+    """The old and the new version of the object, as far as they exist."""
     match change:
         case Added(new=new):
             return (new.value,)
@@ -97,11 +96,23 @@ def values_of(change: Change[V]) -> tuple[V, ...]:
     return ()
 
 
+def steps_of(change: Change[V]) -> tuple[tuple[V, int], ...]:
+    """The change for a counter: the new version of the object counts 1, the old one -1."""
+    match change:
+        case Added(new=new):
+            return ((new.value, 1),)
+        case Updated(old=old, new=new):
+            return (new.value, 1), (old.value, -1)
+        case Deleted(old=old):
+            return ((old.value, -1),)
+    return ()
+
+
 # -- the store --------------------------------------------------------------------------------------------------------
 
 
 class Contents(msgspec.Struct, Generic[V], frozen=True):
-    """All objects as they were together at one version; later changes do not touch it."""
+    """All objects at one version. Later changes do not affect it."""
 
     resource_version: str
     items: Mapping[Key, StoredValue[V]]
@@ -112,24 +123,24 @@ def _raise(name: str, error: Exception) -> None:  # noqa: ARG001
 
 
 class Store(Generic[V]):
-    """The objects of one kind. `failed` is called with the error of a subscriber; the others are told all the same."""
+    """The objects of one kind. `failed` is called with the error of a subscriber; the others are still notified."""
 
     def __init__(self, name: str, failed: Callable[[str, Exception], object] = _raise) -> None:
         self.name = name
-        self.synced = False  # whether a whole list has ever been taken in
-        self.undecodable = 0  # how often something could not be read
+        self.synced = False  # whether a whole list has ever been applied
+        self.undecodable = 0  # the number of objects that could not be decoded
         self._failed = failed
         self._items: dict[Key, StoredValue[V]] = {}
         self._version = ""
         self._contents: Contents[V] | None = None
         self._subscribers: list[Callable[[Change[V]], None]] = []
-        self._written: dict[Key, int] = {}  # the version of our last write, while the watch is behind it
-        self._doomed: dict[Key, str] = {}  # the UID of what we deleted, while the watch does not show it
+        self._written: dict[Key, int] = {}  # by key: the version of our last write, until the watch reaches it
+        self._deleted: dict[Key, str] = {}  # by key: the UID of an object that we deleted, until the watch shows that
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def get(self, key: Key) -> StoredValue[V] | None:
-        """What is known of one object, as of the last change applied."""
+        """The object with its UID and version, as of the last change."""
         return self._items.get(key)
 
     def value(self, name: str, namespace: str = "") -> V | None:
@@ -141,51 +152,51 @@ class Store(Generic[V]):
         return (kept.value for kept in self.snapshot().items.values())
 
     def snapshot(self) -> Contents[V]:
-        """Everything, as of the last change applied; made only once between two changes."""
+        """Everything as of the last change. The same object until the next change."""
         if self._contents is None:
             self._contents = Contents(self._version, MappingProxyType(self._items.copy()))
         return self._contents
 
     def subscribe(self, subscriber: Callable[[Change[V]], None]) -> None:
-        """Tell it of every change from now on."""
+        """Calls it with every change from now on."""
         self._subscribers.append(subscriber)
 
     def subscribe_values(self, subscriber: Callable[[V], object]) -> None:
-        """Tell it of every object that changes, as it was and as it is."""
+        """Calls it with the old and the new version of every object that changes."""
 
-        def told(change: Change[V]) -> None:
+        def on_change(change: Change[V]) -> None:
             for value in values_of(change):
                 subscriber(value)
 
-        self.subscribe(told)
+        self.subscribe(on_change)
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
     def apply(self, *changes: Change[V], version: str | None = None) -> None:
-        """Take these changes in, and then tell of each. `version`: up to which everything has been told now."""
+        """Applies the changes, then notifies of each. `version`: up to which the store is complete now."""
         items = self._items
         for change in changes:
             take_in(change, items)
         if changes or version is not None:
             self.replace(items, self._version if version is None else version)
         for change in changes:
-            self.tell(change)
+            self.notify(change)
 
     def replace(self, items: dict[Key, StoredValue[V]], version: str) -> None:
-        """These are the objects from now on. Whoever calls this tells of the changes."""
+        """Replaces all objects. The caller notifies of the changes."""
         self._items, self._version, self._contents = items, version, None
 
     @property
     def items(self) -> Mapping[Key, StoredValue[V]]:
-        """As they are now; they change with the store."""
+        """The current objects; the mapping changes with the store."""
         return self._items
 
     def copy(self) -> dict[Key, StoredValue[V]]:
         return self._items.copy()
 
-    def tell(self, change: Change[V]) -> None:
-        """Tell the subscribers of a change that has been taken in."""
-        self._note_told(change)
+    def notify(self, change: Change[V]) -> None:
+        """Calls the subscribers with a change that has been applied."""
+        self._note_seen(change)
         match change:
             case Synced():
                 self.synced = True
@@ -199,46 +210,46 @@ class Store(Generic[V]):
 
     # -- own writes ---------------------------------------------------------------------------------------------------
 
-    def wrote(self, written: KubernetesObject) -> None:
-        """What we wrote, as the server answered; the watch may have been faster, and the object even be gone."""
+    def note_write(self, written: KubernetesObject) -> None:
+        """Notes our write. The watch may already show it, and the object may even be gone."""
         version = _number(written.metadata.resource_version)
         if version > self._reached:
             self._written[written.metadata.namespace, written.metadata.name] = version
 
-    def doomed(self, name: str, uid: str, namespace: str = "") -> None:
-        """We have deleted or evicted it."""
+    def note_delete(self, name: str, uid: str, namespace: str = "") -> None:
+        """Notes that we have deleted or evicted the object."""
         known = self.get((namespace, name))
         if known is not None and known.uid == uid and not _is_deleting(known.value):
-            self._doomed[namespace, name] = uid
+            self._deleted[namespace, name] = uid
 
-    def current(self, name: str, namespace: str = "") -> V | None:
-        """The object, or None if there is none. Raises InFlight."""
+    def get_consistent(self, name: str, namespace: str = "") -> V | None:
+        """The object, or None if there is none. Raises InFlight while our last write to it does not show."""
         key = (namespace, name)
-        if self._written.get(key, 0) > self._reached or key in self._doomed:
+        if self._written.get(key, 0) > self._reached or key in self._deleted:
             raise InFlight(f"{self.name} {name}")
         return self.value(name, namespace)
 
-    def unseen(self) -> list[str]:
-        """Names of what we made and the watch has not told of yet."""
+    def unseen_creates(self) -> list[str]:
+        """The names of objects that we created and the watch does not show yet."""
         written = ((key, version) for key, version in self._written.items() if version > self._reached)
         return sorted(key[1] for key, _ in written if self.get(key) is None)
 
     @property
     def _reached(self) -> int:
-        """The version up to which the watch has told everything."""
+        """The version up to which the store is complete."""
         return _number(self._version)
 
-    def _note_told(self, change: Change[V]) -> None:
+    def _note_seen(self, change: Change[V]) -> None:
         match change:
             case Added(key=key, new=new) | Updated(key=key, new=new):
                 self._forget_written(key)
-                if self._doomed and (self._doomed.get(key) != new.uid or _is_deleting(new.value)):
-                    self._doomed.pop(key, None)
+                if self._deleted and (self._deleted.get(key) != new.uid or _is_deleting(new.value)):
+                    self._deleted.pop(key, None)
             case Deleted(key=key):
                 self._forget_written(key)
-                self._doomed.pop(key, None)
+                self._deleted.pop(key, None)
             case Synced():
-                self._doomed.clear()
+                self._deleted.clear()
                 for key in list(self._written):
                     self._forget_written(key)
 
@@ -263,15 +274,15 @@ def _is_deleting(value: object) -> bool:
 
 
 def _number(version: str) -> int:
-    """Versions of one resource are numbers that grow; anything else is taken for reflected at once."""
+    """Resource versions are growing numbers. Any other version counts as shown at once."""
     return int(version) if version.isdecimal() else 0
 
 
-# -- other ways to look at it -----------------------------------------------------------------------------------------
+# -- indexes ----------------------------------------------------------------------------------------------------------
 
 
 class Index(Generic[V]):
-    """The objects of a store by some text of theirs; those without one are left out."""
+    """The objects of a store by a text of each. Objects with an empty text are left out."""
 
     def __init__(self, store: Store[V], text_of: Callable[[V], str]) -> None:
         self._text_of = text_of
@@ -286,7 +297,7 @@ class Index(Generic[V]):
         return list(group.values()) if len(group) == 1 else [group[key] for key in sorted(group)]
 
     def values(self) -> Iterator[V]:
-        """All that have a text, by text."""
+        """All objects with a text, by text."""
         return (value for group in self._groups.values() for value in group.values())
 
     def _follow(self, change: Change[V]) -> None:
@@ -312,7 +323,7 @@ class Index(Generic[V]):
 
 
 class Values(Mapping[K, V]):
-    """The objects of a store as they are at the time of asking, each by what `key_of` makes of the key asked for."""
+    """A live view of the objects of a store, with keys of another type."""
 
     def __init__(self, store: Store[V], key_of: Callable[[K], Key], from_key: Callable[[Key], K]) -> None:
         self._store = store
@@ -333,7 +344,7 @@ class Values(Mapping[K, V]):
 
 
 def by_name(store: Store[V]) -> Values[str, V]:
-    """The objects of a kind that has no namespaces."""
+    """The objects of a kind without namespaces, by name."""
     return Values(store, lambda name: ("", name), lambda key: key[1])
 
 

@@ -1,4 +1,4 @@
-"""Why can a pod not be placed, whatever nodes there are, and what is to be done about it (06 §2)?"""
+"""Why a pod cannot be placed on any node, and what its owner can do about it (06 §2)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -32,15 +32,13 @@ _REMEDIES: Final = {
     VolumeFlaw.UNREADABLE: "correct the volume's nodeAffinity",
     VolumeFlaw.TOO_MANY: "use fewer volumes, or volumes that can be used in fewer places",
 }
-
-
 NO_MANAGED_NODE: Final = FieldError(
     "spec.affinity", f"it wants a node without the label {names.NODEPOOL_LABEL}", "nothing has to be done"
 )
 
 
 class Unplaceable(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that no node can take, and why. `silent`: it wants nothing of us, and its owner is not told."""
+    """A pod that fits no node, and why. `silent`: it does not want a node of ours, so there is no event."""
 
     pod: Ref
     uid: str
@@ -48,26 +46,23 @@ class Unplaceable(msgspec.Struct, frozen=True, kw_only=True):
     silent: bool = False
 
     def __str__(self) -> str:
-        """For its owner."""
+        """For the owner of the pod."""
         return f"{self.pod.path}: {self.reason}"
 
     @property
     def sentence(self) -> Sentence:
-        """For readers of its node. The cause quotes the pod's spec, so it is as secret as the name."""
+        """For readers of the node. The reason quotes the pod's spec, so it is as confidential as the name."""
         return Sentence(Redactable(self.pod, f"pod {self.pod.path} cannot be placed: {self.reason}"))
 
 
 def wants_no_managed_node(affinity: ParsedNodeAffinity) -> bool:
-    """Whether everything that would do says that there is no NodePool."""
+    """Whether all alternatives exclude nodes with a NodePool."""
     asked = [each.get(names.NODEPOOL_LABEL) for each in affinity.alternatives()]
     return all(each.optional and not each.complement for each in asked)
 
 
 def spec_flaw(spec: SchedulingPodSpec, well_known: frozenset[str], too_much: str = "") -> FieldError | None:
-    """The first thing about the nodes it asks for that no node can be promised to have, or that nobody can read.
-
-    `too_much`: what the spec had too many of to be read.
-    """
+    """The first requirement that cannot be read or satisfied by a new node. `too_much`: a limit the spec exceeds."""
     return FieldError("spec", too_much, "write fewer") if too_much else next(_flaws(spec, well_known), None)
 
 
@@ -76,7 +71,7 @@ def volume_flaw(error: VolumeError) -> FieldError:
 
 
 def sentence(flaw: FieldError) -> str:
-    """For people, who know which pod is meant."""
+    """For people who know the pod."""
     return f"{flaw.field}: {flaw.message}; {flaw.remedy}"
 
 

@@ -203,7 +203,7 @@ class Setting(provisioning.Setting):
         return not reason and TAINT not in self.taints(found["status"]["nodeName"])
 
     def held_for(self, pool: str = "default") -> timedelta | None:
-        until = self.commands.held_back(pool, self.now())
+        until = self.commands.backoff_until(pool, self.now())
         return None if until is None else until - self.now()
 
     async def untaint(self, node: str) -> None:

@@ -171,8 +171,8 @@ def test_a_node_is_in_one_command_only() -> None:
         await setting.stand("a", "b")
         command = setting.command("a", replacements=1)
         assert await setting.start(command)
-        assert setting.commands.holds("a")
-        assert not setting.commands.holds("b")
+        assert setting.commands.owns_claim("a")
+        assert not setting.commands.owns_claim("b")
         await setting.sim.run_for("1s")
         assert not await setting.start(setting.command("a", "b"))
         await setting.sim.run_for("1s")
@@ -279,7 +279,7 @@ def test_if_nothing_is_replaced_the_others_go_all_the_same() -> None:
         await setting.sim.run_for("1s")
         assert is_deleting(setting.claim("a"))
         assert setting.is_untouched("b")
-        assert not setting.commands.holds("b")
+        assert not setting.commands.owns_claim("b")
 
     play(scenario)
 
@@ -292,7 +292,7 @@ def test_a_record_that_was_written_though_nobody_knew_is_taken_back() -> None:
         assert not await setting.start(setting.command("a", method=Method.EMPTINESS))
         await setting.sim.run_for("1m")
         assert setting.is_untouched("a")
-        assert not setting.commands.holds("a")
+        assert not setting.commands.owns_claim("a")
 
     play(scenario)
 
@@ -321,7 +321,7 @@ def test_a_dry_run_writes_nothing() -> None:
         assert not await setting.commands.start(dry, setting.command("a", replacements=1), setting.pools())
         await setting.sim.run_for("1m")
         assert setting.is_untouched("a")
-        assert not setting.commands.holds("a")
+        assert not setting.commands.owns_claim("a")
         assert setting.held_for() is None
 
     play(scenario)

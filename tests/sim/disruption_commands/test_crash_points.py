@@ -71,7 +71,9 @@ class Decider:
         now, commands = context.clock.now(), self._made.commands
         kept = [self._cluster.claims.get(("", name)) for name in self._shape.claims]
         there = [each.value for each in kept if each and each.value.metadata.deletion_timestamp is None]
-        held = commands.held_back("default", now) is not None or any(commands.holds(c.metadata.name) for c in there)
+        held = commands.backoff_until("default", now) is not None or any(
+            commands.owns_claim(c.metadata.name) for c in there
+        )
         if not there or held or self._made.state.unsynced(now) is not None:
             return
         await self._made.refresh()

@@ -24,7 +24,7 @@ def test_replacements_that_are_there_are_waited_for() -> None:
         await setting.program.restart()
         await setting.sim.run_for("1s")
         assert setting.is_disrupting("a")
-        assert setting.commands.holds("a")
+        assert setting.commands.owns_claim("a")
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a", "b"))
         assert len(setting.claims()) == 1
         assert setting.notes(ROLLED_BACK, "a") == []

@@ -83,7 +83,7 @@ def told(assessment: DisruptionAssessment, board: DisruptionBoard) -> dict[str, 
         "left": [(each.node, str(each.sentence)) for each in assessment.left],
         "allowances": dict(board.allowances),
         "pools": assessment.pools,
-        "owed": sorted(paths(assessment.owed)),
+        "owed": sorted(paths(assessment.inputs.snapshot.owed)),
         "nodes": [
             (each.name, each.open, each.initialized, each.requested, each.taints) for each in assessment.places.nodes
         ],

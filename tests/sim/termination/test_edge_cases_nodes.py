@@ -180,9 +180,9 @@ def test_edge_06_nothing_is_looked_at_again_once_all_is_gone(seed: int) -> None:
         await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "c1") and setting.gone(NODES, node))
         await setting.sim.run_for("10s")
         # An own write whose object is gone is not waited for.
-        assert setting.program.cluster.nodes.current(node) is None
-        assert setting.program.cluster.claims.current("c1") is None
-        assert setting.program.cluster.pods.current("web", "default") is None
+        assert setting.program.cluster.nodes.get_consistent(node) is None
+        assert setting.program.cluster.claims.get_consistent("c1") is None
+        assert setting.program.cluster.pods.get_consistent("web", "default") is None
 
     play(scenario, seed=seed, shuffle=True, latency_seconds=0.01)
 

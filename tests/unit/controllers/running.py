@@ -11,6 +11,7 @@ run_controllers(scenario, lambda program: [NodePoolHash(program.cluster)])
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
@@ -188,3 +189,20 @@ def run_controllers(
         raise AssertionError("the program ended before the scenario")
 
     return run(within, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds)[0]
+
+
+def played_by(
+    play: Callable[..., object], *args: Any, **options: Any
+) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[[], None]]:
+    """Turns a scenario into a test: `play` runs it with these arguments. It need not take all that `play` passes."""
+
+    def as_test(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        taken = len(signature(scenario).parameters)
+
+        def test() -> None:
+            play(lambda *given: scenario(*given[:taken]), *args, **options)
+
+        test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
+        return test
+
+    return as_test

@@ -20,6 +20,7 @@ from dovetail.state.store import Change, Index, InFlight, Store
 from tests import manifests
 from tests.builders import at
 from tests.unit.controllers.manifests import condition, node, node_claim
+from tests.unit.controllers.running import played_by
 
 START = at("2026-03-01T00:00:00Z")
 HELD = ["example.com/hold"]
@@ -61,7 +62,7 @@ class Scene:
 
     def value(self, name: str) -> str | None:
         """What the cache shows of a node. Raises InFlight."""
-        found = self.nodes.current(name)
+        found = self.nodes.get_consistent(name)
         return None if found is None else found.metadata.labels.get("v", "")
 
     @contextmanager
@@ -95,104 +96,87 @@ def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
 # -- own writes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_write_is_in_flight_until_the_watch_tells_of_it() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
+@played_by(play)
+async def test_a_write_is_in_flight_until_the_watch_tells_of_it(world: Scene) -> None:
+    world.add("a")
+    await world.told()
+    world.nodes.note_write(world.change("a", "1"))
+    with pytest.raises(InFlight):
+        world.value("a")
+    await world.told()
+    assert world.value("a") == "1"
+
+
+@played_by(play)
+async def test_only_what_was_written_is_in_flight(world: Scene) -> None:
+    world.add("a")
+    world.add("b")
+    await world.told()
+    world.nodes.note_write(world.change("a", "1"))
+    assert world.value("b") == ""
+    assert world.nodes.get(("", "a")) is not None  # whoever only looks may look
+
+
+@played_by(play)
+async def test_an_object_that_we_created_is_in_flight_too(world: Scene) -> None:
+    world.nodes.note_write(world.add("a"))
+    with pytest.raises(InFlight):
+        world.value("a")
+    await world.told()
+    assert world.value("a") == ""
+
+
+@played_by(play)
+async def test_what_others_wrote_before_us_does_not_settle_our_write(world: Scene) -> None:
+    world.add("a")
+    await world.told()
+    with world.answers("a") as heard:
+        world.change("a", "theirs")
+        world.nodes.note_write(world.change("a", "ours"))
+        world.change("a", "theirs-again")
         await world.told()
-        world.nodes.wrote(world.change("a", "1"))
-        with pytest.raises(InFlight):
-            world.value("a")
-        await world.told()
-        assert world.value("a") == "1"
-
-    play(scene)
+    assert heard == ["in flight", "ours", "theirs-again"]
 
 
-def test_only_what_was_written_is_in_flight() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        world.add("b")
-        await world.told()
-        world.nodes.wrote(world.change("a", "1"))
-        assert world.value("b") == ""
-        assert world.nodes.get(("", "a")) is not None  # whoever only looks may look
-
-    play(scene)
+@played_by(play)
+async def test_an_answer_that_comes_after_the_watch(world: Scene) -> None:
+    world.add("a")
+    written = world.change("a", "1")
+    await world.told()
+    world.nodes.note_write(written)
+    assert world.value("a") == "1"
 
 
-def test_an_object_that_we_created_is_in_flight_too() -> None:
-    async def scene(world: Scene) -> None:
-        world.nodes.wrote(world.add("a"))
-        with pytest.raises(InFlight):
-            world.value("a")
-        await world.told()
-        assert world.value("a") == ""
-
-    play(scene)
-
-
-def test_what_others_wrote_before_us_does_not_settle_our_write() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        await world.told()
-        with world.answers("a") as heard:
-            world.change("a", "theirs")
-            world.nodes.wrote(world.change("a", "ours"))
-            world.change("a", "theirs-again")
-            await world.told()
-        assert heard == ["in flight", "ours", "theirs-again"]
-
-    play(scene)
-
-
-def test_an_answer_that_comes_after_the_watch() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        written = world.change("a", "1")
-        await world.told()
-        world.nodes.wrote(written)
-        assert world.value("a") == "1"
-
-    play(scene)
-
-
-def test_an_answer_that_comes_when_the_object_is_gone() -> None:
+@played_by(play)
+async def test_an_answer_that_comes_when_the_object_is_gone(world: Scene) -> None:
     """As that to the patch which takes off the last finalizer: nothing would ever be told of it again."""
+    world.add("a")
+    await world.told()
+    written = world.change("a", "1")
+    world.delete("a")
+    await world.told()
+    world.nodes.note_write(written)
+    assert world.value("a") is None
 
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        await world.told()
-        written = world.change("a", "1")
+
+@played_by(play)
+async def test_the_end_of_the_object_before_does_not_settle_the_creation_of_the_next(world: Scene) -> None:
+    world.add("a")
+    await world.told()
+    with world.answers("a") as heard:
         world.delete("a")
+        world.nodes.note_write(world.add("a"))
         await world.told()
-        world.nodes.wrote(written)
-        assert world.value("a") is None
-
-    play(scene)
+    assert heard == ["in flight", ""]
 
 
-def test_the_end_of_the_object_before_does_not_settle_the_creation_of_the_next() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        await world.told()
-        with world.answers("a") as heard:
-            world.delete("a")
-            world.nodes.wrote(world.add("a"))
-            await world.told()
-        assert heard == ["in flight", ""]
-
-    play(scene)
-
-
-def test_a_write_that_changed_nothing_is_not_in_flight() -> None:
-    async def scene(world: Scene) -> None:
-        world.add("a")
-        world.change("a", "1")
-        await world.told()
-        world.nodes.wrote(world.change("a", "1"))
-        assert world.value("a") == "1"
-
-    play(scene)
+@played_by(play)
+async def test_a_write_that_changed_nothing_is_not_in_flight(world: Scene) -> None:
+    world.add("a")
+    world.change("a", "1")
+    await world.told()
+    world.nodes.note_write(world.change("a", "1"))
+    assert world.value("a") == "1"
 
 
 # -- deletions --------------------------------------------------------------------------------------------------------
@@ -204,134 +188,122 @@ def test_a_deletion_is_in_flight_until_the_watch_shows_it(finalizers: list[str])
         added = world.add("a", finalizers=finalizers)
         await world.told()
         world.delete("a")
-        world.nodes.doomed("a", added.metadata.uid)
+        world.nodes.note_delete("a", added.metadata.uid)
         with pytest.raises(InFlight):
             world.value("a")
         await world.told()
-        found = world.nodes.current("a")
+        found = world.nodes.get_consistent("a")
         assert (found is not None) == bool(finalizers)
         assert found is None or found.metadata.deletion_timestamp is not None
 
     play(scene)
 
 
-def test_what_is_written_of_a_doomed_object_before_its_deletion_does_not_settle_it() -> None:
-    async def scene(world: Scene) -> None:
-        added = world.add("a", finalizers=HELD)
-        await world.told()
-        with world.answers("a") as heard:
-            world.change("a", "1")
-            world.delete("a")
-            world.nodes.doomed("a", added.metadata.uid)
-            await world.told()
-        assert heard == ["in flight", "1"]
-
-    play(scene)
-
-
-def test_an_answer_to_a_deletion_that_comes_after_the_watch() -> None:
-    async def scene(world: Scene) -> None:
-        gone, held = world.add("gone"), world.add("held", finalizers=HELD)
-        await world.told()
-        world.delete("gone")
-        world.delete("held")
-        await world.told()
-        world.nodes.doomed("gone", gone.metadata.uid)
-        world.nodes.doomed("held", held.metadata.uid)
-        assert world.value("gone") is None
-        assert world.value("held") == ""
-
-    play(scene)
-
-
-def test_another_object_of_the_name_is_not_doomed() -> None:
-    async def scene(world: Scene) -> None:
-        first = world.add("a")
-        await world.told()
+@played_by(play)
+async def test_what_is_written_of_a_doomed_object_before_its_deletion_does_not_settle_it(world: Scene) -> None:
+    added = world.add("a", finalizers=HELD)
+    await world.told()
+    with world.answers("a") as heard:
+        world.change("a", "1")
         world.delete("a")
-        world.add("a")
-        world.nodes.doomed("a", first.metadata.uid)
-        with pytest.raises(InFlight):
-            world.value("a")
+        world.nodes.note_delete("a", added.metadata.uid)
         await world.told()
-        assert world.value("a") == ""
-        world.nodes.doomed("a", first.metadata.uid)
-        assert world.value("a") == ""
-
-    play(scene)
+    assert heard == ["in flight", "1"]
 
 
-def test_an_evicted_pod_is_doomed_until_it_is_terminating() -> None:
-    async def scene(world: Scene) -> None:
-        body = manifests.pod("web", nodeName="n1")
-        added = world.registry.create(Create(PODS, body, namespace="default")).read_as(objects.Pod)
-        running = {"status": {"phase": "Running"}}
-        world.registry.patch(Patch(PODS, "web", running, namespace="default", subresource="status"))
-        await world.told()
-        eviction.evict(world.registry, Evict("web", "default", added.metadata.uid))
-        world.pods.doomed("web", added.metadata.uid, "default")
-        with pytest.raises(InFlight):
-            world.pods.current("web", "default")
-        await world.told()
-        found = world.pods.current("web", "default")
-        assert found is not None
-        assert found.deleted_at is not None
+@played_by(play)
+async def test_an_answer_to_a_deletion_that_comes_after_the_watch(world: Scene) -> None:
+    gone, held = world.add("gone"), world.add("held", finalizers=HELD)
+    await world.told()
+    world.delete("gone")
+    world.delete("held")
+    await world.told()
+    world.nodes.note_delete("gone", gone.metadata.uid)
+    world.nodes.note_delete("held", held.metadata.uid)
+    assert world.value("gone") is None
+    assert world.value("held") == ""
 
-    play(scene)
+
+@played_by(play)
+async def test_another_object_of_the_name_is_not_doomed(world: Scene) -> None:
+    first = world.add("a")
+    await world.told()
+    world.delete("a")
+    world.add("a")
+    world.nodes.note_delete("a", first.metadata.uid)
+    with pytest.raises(InFlight):
+        world.value("a")
+    await world.told()
+    assert world.value("a") == ""
+    world.nodes.note_delete("a", first.metadata.uid)
+    assert world.value("a") == ""
+
+
+@played_by(play)
+async def test_an_evicted_pod_is_doomed_until_it_is_terminating(world: Scene) -> None:
+    body = manifests.pod("web", nodeName="n1")
+    added = world.registry.create(Create(PODS, body, namespace="default")).read_as(objects.Pod)
+    running = {"status": {"phase": "Running"}}
+    world.registry.patch(Patch(PODS, "web", running, namespace="default", subresource="status"))
+    await world.told()
+    eviction.evict(world.registry, Evict("web", "default", added.metadata.uid))
+    world.pods.note_delete("web", added.metadata.uid, "default")
+    with pytest.raises(InFlight):
+        world.pods.get_consistent("web", "default")
+    await world.told()
+    found = world.pods.get_consistent("web", "default")
+    assert found is not None
+    assert found.deleted_at is not None
 
 
 # -- lists anew -------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_settles_what_the_watch_has_missed() -> None:
-    async def scene(world: Scene) -> None:
-        held = world.add("held", finalizers=HELD)
-        for name in ("changed", "gone"):
-            world.add(name)
-        await world.told()
-        world.nodes.wrote(world.change("changed", "1"))
-        world.nodes.wrote(world.change("gone", "1"))
-        world.delete("gone")
-        world.delete("held")
-        world.nodes.doomed("held", held.metadata.uid)
-        world.server.compact()
-        world.server.drop_watches(NODES, Gone("too old"))
-        relists = world.reflectors[0].relists
-        await world.told()
-        assert world.reflectors[0].relists == relists + 1
-        assert (world.value("changed"), world.value("gone"), world.value("held")) == ("1", None, "")
-
-    play(scene)
+@played_by(play)
+async def test_a_list_settles_what_the_watch_has_missed(world: Scene) -> None:
+    held = world.add("held", finalizers=HELD)
+    for name in ("changed", "gone"):
+        world.add(name)
+    await world.told()
+    world.nodes.note_write(world.change("changed", "1"))
+    world.nodes.note_write(world.change("gone", "1"))
+    world.delete("gone")
+    world.delete("held")
+    world.nodes.note_delete("held", held.metadata.uid)
+    world.server.compact()
+    world.server.drop_watches(NODES, Gone("too old"))
+    relists = world.reflectors[0].relists
+    await world.told()
+    assert world.reflectors[0].relists == relists + 1
+    assert (world.value("changed"), world.value("gone"), world.value("held")) == ("1", None, "")
 
 
 # -- indexes ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_index_follows_the_text_of_its_objects() -> None:
-    async def scene(world: Scene) -> None:
-        index = Index(world.nodes, lambda found: found.metadata.labels.get("v", ""))
+@played_by(play)
+async def test_an_index_follows_the_text_of_its_objects(world: Scene) -> None:
+    index = Index(world.nodes, lambda found: found.metadata.labels.get("v", ""))
 
-        def names_under(text: str) -> list[str]:
-            return [found.metadata.name for found in index[text]]
+    def names_under(text: str) -> list[str]:
+        return [found.metadata.name for found in index[text]]
 
-        for name in ("c", "a", "b"):
-            world.add(name)
-        await world.told()
-        assert (names_under(""), names_under("1")) == ([], [])  # without a text they are not in it
-        for name in ("c", "a", "b"):
-            world.change(name, "1")
-        await world.told()
-        assert names_under("1") == ["a", "b", "c"]
-        world.change("b", "2")
-        world.delete("c")
-        await world.told()
-        assert (names_under("1"), names_under("2")) == (["a"], ["b"])
-        world.delete("b")
-        world.add("b")
-        await world.told()
-        assert names_under("2") == []
-
-    play(scene)
+    for name in ("c", "a", "b"):
+        world.add(name)
+    await world.told()
+    assert (names_under(""), names_under("1")) == ([], [])  # without a text they are not in it
+    for name in ("c", "a", "b"):
+        world.change(name, "1")
+    await world.told()
+    assert names_under("1") == ["a", "b", "c"]
+    world.change("b", "2")
+    world.delete("c")
+    await world.told()
+    assert (names_under("1"), names_under("2")) == (["a"], ["b"])
+    world.delete("b")
+    world.add("b")
+    await world.told()
+    assert names_under("2") == []
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -397,56 +369,56 @@ async def launch(api: ApiServer, name: str, provider_id: str) -> None:
     await api.write(Patch(NODECLAIMS.read_as(dict[str, Any]), name, body, subresource="status"))
 
 
-def test_a_claim_and_its_node_have_one_machine() -> None:
-    async def scene(api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await put(api, NODES, node("n1"))
-        await put(api, NODES, {"metadata": {"name": "bare"}})
-        await launch(api, "c1", "kwok://n1")
-        await put(api, NODECLAIMS, node_claim("unlaunched"))
-        await put(api, PODS, manifests.pod("web", nodeName="n1"), "default")
-        await told()
-        n1, bare = cluster.nodes.current("n1"), cluster.nodes.current("bare")
-        c1, unlaunched = cluster.claims.current("c1"), cluster.claims.current("unlaunched")
-        assert n1 is not None
-        assert bare is not None
-        assert c1 is not None
-        assert unlaunched is not None
-        assert cluster.claim_of(n1) == c1
-        assert cluster.nodes_of(c1) == [n1]
-        # No provider ID is no common one (03 §10.9).
-        assert cluster.claim_of(bare) is None
-        assert cluster.nodes_of(unlaunched) == []
-        member = cluster.member(c1)
-        assert member.node is not None
-        assert (member.node.name, [pod.name for pod in member.pods]) == ("n1", ["web"])
-        # Two claims for one machine are none (03 §10.2), and a claim with two Nodes has none that is its own.
-        await launch(api, "c2", "kwok://n1")
-        await told()
-        assert cluster.claim_of(n1) is None
-        second = node("n2")
-        second["spec"]["providerID"] = "kwok://n1"
-        await put(api, NODES, second)
-        await told()
-        assert [found.metadata.name for found in cluster.nodes_of(c1)] == ["n1", "n2"]
-        assert cluster.member(c1).node is None
-        assert [claim.metadata.name for claim in cluster.claims_in["default"]] == ["c1", "c2", "unlaunched"]
+@played_by(in_cluster)
+async def test_a_claim_and_its_node_have_one_machine(
+    api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    await put(api, NODES, node("n1"))
+    await put(api, NODES, {"metadata": {"name": "bare"}})
+    await launch(api, "c1", "kwok://n1")
+    await put(api, NODECLAIMS, node_claim("unlaunched"))
+    await put(api, PODS, manifests.pod("web", nodeName="n1"), "default")
+    await told()
+    n1, bare = cluster.nodes.get_consistent("n1"), cluster.nodes.get_consistent("bare")
+    c1, unlaunched = cluster.claims.get_consistent("c1"), cluster.claims.get_consistent("unlaunched")
+    assert n1 is not None
+    assert bare is not None
+    assert c1 is not None
+    assert unlaunched is not None
+    assert cluster.claim_of(n1) == c1
+    assert cluster.nodes_of(c1) == [n1]
+    # No provider ID is no common one (03 §10.9).
+    assert cluster.claim_of(bare) is None
+    assert cluster.nodes_of(unlaunched) == []
+    member = cluster.member(c1)
+    assert member.node is not None
+    assert (member.node.name, [pod.name for pod in member.pods]) == ("n1", ["web"])
+    # Two claims for one machine are none (03 §10.2), and a claim with two Nodes has none that is its own.
+    await launch(api, "c2", "kwok://n1")
+    await told()
+    assert cluster.claim_of(n1) is None
+    second = node("n2")
+    second["spec"]["providerID"] = "kwok://n1"
+    await put(api, NODES, second)
+    await told()
+    assert [found.metadata.name for found in cluster.nodes_of(c1)] == ["n1", "n2"]
+    assert cluster.member(c1).node is None
+    assert [claim.metadata.name for claim in cluster.claims_in["default"]] == ["c1", "c2", "unlaunched"]
 
-    in_cluster(scene)
 
-
-def test_whose_objects_are_ours() -> None:
-    async def scene(api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await put(api, NODES, node("ours"))
-        await put(api, NODES, manifests.node("foreign", labels={names.NODEPOOL_LABEL: "default"}))
-        await told()
-        ours, foreign = cluster.nodes.current("ours"), cluster.nodes.current("foreign")
-        assert ours is not None
-        assert foreign is not None
-        assert (cluster.manages_node(ours), cluster.manages_node(foreign)) == (True, False)
-        assert cluster.node_class_label == names.KWOK_NODECLASS_LABEL
-        group, kind = names.KWOK_GROUP, names.KWOK_NODECLASS_KIND
-        assert cluster.manages(objects.NodeClassReference(group=group, kind=kind, name="any"))
-        assert not cluster.manages(objects.NodeClassReference(group="example.com", kind=kind, name="any"))
-        assert not cluster.manages(objects.NodeClassReference(group=group, kind="EC2NodeClass", name="any"))
-
-    in_cluster(scene)
+@played_by(in_cluster)
+async def test_whose_objects_are_ours(
+    api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    await put(api, NODES, node("ours"))
+    await put(api, NODES, manifests.node("foreign", labels={names.NODEPOOL_LABEL: "default"}))
+    await told()
+    ours, foreign = cluster.nodes.get_consistent("ours"), cluster.nodes.get_consistent("foreign")
+    assert ours is not None
+    assert foreign is not None
+    assert (cluster.manages_node(ours), cluster.manages_node(foreign)) == (True, False)
+    assert cluster.node_class_label == names.KWOK_NODECLASS_LABEL
+    group, kind = names.KWOK_GROUP, names.KWOK_NODECLASS_KIND
+    assert cluster.manages(objects.NodeClassReference(group=group, kind=kind, name="any"))
+    assert not cluster.manages(objects.NodeClassReference(group="example.com", kind=kind, name="any"))
+    assert not cluster.manages(objects.NodeClassReference(group=group, kind="EC2NodeClass", name="any"))

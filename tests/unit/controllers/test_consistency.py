@@ -8,7 +8,7 @@ from dovetail.ports import NODECLAIMS, NODES, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from tests.unit.controllers.manifests import condition_of, launched, node, node_claim
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 FOUND, FAILED = "ConsistentStateFound", "FailedConsistencyCheck"
 INITIALIZED = ("Launched", "Registered", "Initialized")
@@ -33,83 +33,71 @@ async def set_cpu(sim: SimCluster, cpu: str) -> None:
     await sim.api.write(Patch(NODES, "n1", {"status": {"capacity": {"cpu": cpu}}}, subresource="status"))
 
 
-def test_a_node_as_promised() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await begin(sim, cpu="3600m")
-        await sim.run_for("1s")
-        assert told(sim) == ("True", FOUND)
-        await sim.run_for("2h")
-        assert program.requests("patch nodeclaims") == 1
-        assert program.events() == []
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_node_as_promised(sim: SimCluster, program: Program) -> None:
+    await begin(sim, cpu="3600m")
+    await sim.run_for("1s")
+    assert told(sim) == ("True", FOUND)
+    await sim.run_for("2h")
+    assert program.requests("patch nodeclaims") == 1
+    assert program.events() == []
 
 
-def test_a_node_that_is_too_small() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await begin(sim, cpu="2")
-        await sim.run_for("1s")
-        assert told(sim) == ("False", "ConsistencyCheckFailed")
-        note = "expected 4 of resource cpu, but found 2 (50.0% of expected)"
-        assert condition_of(sim, NODECLAIMS, "c1", FOUND)["message"] == note
-        (event,) = program.events(FAILED)
-        assert (event["type"], event["regarding"]["name"], event["note"]) == ("Warning", "c1", note)
-        await sim.run_for("30m")
-        (event,) = program.events(FAILED)
-        assert event["series"]["count"] == 4  # it is told again, so that it stays to be seen
-        assert program.requests("patch nodeclaims") == 1
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_node_that_is_too_small(sim: SimCluster, program: Program) -> None:
+    await begin(sim, cpu="2")
+    await sim.run_for("1s")
+    assert told(sim) == ("False", "ConsistencyCheckFailed")
+    note = "expected 4 of resource cpu, but found 2 (50.0% of expected)"
+    assert condition_of(sim, NODECLAIMS, "c1", FOUND)["message"] == note
+    (event,) = program.events(FAILED)
+    assert (event["type"], event["regarding"]["name"], event["note"]) == ("Warning", "c1", note)
+    await sim.run_for("30m")
+    (event,) = program.events(FAILED)
+    assert event["series"]["count"] == 4  # it is told again, so that it stays to be seen
+    assert program.requests("patch nodeclaims") == 1
 
 
-def test_a_claim_is_looked_at_once_in_ten_minutes() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim, cpu="4")
-        await sim.run_for("1m")
-        await set_cpu(sim, "1")
-        await sim.run_for("8m")
-        assert told(sim) == ("True", FOUND)
-        await sim.run_for("2m")
-        assert told(sim) == ("False", "ConsistencyCheckFailed")
-        await set_cpu(sim, "4")
-        await sim.run_for("10m")
-        assert told(sim) == ("True", FOUND)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_claim_is_looked_at_once_in_ten_minutes(sim: SimCluster) -> None:
+    await begin(sim, cpu="4")
+    await sim.run_for("1m")
+    await set_cpu(sim, "1")
+    await sim.run_for("8m")
+    assert told(sim) == ("True", FOUND)
+    await sim.run_for("2m")
+    assert told(sim) == ("False", "ConsistencyCheckFailed")
+    await set_cpu(sim, "4")
+    await sim.run_for("10m")
+    assert told(sim) == ("True", FOUND)
 
 
-def test_a_change_after_a_long_rest_is_seen_at_once() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim, cpu="4")
-        await sim.run_for("1h")
-        await set_cpu(sim, "1")
-        await sim.run_for("1s")
-        assert told(sim) == ("False", "ConsistencyCheckFailed")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_change_after_a_long_rest_is_seen_at_once(sim: SimCluster) -> None:
+    await begin(sim, cpu="4")
+    await sim.run_for("1h")
+    await set_cpu(sim, "1")
+    await sim.run_for("1s")
+    assert told(sim) == ("False", "ConsistencyCheckFailed")
 
 
-def test_only_initialized_claims_that_stay() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim, cpu="2", finalizers=True)
-        await launched(sim, "c1", node="n1", true=("Launched", "Registered"))
-        await sim.run_for("20m")
-        assert told(sim) == ("", "")
-        await launched(sim, "c1", node="n1", true=INITIALIZED)
-        await sim.run_for("1s")
-        assert told(sim)[0] == "False"
-        await sim.api.write(Delete(NODECLAIMS, "c1"))
-        await set_cpu(sim, "4")
-        await sim.run_for("1h")
-        assert told(sim)[0] == "False"
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_only_initialized_claims_that_stay(sim: SimCluster) -> None:
+    await begin(sim, cpu="2", finalizers=True)
+    await launched(sim, "c1", node="n1", true=("Launched", "Registered"))
+    await sim.run_for("20m")
+    assert told(sim) == ("", "")
+    await launched(sim, "c1", node="n1", true=INITIALIZED)
+    await sim.run_for("1s")
+    assert told(sim)[0] == "False"
+    await sim.api.write(Delete(NODECLAIMS, "c1"))
+    await set_cpu(sim, "4")
+    await sim.run_for("1h")
+    assert told(sim)[0] == "False"
 
 
-def test_claims_of_others_are_left_alone() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim, cpu="2", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
-        await sim.run_for("20m")
-        assert told(sim) == ("", "")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_claims_of_others_are_left_alone(sim: SimCluster) -> None:
+    await begin(sim, cpu="2", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
+    await sim.run_for("20m")
+    assert told(sim) == ("", "")

@@ -24,6 +24,7 @@ from tests import manifests
 from tests.metrics_text import exposition
 from tests.unit.controllers.manifests import condition
 from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
+from tests.unit.controllers.running import played_by
 
 NODES_THERE = 60
 UP = ("Registered", "Initialized", "Consolidatable")
@@ -92,20 +93,18 @@ def taken(assessment: DisruptionAssessment) -> dict[str, Candidate]:
     return {each.node: each for each in assessment.candidates.get(Reason.UNDERUTILIZED, ())}
 
 
-def test_after_a_pod_has_changed_only_its_node_is_looked_at() -> None:
-    async def scenario(world: Boards) -> None:
-        await world.begin()
-        first, whole = world.snapshot(), world.assessment()
-        assert len(taken(whole)) == NODES_THERE
-        assert world.snapshot().nodes is first.nodes
-        await world.change(PODS, "p-7", {"metadata": {"annotations": {names.POD_DELETION_COST: "5"}}})
-        second = world.snapshot()
-        assert made_again(first.nodes, second.nodes) == ["n-7"]
-        assert made_again(first.movable, second.movable) == ["n-7"]
-        known, again = taken(whole), taken(world.assessment())
-        assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
-
-    play(scenario)
+@played_by(play)
+async def test_after_a_pod_has_changed_only_its_node_is_looked_at(world: Boards) -> None:
+    await world.begin()
+    first, whole = world.snapshot(), world.assessment()
+    assert len(taken(whole)) == NODES_THERE
+    assert world.snapshot().nodes is first.nodes
+    await world.change(PODS, "p-7", {"metadata": {"annotations": {names.POD_DELETION_COST: "5"}}})
+    second = world.snapshot()
+    assert made_again(first.nodes, second.nodes) == ["n-7"]
+    assert made_again(first.movable, second.movable) == ["n-7"]
+    known, again = taken(whole), taken(world.assessment())
+    assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
 
 
 def test_a_candidate_has_its_reason_since_the_condition_of_that_reason() -> None:
@@ -125,87 +124,76 @@ def test_a_candidate_has_its_reason_since_the_condition_of_that_reason() -> None
     play(scenario)
 
 
-def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again() -> None:
-    async def scenario(world: Boards) -> None:
-        await world.begin(5)
-        known = taken(world.assessment())
-        assert len(known) == 5
-        await world.allow(2)
-        assert all(each.pods is known[name].pods for name, each in taken(world.assessment()).items())
-        await world.allow(0)
-        assert taken(world.assessment()) == {}
-
-    play(scenario)
+@played_by(play)
+async def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again(world: Boards) -> None:
+    await world.begin(5)
+    known = taken(world.assessment())
+    assert len(known) == 5
+    await world.allow(2)
+    assert all(each.pods is known[name].pods for name, each in taken(world.assessment()).items())
+    await world.allow(0)
+    assert taken(world.assessment()) == {}
 
 
-def test_claims_and_nodes_find_each_other_whoever_comes_first() -> None:
-    async def scenario(world: Boards) -> None:
-        await world.begin(1)
-        await world.put(a_claim("late", of="m"), a_node("m"), a_pod("q", on="m"))
-        (member,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
-        assert member.claim is not None
-        assert member.node is not None
-        assert [pod.name for pod in member.pods] == ["q"]
-        await world.delete(NODECLAIMS, "late")
-        (alone,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
-        assert (alone.claim, alone.node) == (None, member.node)
-        await world.delete(NODES, "m")
-        assert [key.name for key in world.snapshot().nodes] == ["n-0"]
-
-    play(scenario)
+@played_by(play)
+async def test_claims_and_nodes_find_each_other_whoever_comes_first(world: Boards) -> None:
+    await world.begin(1)
+    await world.put(a_claim("late", of="m"), a_node("m"), a_pod("q", on="m"))
+    (member,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
+    assert member.claim is not None
+    assert member.node is not None
+    assert [pod.name for pod in member.pods] == ["q"]
+    await world.delete(NODECLAIMS, "late")
+    (alone,) = (each for key, each in world.snapshot().nodes.items() if key.name in ("late", "m"))
+    assert (alone.claim, alone.node) == (None, member.node)
+    await world.delete(NODES, "m")
+    assert [key.name for key in world.snapshot().nodes] == ["n-0"]
 
 
-def test_what_happens_later_does_not_touch_what_was_noted() -> None:
-    async def scenario(world: Boards) -> None:
-        await world.begin(3)
-        families = list(world.registry.collect())
-        text, before = exposition(world.registry), world.assessment()
-        noted = world.snapshot()
-        await world.put(a_pod("more", on="n-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
-        await world.delete(NODECLAIMS, "n-2")
-        assert set(taken(world.assessment())) == {"n-0"}
-        again = world.planner.assess(DisruptionInputs(snapshot=noted))
-        assert (again.at, again.candidates, again.places) == (before.at, before.candidates, before.places)
-        assert b"".join(rendered(families)) == text != exposition(world.registry)
-
-    play(scenario)
+@played_by(play)
+async def test_what_happens_later_does_not_touch_what_was_noted(world: Boards) -> None:
+    await world.begin(3)
+    families = list(world.registry.collect())
+    text, before = exposition(world.registry), world.assessment()
+    noted = world.snapshot()
+    await world.put(a_pod("more", on="n-1", annotations={"karpenter.sh/do-not-disrupt": "true"}))
+    await world.delete(NODECLAIMS, "n-2")
+    assert set(taken(world.assessment())) == {"n-0"}
+    again = world.planner.assess(DisruptionInputs(snapshot=noted))
+    assert (again.at, again.candidates, again.places) == (before.at, before.candidates, before.places)
+    assert b"".join(rendered(families)) == text != exposition(world.registry)
 
 
-def test_at_the_start_it_takes_turns() -> None:
-    async def scenario(world: Boards) -> None:
-        await world.begin(120)
-        turns = 0
+@played_by(play)
+async def test_at_the_start_it_takes_turns(world: Boards) -> None:
+    await world.begin(120)
+    turns = 0
 
-        async def others() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-        other = asyncio.create_task(others())
-        await world.cluster.settled()
-        other.cancel()
-        assert turns >= 120 // 50
-        assert len(taken(world.assessment())) == 120
-
-    play(scenario)
+    other = asyncio.create_task(others())
+    await world.cluster.settled()
+    other.cancel()
+    assert turns >= 120 // 50
+    assert len(taken(world.assessment())) == 120
 
 
-def test_pods_that_go_between_two_turns_are_left_for_the_next_look() -> None:
+@played_by(play)
+async def test_pods_that_go_between_two_turns_are_left_for_the_next_look(world: Boards) -> None:
     """Of a pod that no cache holds any more nothing can be read."""
-
-    async def scenario(world: Boards) -> None:
-        await world.begin(120)
-        odd = [a_pod(f"odd-{number}", on=f"n-{number}", cpu=f"{100 + number}m") for number in range(120)]
-        await world.put(*odd)
-        settling = world.cluster.settled()
-        settling.send(None)  # to the end of the first turn
-        for pod in odd:
-            await world.delete(PODS, pod["metadata"]["name"], grace_seconds=0)
-        with suppress(StopIteration):
-            while True:
-                settling.send(None)
-        await world.refresh()
-        assert {len(read.pods) for read in world.snapshot().movable.values()} == {1}
-
-    play(scenario)
+    await world.begin(120)
+    odd = [a_pod(f"odd-{number}", on=f"n-{number}", cpu=f"{100 + number}m") for number in range(120)]
+    await world.put(*odd)
+    settling = world.cluster.settled()
+    settling.send(None)  # to the end of the first turn
+    for pod in odd:
+        await world.delete(PODS, pod["metadata"]["name"], grace_seconds=0)
+    with suppress(StopIteration):
+        while True:
+            settling.send(None)
+    await world.refresh()
+    assert {len(read.pods) for read in world.snapshot().movable.values()} == {1}

@@ -15,6 +15,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
 from tests import manifests
 from tests.sim.termination.setting import FOR_EVER, Setting, counted, is_deleting, play
+from tests.unit.controllers.running import played_by
 
 FORCEFUL = "Forceful Termination"
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -78,155 +79,137 @@ def test_pods_deleted_for_the_deadline_are_told_why(doom: Doom, reason: str) -> 
     play(scenario)
 
 
-def test_pods_of_an_unhealthy_node_are_told_why() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(
-            pods=[manifests.pod("web", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])]
-        )
-        await by_illness(setting, node)
-        await setting.sim.wait_until(lambda: bool(setting.events(EventReason.EVICTED, "web")), timeout="10m")
-        assert setting.events(EventReason.EVICTED, "web")[0]["note"] == "Evicted pod: Unhealthy"
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_pods_of_an_unhealthy_node_are_told_why(setting: Setting) -> None:
+    node = await setting.launch(
+        pods=[manifests.pod("web", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])]
+    )
+    await by_illness(setting, node)
+    await setting.sim.wait_until(lambda: bool(setting.events(EventReason.EVICTED, "web")), timeout="10m")
+    assert setting.events(EventReason.EVICTED, "web")[0]["note"] == "Evicted pod: Unhealthy"
 
 
-def test_why_is_on_the_claim_and_known_to_the_next_leader() -> None:
-    async def scenario(setting: Setting) -> None:
-        span = {names.DO_NOT_DISRUPT: "2h"}
-        node = await setting.launch(pods=[manifests.pod("web", annotations=span)], expireAfter="1h")
-        await setting.sim.run_for("90m")
-        found = setting.condition(ConditionType.DISRUPTION_REASON)
-        assert (found["status"], found["reason"], found["message"]) == ("True", "Expired", "Expired")
-        await setting.program.restart()
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1h")
-        (event,) = setting.events(EventReason.EVICTED, "web")
-        assert event["note"] == "Evicted pod: Expired"
-
-    play(scenario)
+@played_by(play)
+async def test_why_is_on_the_claim_and_known_to_the_next_leader(setting: Setting) -> None:
+    span = {names.DO_NOT_DISRUPT: "2h"}
+    node = await setting.launch(pods=[manifests.pod("web", annotations=span)], expireAfter="1h")
+    await setting.sim.run_for("90m")
+    found = setting.condition(ConditionType.DISRUPTION_REASON)
+    assert (found["status"], found["reason"], found["message"]) == ("True", "Expired", "Expired")
+    await setting.program.restart()
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1h")
+    (event,) = setting.events(EventReason.EVICTED, "web")
+    assert event["note"] == "Evicted pod: Expired"
 
 
-def test_a_claim_that_dies_between_the_reason_and_its_deletion() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web")], expireAfter="1h")
-        down = Fault(error=Unavailable("down"))
-        setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, times=FOR_EVER)
-        await setting.sim.run_for("1h1m")
-        assert setting.condition(ConditionType.DISRUPTION_REASON)["reason"] == "Expired"
-        # It is no node that was chosen to be replaced: nothing was begun (R21).
-        assert setting.condition(ConditionType.DISRUPTION_STATE)["reason"] == "S1"
-        writes = len(setting.requests("patch", NODECLAIMS))
-        await setting.sim.run_for("10m")
-        assert len(setting.requests("patch", NODECLAIMS)) == writes
-        await setting.program.kill()
-        setting.sim.server.faults.clear()
-        await setting.program.start()
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node))
-        assert counted(setting.metrics.nodeclaims_disrupted, reason="expired") == 1
-
-    play(scenario)
+@played_by(play)
+async def test_a_claim_that_dies_between_the_reason_and_its_deletion(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web")], expireAfter="1h")
+    down = Fault(error=Unavailable("down"))
+    setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, times=FOR_EVER)
+    await setting.sim.run_for("1h1m")
+    assert setting.condition(ConditionType.DISRUPTION_REASON)["reason"] == "Expired"
+    # It is no node that was chosen to be replaced: nothing was begun (R21).
+    assert setting.condition(ConditionType.DISRUPTION_STATE)["reason"] == "S1"
+    writes = len(setting.requests("patch", NODECLAIMS))
+    await setting.sim.run_for("10m")
+    assert len(setting.requests("patch", NODECLAIMS)) == writes
+    await setting.program.kill()
+    setting.sim.server.faults.clear()
+    await setting.program.start()
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node))
+    assert counted(setting.metrics.nodeclaims_disrupted, reason="expired") == 1
 
 
-def test_a_claim_deleted_by_hand_before_a_notice_came_went_by_hand() -> None:
-    async def scenario(setting: Setting) -> None:
-        pods = [
-            manifests.pod("web", annotations={SHUTDOWN: "20s"}),
-            manifests.pod("last", annotations={SHUTDOWN: "1s"}),
-        ]
-        pods[1]["spec"]["priorityClassName"] = "system-cluster-critical"
-        node = await setting.launch(pods=pods)
-        await setting.delete_claim()
-        await setting.sim.run_for("10s")
-        await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: "true"})
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node))
-        assert {event["note"] for event in setting.events(EventReason.EVICTED)} == {f"Evicted pod: {FORCEFUL}"}
-
-    play(scenario)
+@played_by(play)
+async def test_a_claim_deleted_by_hand_before_a_notice_came_went_by_hand(setting: Setting) -> None:
+    pods = [
+        manifests.pod("web", annotations={SHUTDOWN: "20s"}),
+        manifests.pod("last", annotations={SHUTDOWN: "1s"}),
+    ]
+    pods[1]["spec"]["priorityClassName"] = "system-cluster-critical"
+    node = await setting.launch(pods=pods)
+    await setting.delete_claim()
+    await setting.sim.run_for("10s")
+    await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: "true"})
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node))
+    assert {event["note"] for event in setting.events(EventReason.EVICTED)} == {f"Evicted pod: {FORCEFUL}"}
 
 
 # -- a namespace that is being deleted ---------------------------------------------------------------------------------
 
 
-def test_a_pod_whose_namespace_goes_is_waited_for_and_not_fought_over() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch()
-        await setting.sim.apply(TEAM)
-        pod = manifests.pod("web", annotations={SHUTDOWN: "10s"}, nodeName=node)
-        await setting.sim.apply(pod, namespace="team")
-        await setting.sim.run_for("5s")
-        await setting.sim.api.write(Delete(NAMESPACES, "team"))
-        await setting.delete_claim()
-        # The namespace controller gives others 5 seconds to notice; the pod takes 10 to end.
-        assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == pytest.approx(15, abs=1)
-        assert len(setting.tried_to_evict("web")) == 1
-        assert counted(setting.metrics.pods_eviction_requests, code="403") == 1
-        assert counted(setting.metrics.pods_drained) == 0
-        assert counted(setting.metrics.reconcile_errors, controller="eviction-queue") == 0
-        assert not any("refused" in event["note"] for event in setting.events(EventReason.FAILED_DRAINING))
-
-    play(scenario)
+@played_by(play)
+async def test_a_pod_whose_namespace_goes_is_waited_for_and_not_fought_over(setting: Setting) -> None:
+    node = await setting.launch()
+    await setting.sim.apply(TEAM)
+    pod = manifests.pod("web", annotations={SHUTDOWN: "10s"}, nodeName=node)
+    await setting.sim.apply(pod, namespace="team")
+    await setting.sim.run_for("5s")
+    await setting.sim.api.write(Delete(NAMESPACES, "team"))
+    await setting.delete_claim()
+    # The namespace controller gives others 5 seconds to notice; the pod takes 10 to end.
+    assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == pytest.approx(15, abs=1)
+    assert len(setting.tried_to_evict("web")) == 1
+    assert counted(setting.metrics.pods_eviction_requests, code="403") == 1
+    assert counted(setting.metrics.pods_drained) == 0
+    assert counted(setting.metrics.reconcile_errors, controller="eviction-queue") == 0
+    assert not any("refused" in event["note"] for event in setting.events(EventReason.FAILED_DRAINING))
 
 
-def test_it_is_tried_again_now_and_then_and_said_whom_the_drain_waits_for() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web")])
-        going = Forbidden(
-            "pods is forbidden: unable to create new content in namespace x because it is being terminated"
-        )
-        setting.sim.server.faults.add(Fault(error=going), verb="evict", resource=PODS, times=10)
-        await setting.delete_claim()
-        await setting.sim.run_for("2m")
-        tries = setting.tried_to_evict("web")
-        assert all(later - sooner >= timedelta(seconds=30) for sooner, later in pairwise(tries))
-        assert 3 <= len(tries) <= 5
-        (event,) = setting.events(EventReason.FAILED_DRAINING, node)
-        assert "default/web (its namespace is being deleted, and the pod with it)" in event["note"]
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="10m")
-
-    play(scenario)
+@played_by(play)
+async def test_it_is_tried_again_now_and_then_and_said_whom_the_drain_waits_for(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web")])
+    going = Forbidden("pods is forbidden: unable to create new content in namespace x because it is being terminated")
+    setting.sim.server.faults.add(Fault(error=going), verb="evict", resource=PODS, times=10)
+    await setting.delete_claim()
+    await setting.sim.run_for("2m")
+    tries = setting.tried_to_evict("web")
+    assert all(later - sooner >= timedelta(seconds=30) for sooner, later in pairwise(tries))
+    assert 3 <= len(tries) <= 5
+    (event,) = setting.events(EventReason.FAILED_DRAINING, node)
+    assert "default/web (its namespace is being deleted, and the pod with it)" in event["note"]
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="10m")
 
 
-def test_another_refusal_is_tried_again_by_back_off() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web")])
-        refused = Forbidden("pods is forbidden: User dovetail cannot create resource pods/eviction")
-        setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=5)
-        await setting.delete_claim()
-        assert await setting.seconds_until(lambda: setting.gone(NODES, node)) < 10
-        assert len(setting.tried_to_evict("web")) == 6
-
-    play(scenario)
+@played_by(play)
+async def test_another_refusal_is_tried_again_by_back_off(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web")])
+    refused = Forbidden("pods is forbidden: User dovetail cannot create resource pods/eviction")
+    setting.sim.server.faults.add(Fault(error=refused), verb="evict", resource=PODS, times=5)
+    await setting.delete_claim()
+    assert await setting.seconds_until(lambda: setting.gone(NODES, node)) < 10
+    assert len(setting.tried_to_evict("web")) == 6
 
 
 # -- another leader ----------------------------------------------------------------------------------------------------
 
 
-def test_another_leader_says_nothing_a_second_time() -> None:
-    async def scenario(setting: Setting) -> None:
-        held = manifests.pod("held", annotations={names.DO_NOT_DISRUPT: "true"})
-        span = manifests.pod("span", annotations={names.DO_NOT_DISRUPT: "4h"})
-        wrong = manifests.pod("wrong", annotations={names.DO_NOT_DISRUPT: "4 hours"})
-        await setting.launch(pods=[held, span, wrong], terminationGracePeriod="6h")
-        await setting.delete_claim()
-        await setting.sim.run_for("10s")
-        assert is_deleting(setting.claim())
-        before = setting.sim.objects(EVENTS)
-        told = {event["reason"] for event in before}
-        assert told >= {
-            EventReason.FAILED_DRAINING,
-            EventReason.TERMINATION_GRACE_PERIOD_EXPIRING,
-            EventReason.DO_NOT_DISRUPT_UNTIL,
-            EventReason.INVALID_DO_NOT_DISRUPT,
-        }
-        for _ in range(3):
-            await setting.program.restart()
-            await setting.sim.run_for("10s")
-        assert setting.sim.objects(EVENTS) == before
-        # Later it is no news either, but counts.
-        await setting.sim.run_for("5m")
+@played_by(play)
+async def test_another_leader_says_nothing_a_second_time(setting: Setting) -> None:
+    held = manifests.pod("held", annotations={names.DO_NOT_DISRUPT: "true"})
+    span = manifests.pod("span", annotations={names.DO_NOT_DISRUPT: "4h"})
+    wrong = manifests.pod("wrong", annotations={names.DO_NOT_DISRUPT: "4 hours"})
+    await setting.launch(pods=[held, span, wrong], terminationGracePeriod="6h")
+    await setting.delete_claim()
+    await setting.sim.run_for("10s")
+    assert is_deleting(setting.claim())
+    before = setting.sim.objects(EVENTS)
+    told = {event["reason"] for event in before}
+    assert told >= {
+        EventReason.FAILED_DRAINING,
+        EventReason.TERMINATION_GRACE_PERIOD_EXPIRING,
+        EventReason.DO_NOT_DISRUPT_UNTIL,
+        EventReason.INVALID_DO_NOT_DISRUPT,
+    }
+    for _ in range(3):
         await setting.program.restart()
         await setting.sim.run_for("10s")
-        after = setting.sim.objects(EVENTS)
-        assert [event["metadata"]["name"] for event in after] == [event["metadata"]["name"] for event in before]
-        assert {event["series"]["count"] for event in after if event["reason"] == EventReason.FAILED_DRAINING} == {2}
-
-    play(scenario)
+    assert setting.sim.objects(EVENTS) == before
+    # Later it is no news either, but counts.
+    await setting.sim.run_for("5m")
+    await setting.program.restart()
+    await setting.sim.run_for("10s")
+    after = setting.sim.objects(EVENTS)
+    assert [event["metadata"]["name"] for event in after] == [event["metadata"]["name"] for event in before]
+    assert {event["series"]["count"] for event in after if event["reason"] == EventReason.FAILED_DRAINING} == {2}

@@ -23,7 +23,7 @@ from tests.unit.controllers.manifests import (
     node_claim,
     node_pool,
 )
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 READY = ("Launched", "Registered", "Initialized")
 MOMENT = timedelta(milliseconds=1)
@@ -95,23 +95,19 @@ def test_a_claim_is_deleted_to_the_second(text: str, seconds: int) -> None:
     run(scenario, running)
 
 
-def test_never_is_never() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="Never"))
-        await sim.run_for("100h")
-        assert deleted_at(sim) is None
-        assert program.requests("delete nodeclaims") == 0
-
-    run(scenario)
+@played_by(run)
+async def test_never_is_never(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="Never"))
+    await sim.run_for("100h")
+    assert deleted_at(sim) is None
+    assert program.requests("delete nodeclaims") == 0
 
 
-def test_a_limit_beyond_the_calendar_never_comes() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="2500000h" * 30))
-        await sim.run_for("10h")
-        assert deleted_at(sim) is None
-
-    run(scenario)
+@played_by(run)
+async def test_a_limit_beyond_the_calendar_never_comes(sim: SimCluster) -> None:
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="2500000h" * 30))
+    await sim.run_for("10h")
+    assert deleted_at(sim) is None
 
 
 def test_it_is_told_on_claim_and_node() -> None:
@@ -160,15 +156,13 @@ def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
     run(scenario, running)
 
 
-def test_claims_of_others_are_left_alone() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-        await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h", nodeClassRef=theirs))
-        await sim.run_for("3h")
-        assert deleted_at(sim) is None
-        assert program.requests("delete") == program.requests("patch") == 0
-
-    run(scenario)
+@played_by(run)
+async def test_claims_of_others_are_left_alone(sim: SimCluster, program: Program) -> None:
+    theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h", nodeClassRef=theirs))
+    await sim.run_for("3h")
+    assert deleted_at(sim) is None
+    assert program.requests("delete") == program.requests("patch") == 0
 
 
 @pytest.mark.parametrize("minutes", [30, 90])
@@ -213,29 +207,26 @@ def test_requests_that_fail_are_made_up_for(fault: Fault) -> None:
     run(scenario, running)
 
 
-def test_neither_budgets_nor_the_node_hold_it_back_but_its_pods_are_respected() -> None:
+@played_by(play)
+async def test_neither_budgets_nor_the_node_hold_it_back_but_its_pods_are_respected(setting: Setting) -> None:
     """R19, with all controllers."""
-
-    async def scenario(setting: Setting) -> None:
-        budget = {"budgets": [{"nodes": "0"}], "consolidateAfter": "0s"}
-        await setting.sim.apply(node_pool(disruption=budget))
-        pods = [manifests.pod("guarded", annotations=GUARDED), manifests.pod("free")]
-        found = await setting.launch(pods=pods, expireAfter="2h")
-        other = await setting.launch("c2")
-        await setting.annotate(NODES, found, GUARDED)
-        due = created_at(setting.sim) + timedelta(hours=2)
-        await setting.run_until(due - MOMENT)
-        assert setting.runs("free")
-        await setting.run_past(due)
-        assert deleted_at(setting.sim) == due
-        await setting.sim.run_for("24h")
-        assert setting.runs("guarded")  # without a grace period, for ever
-        assert setting.pod("free") is None
-        assert not is_deleting(setting.claim("c2"))
-        assert [each["metadata"]["name"] for each in setting.sim.objects(NODECLAIMS)] == ["c1", "c2"]
-        assert setting.node(other) is not None
-
-    play(scenario)
+    budget = {"budgets": [{"nodes": "0"}], "consolidateAfter": "0s"}
+    await setting.sim.apply(node_pool(disruption=budget))
+    pods = [manifests.pod("guarded", annotations=GUARDED), manifests.pod("free")]
+    found = await setting.launch(pods=pods, expireAfter="2h")
+    other = await setting.launch("c2")
+    await setting.annotate(NODES, found, GUARDED)
+    due = created_at(setting.sim) + timedelta(hours=2)
+    await setting.run_until(due - MOMENT)
+    assert setting.runs("free")
+    await setting.run_past(due)
+    assert deleted_at(setting.sim) == due
+    await setting.sim.run_for("24h")
+    assert setting.runs("guarded")  # without a grace period, for ever
+    assert setting.pod("free") is None
+    assert not is_deleting(setting.claim("c2"))
+    assert [each["metadata"]["name"] for each in setting.sim.objects(NODECLAIMS)] == ["c1", "c2"]
+    assert setting.node(other) is not None
 
 
 # -- the soft limit (R20) ---------------------------------------------------------------------------------------------
@@ -293,26 +284,22 @@ def test_the_mark_goes_if_the_pool_now_says_later(after: str) -> None:
     run(scenario)
 
 
-def test_the_mark_goes_with_the_pool() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
-        await sim.run_for("61m")
-        await sim.api.write(Delete(NODEPOOLS, "default"))
-        await sim.run_for("1s")
-        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
-
-    run(scenario)
+@played_by(run)
+async def test_the_mark_goes_with_the_pool(sim: SimCluster) -> None:
+    await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
+    await sim.run_for("61m")
+    await sim.api.write(Delete(NODEPOOLS, "default"))
+    await sim.run_for("1s")
+    assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
 
 
-def test_only_the_claims_of_the_pool_are_marked() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(pool("1h"), pool("Never", "other"))
-        await sim.apply(node_claim("c1", finalizers=True), node_claim("c2", pool="other", finalizers=True))
-        await sim.apply(node_claim("lone", pool="", finalizers=True))
-        await sim.run_for("5h")
-        assert [is_expired(sim, name) for name in ("c1", "c2", "lone")] == [True, False, False]
-
-    run(scenario)
+@played_by(run)
+async def test_only_the_claims_of_the_pool_are_marked(sim: SimCluster) -> None:
+    await sim.apply(pool("1h"), pool("Never", "other"))
+    await sim.apply(node_claim("c1", finalizers=True), node_claim("c2", pool="other", finalizers=True))
+    await sim.apply(node_claim("lone", pool="", finalizers=True))
+    await sim.run_for("5h")
+    assert [is_expired(sim, name) for name in ("c1", "c2", "lone")] == [True, False, False]
 
 
 def test_the_hard_limit_stays() -> None:

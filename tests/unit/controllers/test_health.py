@@ -22,7 +22,7 @@ from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play
 from tests.unit.controllers.manifests import condition, condition_of, launched, node, node_claim, put_status
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 READY = ("Launched", "Registered", "Initialized")
 TOLERATION = timedelta(minutes=10)
@@ -121,33 +121,29 @@ def test_a_node_is_replaced_when_its_toleration_ends_and_not_before(status: str)
     run(scenario, running)
 
 
-def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "False")
-        await sim.run_for("9m59s")
-        await say(sim, 1, "True")
-        await sim.run_for("1h")
-        assert deleting(sim, [1]) == []
-        await say(sim, 1, "False")
-        due = since(sim, 1) + TOLERATION
-        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
-        assert sim.clock.now() == due
-
-    run(scenario)
+@played_by(run)
+async def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over(sim: SimCluster) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "False")
+    await sim.run_for("9m59s")
+    await say(sim, 1, "True")
+    await sim.run_for("1h")
+    assert deleting(sim, [1]) == []
+    await say(sim, 1, "False")
+    due = since(sim, 1) + TOLERATION
+    await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
+    assert sim.clock.now() == due
 
 
-def test_from_not_ready_to_silent_is_a_transition() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "False")
-        await sim.run_for("9m")
-        await say(sim, 1, "Unknown")
-        due = since(sim, 1) + TOLERATION
-        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
-        assert sim.clock.now() == due
-
-    run(scenario)
+@played_by(run)
+async def test_from_not_ready_to_silent_is_a_transition(sim: SimCluster) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "False")
+    await sim.run_for("9m")
+    await say(sim, 1, "Unknown")
+    due = since(sim, 1) + TOLERATION
+    await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
+    assert sim.clock.now() == due
 
 
 @pytest.mark.parametrize("minutes", [5, 30])
@@ -165,30 +161,26 @@ def test_a_restart_does_not_start_the_toleration_anew(minutes: int) -> None:
     run(scenario)
 
 
-def test_conditions_that_no_policy_names_are_nobodys_business() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "True", "DiskPressure")
-        await sim.run_for("2h")
-        assert deleting(sim, [1]) == []
-
-    run(scenario)
+@played_by(run)
+async def test_conditions_that_no_policy_names_are_nobodys_business(sim: SimCluster) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "True", "DiskPressure")
+    await sim.run_for("2h")
+    assert deleting(sim, [1]) == []
 
 
-def test_nodes_of_others_and_nodes_without_claim_are_left_alone() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add_all(sim, 3)
-        foreign = {"metadata": {"labels": {names.KWOK_NODECLASS_LABEL: None}}}
-        await sim.api.write(Patch(NODES.read_as(dict[str, Any]), "n1", foreign))
-        await sim.api.write(Patch(NODECLAIMS, "c2", {"metadata": {"finalizers": None}}))
-        await sim.api.write(Delete(NODECLAIMS, "c2"))
-        for number in (1, 2):
-            await say(sim, number, "False")
-        await sim.run_for("2h")
-        assert deleting(sim, [1, 3]) == []
-        assert program.requests("delete") == 0
-
-    run(scenario)
+@played_by(run)
+async def test_nodes_of_others_and_nodes_without_claim_are_left_alone(sim: SimCluster, program: Program) -> None:
+    await add_all(sim, 3)
+    foreign = {"metadata": {"labels": {names.KWOK_NODECLASS_LABEL: None}}}
+    await sim.api.write(Patch(NODES.read_as(dict[str, Any]), "n1", foreign))
+    await sim.api.write(Patch(NODECLAIMS, "c2", {"metadata": {"finalizers": None}}))
+    await sim.api.write(Delete(NODECLAIMS, "c2"))
+    for number in (1, 2):
+        await say(sim, number, "False")
+    await sim.run_for("2h")
+    assert deleting(sim, [1, 3]) == []
+    assert program.requests("delete") == 0
 
 
 def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
@@ -258,32 +250,28 @@ def test_beyond_that_none_is_and_each_is_told(ill: int, all_: int) -> None:
     run(scenario, running)
 
 
-def test_once_others_have_recovered_it_goes_on_within_five_minutes() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        numbers = await add_all(sim, 5)
-        for number in (1, 2):
-            await say(sim, number, "False")
-        await sim.run_for("12m")
-        assert deleting(sim, numbers) == []
-        await say(sim, 2, "True")
-        await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="3m1s")
-
-    run(scenario)
+@played_by(run)
+async def test_once_others_have_recovered_it_goes_on_within_five_minutes(sim: SimCluster) -> None:
+    numbers = await add_all(sim, 5)
+    for number in (1, 2):
+        await say(sim, number, "False")
+    await sim.run_for("12m")
+    assert deleting(sim, numbers) == []
+    await say(sim, 2, "True")
+    await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="3m1s")
 
 
-def test_each_pool_has_a_guard_of_its_own() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add_all(sim, 2, pool="ill")
-        await add_all(sim, 20, pool="well", first=3)
-        for number in (1, 2, 3):
-            await say(sim, number, "False")
-        await sim.run_for("10m1s")
-        # Three of 22 would do, but two of two do not.
-        assert deleting(sim, range(1, 23)) == [3]
-        told = {event["regarding"]["name"] for event in program.events(EventReason.NODE_REPAIR_BLOCKED)}
-        assert told == {"n1", "n2"}
-
-    run(scenario)
+@played_by(run)
+async def test_each_pool_has_a_guard_of_its_own(sim: SimCluster, program: Program) -> None:
+    await add_all(sim, 2, pool="ill")
+    await add_all(sim, 20, pool="well", first=3)
+    for number in (1, 2, 3):
+        await say(sim, number, "False")
+    await sim.run_for("10m1s")
+    # Three of 22 would do, but two of two do not.
+    assert deleting(sim, range(1, 23)) == [3]
+    told = {event["regarding"]["name"] for event in program.events(EventReason.NODE_REPAIR_BLOCKED)}
+    assert told == {"n1", "n2"}
 
 
 @pytest.mark.parametrize(("others", "replaced"), [(9, [1]), (8, [1]), (4, [])])
@@ -301,16 +289,14 @@ def test_for_a_node_without_pool_all_of_ours_count(others: int, replaced: list[i
     run(scenario)
 
 
-def test_those_whose_time_has_not_come_count_as_well() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        numbers = await add_all(sim, 5)
-        await say(sim, 1, "False")
-        await sim.run_for("9m59s")
-        await say(sim, 2, "Unknown")
-        await sim.run_for("2s")
-        assert deleting(sim, numbers) == []
-
-    run(scenario)
+@played_by(run)
+async def test_those_whose_time_has_not_come_count_as_well(sim: SimCluster) -> None:
+    numbers = await add_all(sim, 5)
+    await say(sim, 1, "False")
+    await sim.run_for("9m59s")
+    await say(sim, 2, "Unknown")
+    await sim.run_for("2s")
+    assert deleting(sim, numbers) == []
 
 
 # -- how long a fault is seen (R47) ------------------------------------------------------------------------------------
@@ -356,20 +342,17 @@ def test_a_fault_that_passes_within_ten_seconds_is_not_acted_on() -> None:
     run(scenario, Running(AT_ONCE))
 
 
-def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too() -> None:
+@played_by(run)
+async def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too(sim: SimCluster) -> None:
     """Whoever reports it may have waited: what counts is since when the other nodes could have been seen as well."""
-
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        numbers = await add_all(sim, 5)
-        old = format_time(sim.clock.now() - timedelta(hours=1))
-        fault = {"type": "Ready", "status": "False", "lastTransitionTime": old, "reason": "Test", "message": ""}
-        for number in numbers:
-            await put_status(sim, NODES, f"n{number}", {"conditions": [fault]})
-            await sim.run_for("1s")
-        await sim.run_for("1h")
-        assert deleting(sim, numbers) == []
-
-    run(scenario)
+    numbers = await add_all(sim, 5)
+    old = format_time(sim.clock.now() - timedelta(hours=1))
+    fault = {"type": "Ready", "status": "False", "lastTransitionTime": old, "reason": "Test", "message": ""}
+    for number in numbers:
+        await put_status(sim, NODES, f"n{number}", {"conditions": [fault]})
+        await sim.run_for("1s")
+    await sim.run_for("1h")
+    assert deleting(sim, numbers) == []
 
 
 # -- a Node that is not to be repaired (R47) ---------------------------------------------------------------------------
@@ -380,19 +363,19 @@ async def do_not_repair(sim: SimCluster, number: int, value: str | None) -> None
     await sim.api.write(Patch(NODES.read_as(dict[str, Any]), f"n{number}", body))
 
 
-def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goes() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, 1)
-        await do_not_repair(sim, 1, "true")
-        await say(sim, 1, "False")
-        await sim.run_for("2h")
-        assert deleting(sim, [1]) == []
-        (told, *_) = program.events(EventReason.NODE_REPAIR_BLOCKED)
-        assert (told["regarding"]["name"], names.DO_NOT_REPAIR in told["note"]) == ("n1", True)
-        await do_not_repair(sim, 1, None)
-        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="1s")
-
-    run(scenario)
+@played_by(run)
+async def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goes(
+    sim: SimCluster, program: Program
+) -> None:
+    await add(sim, 1)
+    await do_not_repair(sim, 1, "true")
+    await say(sim, 1, "False")
+    await sim.run_for("2h")
+    assert deleting(sim, [1]) == []
+    (told, *_) = program.events(EventReason.NODE_REPAIR_BLOCKED)
+    assert (told["regarding"]["name"], names.DO_NOT_REPAIR in told["note"]) == ("n1", True)
+    await do_not_repair(sim, 1, None)
+    await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="1s")
 
 
 @pytest.mark.parametrize("value", ["false", "", "True", "yes", "4h"])
@@ -406,16 +389,14 @@ def test_any_other_value_has_no_effect(value: str) -> None:
     run(scenario)
 
 
-def test_a_node_that_is_not_to_be_repaired_still_counts_for_the_guard() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        numbers = await add_all(sim, 5)
-        await do_not_repair(sim, 1, "true")
-        for number in (1, 2):
-            await say(sim, number, "False")
-        await sim.run_for("1h")
-        assert deleting(sim, numbers) == []
-
-    run(scenario)
+@played_by(run)
+async def test_a_node_that_is_not_to_be_repaired_still_counts_for_the_guard(sim: SimCluster) -> None:
+    numbers = await add_all(sim, 5)
+    await do_not_repair(sim, 1, "true")
+    for number in (1, 2):
+        await say(sim, number, "False")
+    await sim.run_for("1h")
+    assert deleting(sim, numbers) == []
 
 
 # -- a policy that bounds the drain (R47) ------------------------------------------------------------------------------
@@ -468,17 +449,15 @@ def test_the_earlier_bound_of_policy_and_claim_is_the_deadline(
     play_bounded(scenario)
 
 
-def test_a_claim_that_goes_for_another_reason_keeps_its_own_deadline() -> None:
-    async def scenario(setting: Setting) -> None:
-        pods = [manifests.pod("guarded", annotations=GUARDED)]
-        found = await setting.launch(pods=pods, terminationGracePeriod="2h")
-        await setting.delete_claim()
-        deadline = setting.now() + timedelta(hours=2)
-        await break_kernel(setting, found)
-        await setting.sim.run_for("10m")
-        assert setting.deadline() == deadline
-
-    play_bounded(scenario)
+@played_by(play_bounded)
+async def test_a_claim_that_goes_for_another_reason_keeps_its_own_deadline(setting: Setting) -> None:
+    pods = [manifests.pod("guarded", annotations=GUARDED)]
+    found = await setting.launch(pods=pods, terminationGracePeriod="2h")
+    await setting.delete_claim()
+    deadline = setting.now() + timedelta(hours=2)
+    await break_kernel(setting, found)
+    await setting.sim.run_for("10m")
+    assert setting.deadline() == deadline
 
 
 # -- what becomes of it (R24a) ----------------------------------------------------------------------------------------
@@ -511,16 +490,14 @@ def test_it_is_drained_like_any_other_within_its_grace_period(period: str | None
     play(scenario, cloud=True)
 
 
-def test_it_is_told_on_claim_and_node() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "False")
-        await sim.run_for("11m")
-        told = program.events(EventReason.DISRUPTION_TERMINATING)
-        assert {(event["regarding"]["kind"], event["regarding"]["name"]) for event in told} == {
-            ("Node", "n1"),
-            ("NodeClaim", "c1"),
-        }
-        assert all("Unhealthy" in event["note"] and "Ready" in event["note"] for event in told)
-
-    run(scenario)
+@played_by(run)
+async def test_it_is_told_on_claim_and_node(sim: SimCluster, program: Program) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "False")
+    await sim.run_for("11m")
+    told = program.events(EventReason.DISRUPTION_TERMINATING)
+    assert {(event["regarding"]["kind"], event["regarding"]["name"]) for event in told} == {
+        ("Node", "n1"),
+        ("NodeClaim", "c1"),
+    }
+    assert all("Unhealthy" in event["note"] and "Ready" in event["note"] for event in told)

@@ -11,7 +11,7 @@ from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import Manifest, launched, node, node_claim
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 CLASS = names.KWOK_NODECLASS_LABEL
 
@@ -33,52 +33,46 @@ def bare(name: str) -> Manifest:
     return made
 
 
-def test_claims_and_their_nodes_get_the_label() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1"), bare("n1"), bare("stray"))
-        await sim.run_for("5m")
-        assert label(sim, NODECLAIMS, "c1") == "default"
-        assert label(sim, NODES, "n1") is None  # nobody knows yet whose it is
-        await launched(sim, "c1", node="n1")
-        await sim.run_for("2s")
-        assert label(sim, NODES, "n1") == "default"
-        assert label(sim, NODES, "stray") is None
-        before = program.requests("patch")
-        assert before == 2
-        await sim.run_for("2h")
-        assert program.requests("patch") == before
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_claims_and_their_nodes_get_the_label(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_claim("c1"), bare("n1"), bare("stray"))
+    await sim.run_for("5m")
+    assert label(sim, NODECLAIMS, "c1") == "default"
+    assert label(sim, NODES, "n1") is None  # nobody knows yet whose it is
+    await launched(sim, "c1", node="n1")
+    await sim.run_for("2s")
+    assert label(sim, NODES, "n1") == "default"
+    assert label(sim, NODES, "stray") is None
+    before = program.requests("patch")
+    assert before == 2
+    await sim.run_for("2h")
+    assert program.requests("patch") == before
 
 
-def test_what_was_there_before_the_start_and_what_is_being_deleted() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        claim, made = node_claim("c1", finalizers=True), bare("n1")
-        made["metadata"]["finalizers"] = [names.TERMINATION_FINALIZER]
-        await sim.apply(claim, made)
-        await launched(sim, "c1", node="n1")
-        await sim.api.write(Delete(NODECLAIMS, "c1"))
-        await sim.api.write(Delete(NODES, "n1"))
-        await program.start()
-        await sim.run_for("1s")
-        assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
-
-    run_controllers(scenario, controllers, started=False)
+@played_by(run_controllers, controllers, started=False)
+async def test_what_was_there_before_the_start_and_what_is_being_deleted(sim: SimCluster, program: Program) -> None:
+    claim, made = node_claim("c1", finalizers=True), bare("n1")
+    made["metadata"]["finalizers"] = [names.TERMINATION_FINALIZER]
+    await sim.apply(claim, made)
+    await launched(sim, "c1", node="n1")
+    await sim.api.write(Delete(NODECLAIMS, "c1"))
+    await sim.api.write(Delete(NODES, "n1"))
+    await program.start()
+    await sim.run_for("1s")
+    assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
 
 
-def test_claims_of_others_and_nodes_of_two_claims_are_left_alone() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        foreign = node_claim("foreign", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
-        await sim.apply(foreign, bare("n1"), node_claim("a"), node_claim("b"), bare("n2"))
-        await launched(sim, "foreign", node="n1")
-        await launched(sim, "a", node="n2")
-        await launched(sim, "b", node="n2")
-        await sim.run_for("1s")
-        assert label(sim, NODECLAIMS, "foreign") is None
-        assert label(sim, NODES, "n1") is None
-        assert label(sim, NODECLAIMS, "a") == "default"
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_claims_of_others_and_nodes_of_two_claims_are_left_alone(sim: SimCluster) -> None:
+    foreign = node_claim("foreign", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
+    await sim.apply(foreign, bare("n1"), node_claim("a"), node_claim("b"), bare("n2"))
+    await launched(sim, "foreign", node="n1")
+    await launched(sim, "a", node="n2")
+    await launched(sim, "b", node="n2")
+    await sim.run_for("1s")
+    assert label(sim, NODECLAIMS, "foreign") is None
+    assert label(sim, NODES, "n1") is None
+    assert label(sim, NODECLAIMS, "a") == "default"
 
 
 @pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("down")])

@@ -14,6 +14,7 @@ from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
 from tests import manifests
 from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, annotation, counted, is_deleting, play
+from tests.unit.controllers.running import played_by
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(milliseconds=1)
@@ -69,40 +70,34 @@ def test_the_earlier_deadline_counts(period: str | None, notice: int | None, exp
     play(scenario, cloud=True)
 
 
-def test_pods_go_in_time_for_the_notices_deadline() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded(), manifests.pod("free")], terminationGracePeriod="24h")
-        deadline = await interrupt(setting, 2 * MINUTE)
-        assert deadline is not None
-        await setting.run_until(deadline - timedelta(seconds=30) - MOMENT)
-        assert setting.pod("free") is None
-        assert setting.runs("web")
-        await setting.run_past(deadline - timedelta(seconds=30))
-        assert is_deleting(setting.pod("web"))
-        await setting.sim.wait_until(lambda: setting.gone(PODS, "web"))
-        assert setting.now() <= deadline
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_pods_go_in_time_for_the_notices_deadline(setting: Setting) -> None:
+    await setting.launch(pods=[guarded(), manifests.pod("free")], terminationGracePeriod="24h")
+    deadline = await interrupt(setting, 2 * MINUTE)
+    assert deadline is not None
+    await setting.run_until(deadline - timedelta(seconds=30) - MOMENT)
+    assert setting.pod("free") is None
+    assert setting.runs("web")
+    await setting.run_past(deadline - timedelta(seconds=30))
+    assert is_deleting(setting.pod("web"))
+    await setting.sim.wait_until(lambda: setting.gone(PODS, "web"))
+    assert setting.now() <= deadline
 
 
-def test_without_any_deadline_it_is_drained_like_an_expired_one() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()])
-        await interrupt(setting, None)
-        await setting.sim.run_for("10h")
-        assert setting.runs("web")
-        assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_without_any_deadline_it_is_drained_like_an_expired_one(setting: Setting) -> None:
+    await setting.launch(pods=[guarded()])
+    await interrupt(setting, None)
+    await setting.sim.run_for("10h")
+    assert setting.runs("web")
+    assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
 
 
-def test_a_deadline_that_has_passed_ends_it_at_once() -> None:
-    async def scenario(setting: Setting) -> None:
-        found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
-        await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: format_time(setting.now() - 5 * MINUTE)})
-        await setting.sim.wait_until(lambda: setting.gone(NODES, found), timeout="1s")
-
-    play(scenario)
+@played_by(play)
+async def test_a_deadline_that_has_passed_ends_it_at_once(setting: Setting) -> None:
+    found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
+    await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: format_time(setting.now() - 5 * MINUTE)})
+    await setting.sim.wait_until(lambda: setting.gone(NODES, found), timeout="1s")
 
 
 @pytest.mark.parametrize(("written", "expected"), [(1, 1), (5, 2)])
@@ -119,14 +114,12 @@ def test_a_deadline_that_somebody_has_written_is_only_tightened(written: int, ex
     play(scenario, cloud=True)
 
 
-def test_a_deadline_that_cannot_be_read_gives_way() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()])
-        await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: "tomorrow"})
-        deadline = await interrupt(setting, 2 * MINUTE)
-        assert setting.deadline() == deadline
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_deadline_that_cannot_be_read_gives_way(setting: Setting) -> None:
+    await setting.launch(pods=[guarded()])
+    await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: "tomorrow"})
+    deadline = await interrupt(setting, 2 * MINUTE)
+    assert setting.deadline() == deadline
 
 
 # -- what is going already --------------------------------------------------------------------------------------------
@@ -181,118 +174,104 @@ def test_told_twice_the_earlier_one_counts_and_it_is_done_once(second: int | Non
     play(scenario, cloud=True)
 
 
-def test_a_second_notice_that_comes_while_the_first_is_dealt_with_is_not_lost() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
-        at = setting.now()
-        slow = Fault(delay_seconds=2)
-        setting.sim.server.faults.add(slow, verb="delete", resource=NODECLAIMS, client=names.COMPONENT)
-        setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
-        await setting.sim.run_for("1s")
-        setting.cloud.interrupt(provider_id(setting), deadline=at + 2 * MINUTE)
-        await setting.sim.run_for("10s")
-        assert is_deleting(setting.claim())
-        assert setting.deadline() == at + 2 * MINUTE
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_second_notice_that_comes_while_the_first_is_dealt_with_is_not_lost(setting: Setting) -> None:
+    await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
+    at = setting.now()
+    slow = Fault(delay_seconds=2)
+    setting.sim.server.faults.add(slow, verb="delete", resource=NODECLAIMS, client=names.COMPONENT)
+    setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
+    await setting.sim.run_for("1s")
+    setting.cloud.interrupt(provider_id(setting), deadline=at + 2 * MINUTE)
+    await setting.sim.run_for("10s")
+    assert is_deleting(setting.claim())
+    assert setting.deadline() == at + 2 * MINUTE
 
 
-def test_a_second_notice_after_a_failure_loosens_nothing() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()])
-        at = setting.now()
-        down = Fault(error=Unavailable("down"))
-        # The claim cannot be deleted yet, and so no deadline is written.
-        setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=4)
-        setting.cloud.interrupt(provider_id(setting), deadline=at + 2 * MINUTE)
-        await setting.sim.run_for("1ms")
-        setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="10s")
-        await setting.sim.run_for("1s")
-        assert setting.deadline() == at + 2 * MINUTE
-        assert interrupted(setting) == 1
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_second_notice_after_a_failure_loosens_nothing(setting: Setting) -> None:
+    await setting.launch(pods=[guarded()])
+    at = setting.now()
+    down = Fault(error=Unavailable("down"))
+    # The claim cannot be deleted yet, and so no deadline is written.
+    setting.sim.server.faults.add(down, verb="delete", resource=NODECLAIMS, client=names.COMPONENT, times=4)
+    setting.cloud.interrupt(provider_id(setting), deadline=at + 2 * MINUTE)
+    await setting.sim.run_for("1ms")
+    setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="10s")
+    await setting.sim.run_for("1s")
+    assert setting.deadline() == at + 2 * MINUTE
+    assert interrupted(setting) == 1
 
 
 # -- which node -------------------------------------------------------------------------------------------------------
 
 
-def test_a_notice_for_a_node_that_is_yet_to_come_counts_when_it_is_there() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.want(terminationGracePeriod="24h")
-        await setting.sim.wait_until(lambda: setting.condition("Launched").get("status") == "True")
-        deadline = await interrupt(setting, 10 * MINUTE)
-        await setting.sim.run_for("20s")
-        assert not is_deleting(setting.claim())
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
-        await setting.sim.run_for("1ms")
-        assert setting.deadline() == deadline
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_notice_for_a_node_that_is_yet_to_come_counts_when_it_is_there(setting: Setting) -> None:
+    await setting.want(terminationGracePeriod="24h")
+    await setting.sim.wait_until(lambda: setting.condition("Launched").get("status") == "True")
+    deadline = await interrupt(setting, 10 * MINUTE)
+    await setting.sim.run_for("20s")
+    assert not is_deleting(setting.claim())
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
+    await setting.sim.run_for("1ms")
+    assert setting.deadline() == deadline
 
 
-def test_a_notice_for_a_node_that_nobody_knows_changes_nothing() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch()
-        setting.cloud.next_launches(Launch(registers=False))
-        await setting.want("silent")
-        await setting.sim.wait_until(lambda: setting.condition("Launched", "silent").get("status") == "True")
-        await interrupt(setting, None, "silent")
-        await setting.sim.run_for("10m")
-        assert not is_deleting(setting.claim())
-        assert not is_deleting(setting.claim("silent"))
-        assert interrupted(setting) == 0
-        # And the next one is heard.
-        await interrupt(setting, None)
-        assert is_deleting(setting.claim())
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_notice_for_a_node_that_nobody_knows_changes_nothing(setting: Setting) -> None:
+    await setting.launch()
+    setting.cloud.next_launches(Launch(registers=False))
+    await setting.want("silent")
+    await setting.sim.wait_until(lambda: setting.condition("Launched", "silent").get("status") == "True")
+    await interrupt(setting, None, "silent")
+    await setting.sim.run_for("10m")
+    assert not is_deleting(setting.claim())
+    assert not is_deleting(setting.claim("silent"))
+    assert interrupted(setting) == 0
+    # And the next one is heard.
+    await interrupt(setting, None)
+    assert is_deleting(setting.claim())
 
 
-def test_only_the_node_that_was_named_goes() -> None:
-    async def scenario(setting: Setting) -> None:
-        for name in ("c1", "c2", "c3"):
-            await setting.launch(name, pods=[manifests.pod(f"web-{name}", annotations=GUARDED)])
-        await interrupt(setting, 2 * MINUTE, "c2")
-        await setting.sim.run_for("1m")
-        assert [is_deleting(setting.claim(name)) for name in ("c1", "c2", "c3")] == [False, True, False]
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_only_the_node_that_was_named_goes(setting: Setting) -> None:
+    for name in ("c1", "c2", "c3"):
+        await setting.launch(name, pods=[manifests.pod(f"web-{name}", annotations=GUARDED)])
+    await interrupt(setting, 2 * MINUTE, "c2")
+    await setting.sim.run_for("1m")
+    assert [is_deleting(setting.claim(name)) for name in ("c1", "c2", "c3")] == [False, True, False]
 
 
-def test_it_is_told_on_claim_and_node() -> None:
-    async def scenario(setting: Setting) -> None:
-        found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
-        deadline = await interrupt(setting, 2 * MINUTE)
-        assert deadline is not None
-        await setting.sim.run_for("1s")
-        for about in (found, "c1"):
-            (told,) = setting.events(EventReason.DISRUPTION_TERMINATING, about)
-            assert "SpotInterruption" in told["note"]
-            assert format_time(deadline) in told["note"]
-        labels = {"reason": "interrupted", "nodepool": "default", "termination_mode": "eventual"}
-        assert counted(setting.metrics.nodeclaims_disrupted, **labels) == 1
-        assert counted(setting.metrics.pods_disruption_initiated, **labels) == 1
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_it_is_told_on_claim_and_node(setting: Setting) -> None:
+    found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
+    deadline = await interrupt(setting, 2 * MINUTE)
+    assert deadline is not None
+    await setting.sim.run_for("1s")
+    for about in (found, "c1"):
+        (told,) = setting.events(EventReason.DISRUPTION_TERMINATING, about)
+        assert "SpotInterruption" in told["note"]
+        assert format_time(deadline) in told["note"]
+    labels = {"reason": "interrupted", "nodepool": "default", "termination_mode": "eventual"}
+    assert counted(setting.metrics.nodeclaims_disrupted, **labels) == 1
+    assert counted(setting.metrics.pods_disruption_initiated, **labels) == 1
 
 
-def test_a_notice_that_could_not_be_dealt_with_outlives_the_process() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()])
-        down = Fault(error=Unavailable("down"))
-        setting.sim.server.faults.add(down, resource=NODECLAIMS, client=names.COMPONENT, times=FOR_EVER)
-        deadline = await interrupt(setting, 10 * MINUTE)
-        await setting.sim.run_for("30s")
-        await setting.program.kill()
-        setting.sim.server.faults.clear()
-        await setting.program.start()
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
-        await setting.sim.run_for("1ms")
-        assert setting.deadline() == deadline
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_a_notice_that_could_not_be_dealt_with_outlives_the_process(setting: Setting) -> None:
+    await setting.launch(pods=[guarded()])
+    down = Fault(error=Unavailable("down"))
+    setting.sim.server.faults.add(down, resource=NODECLAIMS, client=names.COMPONENT, times=FOR_EVER)
+    deadline = await interrupt(setting, 10 * MINUTE)
+    await setting.sim.run_for("30s")
+    await setting.program.kill()
+    setting.sim.server.faults.clear()
+    await setting.program.start()
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1m")
+    await setting.sim.run_for("1ms")
+    assert setting.deadline() == deadline
 
 
 # -- kwok -------------------------------------------------------------------------------------------------------------
@@ -311,27 +290,23 @@ def test_at_kwok_an_annotation_is_the_notice(value: str, minutes: int | None) ->
     play(scenario)
 
 
-def test_at_kwok_false_is_no_notice() -> None:
-    async def scenario(setting: Setting) -> None:
-        found = await setting.launch()
-        await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: "false"})
-        await setting.sim.run_for("1h")
-        assert not is_deleting(setting.claim())
-
-    play(scenario)
+@played_by(play)
+async def test_at_kwok_false_is_no_notice(setting: Setting) -> None:
+    found = await setting.launch()
+    await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: "false"})
+    await setting.sim.run_for("1h")
+    assert not is_deleting(setting.claim())
 
 
-def test_at_kwok_a_notice_outlives_the_process() -> None:
-    async def scenario(setting: Setting) -> None:
-        found = await setting.launch(pods=[guarded()])
-        await setting.program.kill()
-        deadline = setting.now() + 10 * MINUTE
-        await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: format_time(deadline)})
-        await setting.sim.run_for("1m")
-        await setting.program.start()
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1s")
-        await setting.sim.run_for("1s")
-        assert setting.deadline() == deadline
-        assert interrupted(setting) == 1
-
-    play(scenario)
+@played_by(play)
+async def test_at_kwok_a_notice_outlives_the_process(setting: Setting) -> None:
+    found = await setting.launch(pods=[guarded()])
+    await setting.program.kill()
+    deadline = setting.now() + 10 * MINUTE
+    await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: format_time(deadline)})
+    await setting.sim.run_for("1m")
+    await setting.program.start()
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1s")
+    await setting.sim.run_for("1s")
+    assert setting.deadline() == deadline
+    assert interrupted(setting) == 1

@@ -8,7 +8,7 @@ from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import condition, condition_of, node_class, node_pool, put_status
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 VALID, CLASS, READY = "ValidationSucceeded", "NodeClassReady", "Ready"
 
@@ -22,94 +22,84 @@ def told(sim: SimCluster, type_: str, pool: str = "default") -> tuple[str, str]:
     return found.get("status", ""), found.get("reason", "")
 
 
-def test_a_pool_becomes_ready_and_then_is_left_alone() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_class(), node_pool())
-        await sim.run_for("10s")
-        assert told(sim, VALID) == ("True", VALID)
-        assert told(sim, CLASS) == ("True", CLASS)
-        assert told(sim, READY) == ("True", READY)
-        before = program.requests("patch")
-        await sim.run_for("2h")
-        await program.restart()
-        await sim.run_for("2h")
-        assert (before <= 4, program.requests("patch")) == (True, 0)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_pool_becomes_ready_and_then_is_left_alone(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_class(), node_pool())
+    await sim.run_for("10s")
+    assert told(sim, VALID) == ("True", VALID)
+    assert told(sim, CLASS) == ("True", CLASS)
+    assert told(sim, READY) == ("True", READY)
+    before = program.requests("patch")
+    await sim.run_for("2h")
+    await program.restart()
+    await sim.run_for("2h")
+    assert (before <= 4, program.requests("patch")) == (True, 0)
 
 
-def test_everything_that_is_wrong_is_said_and_taken_back_when_it_is_mended() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        taint = {"key": "a", "effect": "NoSchedule"}
-        long = {"taints": [taint], "startupTaints": [taint], "expireAfter": "99999999999h"}
-        await sim.apply(node_class(), node_pool(template=long))
-        await sim.run_for("10s")
-        assert told(sim, VALID) == ("False", "NodePoolValidationFailed")
-        message = condition_of(sim, NODEPOOLS, "default", VALID)["message"]
-        assert "more than once; expireAfter: " in message
-        assert told(sim, READY) == ("False", "UnhealthyDependents")
-        await sim.apply(node_pool(template={"taints": [taint], "startupTaints": []}))
-        await sim.run_for("10s")
-        assert told(sim, VALID) == ("True", VALID)
-        assert condition_of(sim, NODEPOOLS, "default", VALID)["message"] == ""
-        assert told(sim, READY) == ("True", READY)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_everything_that_is_wrong_is_said_and_taken_back_when_it_is_mended(sim: SimCluster) -> None:
+    taint = {"key": "a", "effect": "NoSchedule"}
+    long = {"taints": [taint], "startupTaints": [taint], "expireAfter": "99999999999h"}
+    await sim.apply(node_class(), node_pool(template=long))
+    await sim.run_for("10s")
+    assert told(sim, VALID) == ("False", "NodePoolValidationFailed")
+    message = condition_of(sim, NODEPOOLS, "default", VALID)["message"]
+    assert "more than once; expireAfter: " in message
+    assert told(sim, READY) == ("False", "UnhealthyDependents")
+    await sim.apply(node_pool(template={"taints": [taint], "startupTaints": []}))
+    await sim.run_for("10s")
+    assert told(sim, VALID) == ("True", VALID)
+    assert condition_of(sim, NODEPOOLS, "default", VALID)["message"] == ""
+    assert told(sim, READY) == ("True", READY)
 
 
-def test_a_change_of_the_pool_is_judged_anew() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_class(), node_pool())
-        await sim.run_for("10s")
-        since = condition_of(sim, NODEPOOLS, "default", VALID)["lastTransitionTime"]
-        await sim.apply(node_pool(weight=5))
-        await sim.run_for("10s")
-        for type_ in (VALID, CLASS, READY):
-            assert condition_of(sim, NODEPOOLS, "default", type_)["observedGeneration"] == 2
-        assert condition_of(sim, NODEPOOLS, "default", VALID)["lastTransitionTime"] == since
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_change_of_the_pool_is_judged_anew(sim: SimCluster) -> None:
+    await sim.apply(node_class(), node_pool())
+    await sim.run_for("10s")
+    since = condition_of(sim, NODEPOOLS, "default", VALID)["lastTransitionTime"]
+    await sim.apply(node_pool(weight=5))
+    await sim.run_for("10s")
+    for type_ in (VALID, CLASS, READY):
+        assert condition_of(sim, NODEPOOLS, "default", type_)["observedGeneration"] == 2
+    assert condition_of(sim, NODEPOOLS, "default", VALID)["lastTransitionTime"] == since
 
 
-def test_the_node_class_comes_changes_and_goes() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("False", "NodeClassNotFound")
-        assert told(sim, READY) == ("False", "UnhealthyDependents")
-        finalized = node_class()
-        finalized["metadata"]["finalizers"] = ["example.com/keep"]
-        await sim.apply(finalized)
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("True", CLASS)
-        broken = condition("Ready", "False", reason="NoImage", message="there is no image")
-        await put_status(sim, KWOK_NODECLASSES, "default", {"conditions": [broken]})
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("False", "NoImage")
-        assert condition_of(sim, NODEPOOLS, "default", CLASS)["message"] == "there is no image"
-        await put_status(sim, KWOK_NODECLASSES, "default", {"conditions": [condition("Ready", "Unknown")]})
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("False", "NodeClassReadinessUnknown")
-        await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("False", "NodeClassTerminating")
-        await sim.api.write(Patch(KWOK_NODECLASSES, "default", {"metadata": {"finalizers": None}}))
-        await sim.run_for("10s")
-        assert told(sim, CLASS) == ("False", "NodeClassNotFound")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_the_node_class_comes_changes_and_goes(sim: SimCluster) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("False", "NodeClassNotFound")
+    assert told(sim, READY) == ("False", "UnhealthyDependents")
+    finalized = node_class()
+    finalized["metadata"]["finalizers"] = ["example.com/keep"]
+    await sim.apply(finalized)
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("True", CLASS)
+    broken = condition("Ready", "False", reason="NoImage", message="there is no image")
+    await put_status(sim, KWOK_NODECLASSES, "default", {"conditions": [broken]})
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("False", "NoImage")
+    assert condition_of(sim, NODEPOOLS, "default", CLASS)["message"] == "there is no image"
+    await put_status(sim, KWOK_NODECLASSES, "default", {"conditions": [condition("Ready", "Unknown")]})
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("False", "NodeClassReadinessUnknown")
+    await sim.api.write(Delete(KWOK_NODECLASSES, "default"))
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("False", "NodeClassTerminating")
+    await sim.api.write(Patch(KWOK_NODECLASSES, "default", {"metadata": {"finalizers": None}}))
+    await sim.run_for("10s")
+    assert told(sim, CLASS) == ("False", "NodeClassNotFound")
 
 
-def test_only_the_pools_of_the_class_and_only_ours() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        foreign = {"nodeClassRef": {"group": "example.com", "kind": "KWOKNodeClass", "name": "default"}}
-        other = {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "other"}}
-        await sim.apply(node_class(), node_pool("foreign", template=foreign), node_pool("other", template=other))
-        await sim.run_for("10s")
-        assert told(sim, CLASS, "other") == ("False", "NodeClassNotFound")
-        assert told(sim, CLASS, "foreign") == told(sim, VALID, "foreign") == ("", "")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_only_the_pools_of_the_class_and_only_ours(sim: SimCluster) -> None:
+    foreign = {"nodeClassRef": {"group": "example.com", "kind": "KWOKNodeClass", "name": "default"}}
+    other = {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "other"}}
+    await sim.apply(node_class(), node_pool("foreign", template=foreign), node_pool("other", template=other))
+    await sim.run_for("10s")
+    assert told(sim, CLASS, "other") == ("False", "NodeClassNotFound")
+    assert told(sim, CLASS, "foreign") == told(sim, VALID, "foreign") == ("", "")
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -127,25 +117,21 @@ def test_whatever_happens_on_the_way_both_are_said_in_the_end(
     run_controllers(scenario, controllers, seed=seed, shuffle=True, latency_seconds=0.01)
 
 
-def test_who_comes_late_does_not_undo_what_another_has_said() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        statuses: list[str] = []
-        watch = sim.server.registry.store.observers.append
-        watch(lambda *_change: statuses.extend({condition_of(sim, NODEPOOLS, "default", CLASS).get("status", "")}))
-        sim.server.faults.add(Fault(delay_seconds=1.0), verb="patch", client="dovetail")
-        await sim.apply(node_class(), node_pool())
-        await sim.run_for("1m")
-        assert told(sim, READY) == ("True", READY)
-        assert set(statuses[statuses.index("True") :]) == {"True"}
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_who_comes_late_does_not_undo_what_another_has_said(sim: SimCluster) -> None:
+    statuses: list[str] = []
+    watch = sim.server.registry.store.observers.append
+    watch(lambda *_change: statuses.extend({condition_of(sim, NODEPOOLS, "default", CLASS).get("status", "")}))
+    sim.server.faults.add(Fault(delay_seconds=1.0), verb="patch", client="dovetail")
+    await sim.apply(node_class(), node_pool())
+    await sim.run_for("1m")
+    assert told(sim, READY) == ("True", READY)
+    assert set(statuses[statuses.index("True") :]) == {"True"}
 
 
-def test_a_message_that_is_too_long_is_cut() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        requirements = [{"key": "a", "operator": "NotIn", "values": [f"{'x' * 70}{n}" for n in range(2000)]}]
-        await sim.apply(node_class(), node_pool(template={"requirements": requirements}))
-        await sim.run_for("10s")
-        assert told(sim, VALID) == ("False", "NodePoolValidationFailed")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_message_that_is_too_long_is_cut(sim: SimCluster) -> None:
+    requirements = [{"key": "a", "operator": "NotIn", "values": [f"{'x' * 70}{n}" for n in range(2000)]}]
+    await sim.apply(node_class(), node_pool(template={"requirements": requirements}))
+    await sim.run_for("10s")
+    assert told(sim, VALID) == ("False", "NodePoolValidationFailed")

@@ -18,7 +18,7 @@ from tests.unit.controllers.manifests import (
     put_status,
     status_of,
 )
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 NONE = {"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}
 ONE = {**NONE, "cpu": "4", "memory": "16Gi", "pods": "110", "nodes": "1"}
@@ -41,98 +41,90 @@ async def grow(sim: SimCluster, *numbers: int) -> None:
         await launched(sim, f"c{number}", node=f"n{number}", true=("Launched", "Registered", "Initialized"))
 
 
-def test_an_empty_pool_says_so() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("6s")
-        assert counted(sim) == (0, NONE)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_an_empty_pool_says_so(sim: SimCluster) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("6s")
+    assert counted(sim) == (0, NONE)
 
 
-def test_nodes_come_and_go() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool(), node_pool("other"))
-        await grow(sim, 1, 2)
-        await sim.run_for("6s")
-        assert counted(sim) == (2, TWO)
-        assert counted(sim, "other") == (0, NONE)
-        await sim.api.write(Delete(NODECLAIMS, "c1"))  # it is still there, but no longer counted
-        await sim.run_for("6s")
-        assert counted(sim) == (1, ONE)
-        await sim.api.write(Delete(NODES, "n2"))
-        await sim.run_for("6s")
-        assert counted(sim) == (1, {**NONE, "nodes": "1"})  # the claim promised nothing
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_nodes_come_and_go(sim: SimCluster) -> None:
+    await sim.apply(node_pool(), node_pool("other"))
+    await grow(sim, 1, 2)
+    await sim.run_for("6s")
+    assert counted(sim) == (2, TWO)
+    assert counted(sim, "other") == (0, NONE)
+    await sim.api.write(Delete(NODECLAIMS, "c1"))  # it is still there, but no longer counted
+    await sim.run_for("6s")
+    assert counted(sim) == (1, ONE)
+    await sim.api.write(Delete(NODES, "n2"))
+    await sim.run_for("6s")
+    assert counted(sim) == (1, {**NONE, "nodes": "1"})  # the claim promised nothing
 
 
-def test_a_claim_counts_once_it_is_launched_and_as_promised_until_its_node_is_initialized() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool(), node_claim("c1"))
-        await sim.run_for("20s")
-        assert counted(sim) == (0, NONE)
-        await launched(sim, "c1", node="n1", capacity={"cpu": "8", "memory": "16Gi", "example.com/gpu": "2"})
-        await sim.run_for("20s")
-        assert counted(sim) == (1, {**NONE, "cpu": "8", "memory": "16Gi", "example.com/gpu": "2", "nodes": "1"})
-        await sim.apply(node("n1", initialized=False, pool="", memory="0"))
-        await sim.run_for("20s")
-        assert counted(sim) == (1, {**ONE, "example.com/gpu": "2"})
-        await sim.api.write(Patch(NODES, "n1", {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}}))
-        await sim.run_for("20s")
-        assert counted(sim) == (1, {**ONE, "memory": "0"})  # what is no longer there is no longer told
-
-    run_controllers(scenario, controllers)
-
-
-def test_a_node_that_is_being_replaced_is_not_counted() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool())
-        await grow(sim, 1, 2)
-        steady = [condition(type_) for type_ in ("Launched", "Registered", "Initialized")]
-        disrupting = [*steady, condition("DisruptionReason", reason="Drifted")]
-        await put_status(sim, NODECLAIMS, "c1", {"conditions": disrupting})
-        taints = [{"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}]
-        await sim.api.write(Patch(NODES, "n1", {"spec": {"taints": taints}}))
-        await sim.run_for("6s")
-        assert counted(sim) == (1, ONE)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_claim_counts_once_it_is_launched_and_as_promised_until_its_node_is_initialized(
+    sim: SimCluster,
+) -> None:
+    await sim.apply(node_pool(), node_claim("c1"))
+    await sim.run_for("20s")
+    assert counted(sim) == (0, NONE)
+    await launched(sim, "c1", node="n1", capacity={"cpu": "8", "memory": "16Gi", "example.com/gpu": "2"})
+    await sim.run_for("20s")
+    assert counted(sim) == (1, {**NONE, "cpu": "8", "memory": "16Gi", "example.com/gpu": "2", "nodes": "1"})
+    await sim.apply(node("n1", initialized=False, pool="", memory="0"))
+    await sim.run_for("20s")
+    assert counted(sim) == (1, {**ONE, "example.com/gpu": "2"})
+    await sim.api.write(Patch(NODES, "n1", {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}}))
+    await sim.run_for("20s")
+    assert counted(sim) == (1, {**ONE, "memory": "0"})  # what is no longer there is no longer told
 
 
-def test_a_node_that_has_lost_its_claim_counts_and_one_instance_counts_once() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool(), node("lost"))
-        await grow(sim, 1)
-        await sim.apply(node_claim("double"))
-        await launched(sim, "double", node="n1")
-        unmanaged = node("unmanaged")
-        del unmanaged["metadata"]["labels"][names.KWOK_NODECLASS_LABEL]
-        await sim.apply(unmanaged)
-        await sim.run_for("6s")
-        assert counted(sim) == (2, TWO)
-        await sim.api.write(Patch(NODES, "lost", {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
-        await sim.api.write(Delete(NODES, "lost"))
-        await sim.run_for("6s")
-        assert counted(sim) == (1, ONE)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_node_that_is_being_replaced_is_not_counted(sim: SimCluster) -> None:
+    await sim.apply(node_pool())
+    await grow(sim, 1, 2)
+    steady = [condition(type_) for type_ in ("Launched", "Registered", "Initialized")]
+    disrupting = [*steady, condition("DisruptionReason", reason="Drifted")]
+    await put_status(sim, NODECLAIMS, "c1", {"conditions": disrupting})
+    taints = [{"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}]
+    await sim.api.write(Patch(NODES, "n1", {"spec": {"taints": taints}}))
+    await sim.run_for("6s")
+    assert counted(sim) == (1, ONE)
 
 
-def test_many_changes_are_counted_together_and_none_are_not_counted_at_all() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_pool())
-        for number in range(20):
-            await grow(sim, number)
-            await sim.run_for("500ms")
-        await sim.run_for("10s")
-        assert counted(sim)[0] == 20
-        assert program.requests("patch nodepools") <= 4  # 10 s of changes, every 5 s, and the empty pool
-        before = program.requests("patch")
-        await sim.run_for("2h")
-        assert program.requests("patch") == before
-        await program.restart()
-        await sim.run_for("1h")
-        assert program.requests("patch") == 0
+@played_by(run_controllers, controllers)
+async def test_a_node_that_has_lost_its_claim_counts_and_one_instance_counts_once(sim: SimCluster) -> None:
+    await sim.apply(node_pool(), node("lost"))
+    await grow(sim, 1)
+    await sim.apply(node_claim("double"))
+    await launched(sim, "double", node="n1")
+    unmanaged = node("unmanaged")
+    del unmanaged["metadata"]["labels"][names.KWOK_NODECLASS_LABEL]
+    await sim.apply(unmanaged)
+    await sim.run_for("6s")
+    assert counted(sim) == (2, TWO)
+    await sim.api.write(Patch(NODES, "lost", {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+    await sim.api.write(Delete(NODES, "lost"))
+    await sim.run_for("6s")
+    assert counted(sim) == (1, ONE)
 
-    run_controllers(scenario, controllers)
+
+@played_by(run_controllers, controllers)
+async def test_many_changes_are_counted_together_and_none_are_not_counted_at_all(
+    sim: SimCluster, program: Program
+) -> None:
+    await sim.apply(node_pool())
+    for number in range(20):
+        await grow(sim, number)
+        await sim.run_for("500ms")
+    await sim.run_for("10s")
+    assert counted(sim)[0] == 20
+    assert program.requests("patch nodepools") <= 4  # 10 s of changes, every 5 s, and the empty pool
+    before = program.requests("patch")
+    await sim.run_for("2h")
+    assert program.requests("patch") == before
+    await program.restart()
+    await sim.run_for("1h")
+    assert program.requests("patch") == 0

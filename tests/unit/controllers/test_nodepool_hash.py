@@ -9,7 +9,7 @@ from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from tests.unit.controllers.manifests import condition, node_claim, node_pool, put_status
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 NEVER, HOURS = "7428780003907761376", "12745407319442031341"  # of a pool of kwok nodes: expireAfter Never, and 720h
 
@@ -35,71 +35,63 @@ def old(hash_: str = "1", version: str = "v2") -> dict[str, str]:
     return {names.NODEPOOL_HASH: hash_, names.NODEPOOL_HASH_VERSION: version}
 
 
-def test_a_pool_gets_its_hash_and_a_new_one_when_its_template_changes() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("1s")
-        assert annotations(sim) == hashed(NEVER)
-        await sim.apply(node_pool(template={"expireAfter": "720h"}))
-        await sim.run_for("1s")
-        assert annotations(sim) == hashed(HOURS)
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_pool_gets_its_hash_and_a_new_one_when_its_template_changes(sim: SimCluster) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("1s")
+    assert annotations(sim) == hashed(NEVER)
+    await sim.apply(node_pool(template={"expireAfter": "720h"}))
+    await sim.run_for("1s")
+    assert annotations(sim) == hashed(HOURS)
 
 
-def test_an_empty_list_is_not_an_absent_one() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool(), node_pool("empty", template={"taints": []}))
-        await sim.run_for("1s")
-        assert annotations(sim) != annotations(sim, pool="empty")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_an_empty_list_is_not_an_absent_one(sim: SimCluster) -> None:
+    await sim.apply(node_pool(), node_pool("empty", template={"taints": []}))
+    await sim.run_for("1s")
+    assert annotations(sim) != annotations(sim, pool="empty")
 
 
-def test_what_does_not_count_writes_nothing() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("1s")
-        await sim.apply(node_pool(weight=10))
-        await sim.run_for("1h")
-        assert program.requests("patch") == 1
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_what_does_not_count_writes_nothing(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("1s")
+    await sim.apply(node_pool(weight=10))
+    await sim.run_for("1h")
+    assert program.requests("patch") == 1
 
 
-def test_claims_of_another_version_come_over_unless_they_may_be_drifted() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_pool(), node_pool("other"))
-        await sim.apply(
-            node_claim("plain", annotations=old()),
-            node_claim("bare"),
-            node_claim("drifted", annotations=old()),
-            node_claim("current", annotations=old(version="v3")),
-            node_claim("elsewhere", pool="elsewhere", annotations=old()),
-            node_claim("foreign", annotations=old(), nodeClassRef={"group": "example.com", "kind": "X", "name": "x"}),
-        )
-        await put_status(sim, NODECLAIMS, "drifted", {"conditions": [condition("Drifted", "False")]})
-        await program.start()
-        await sim.run_for("1s")
-        assert annotations(sim, "plain") == hashed(NEVER)
-        assert annotations(sim, "bare") == hashed(NEVER)
-        assert annotations(sim, "drifted") == hashed("1")
-        assert annotations(sim, "current") == hashed("1")
-        assert annotations(sim, "elsewhere") == annotations(sim, "foreign") == hashed("1", "v2")
-        assert annotations(sim) == hashed(NEVER)
+@played_by(run_controllers, controllers, started=False)
+async def test_claims_of_another_version_come_over_unless_they_may_be_drifted(
+    sim: SimCluster, program: Program
+) -> None:
+    await sim.apply(node_pool(), node_pool("other"))
+    await sim.apply(
+        node_claim("plain", annotations=old()),
+        node_claim("bare"),
+        node_claim("drifted", annotations=old()),
+        node_claim("current", annotations=old(version="v3")),
+        node_claim("elsewhere", pool="elsewhere", annotations=old()),
+        node_claim("foreign", annotations=old(), nodeClassRef={"group": "example.com", "kind": "X", "name": "x"}),
+    )
+    await put_status(sim, NODECLAIMS, "drifted", {"conditions": [condition("Drifted", "False")]})
+    await program.start()
+    await sim.run_for("1s")
+    assert annotations(sim, "plain") == hashed(NEVER)
+    assert annotations(sim, "bare") == hashed(NEVER)
+    assert annotations(sim, "drifted") == hashed("1")
+    assert annotations(sim, "current") == hashed("1")
+    assert annotations(sim, "elsewhere") == annotations(sim, "foreign") == hashed("1", "v2")
+    assert annotations(sim) == hashed(NEVER)
 
-    run_controllers(scenario, controllers, started=False)
 
-
-def test_a_pool_of_this_version_leaves_its_claims_alone() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(node_pool())
-        await sim.run_for("1s")
-        await sim.apply(node_claim("late", annotations=old()))
-        await sim.run_for("1m")
-        assert annotations(sim, "late") == hashed("1", "v2")
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_a_pool_of_this_version_leaves_its_claims_alone(sim: SimCluster) -> None:
+    await sim.apply(node_pool())
+    await sim.run_for("1s")
+    await sim.apply(node_claim("late", annotations=old()))
+    await sim.run_for("1m")
+    assert annotations(sim, "late") == hashed("1", "v2")
 
 
 @pytest.mark.parametrize("patches", [1, 2, 3])
@@ -147,11 +139,9 @@ def test_requests_that_fail_are_made_up_for(fault: Fault) -> None:
     run_controllers(scenario, controllers, started=False)
 
 
-def test_pools_of_others_and_pools_that_cannot_be_hashed_are_left_alone() -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        foreign = {"nodeClassRef": {"group": "example.com", "kind": "Other", "name": "x"}}
-        await sim.apply(node_pool(template=foreign), node_pool("long", template={"expireAfter": "99999999999h"}))
-        await sim.run_for("1m")
-        assert annotations(sim) == annotations(sim, pool="long") == {}
-
-    run_controllers(scenario, controllers)
+@played_by(run_controllers, controllers)
+async def test_pools_of_others_and_pools_that_cannot_be_hashed_are_left_alone(sim: SimCluster) -> None:
+    foreign = {"nodeClassRef": {"group": "example.com", "kind": "Other", "name": "x"}}
+    await sim.apply(node_pool(template=foreign), node_pool("long", template={"expireAfter": "99999999999h"}))
+    await sim.run_for("1m")
+    assert annotations(sim) == annotations(sim, pool="long") == {}

@@ -24,6 +24,7 @@ from tests.unit.controllers.placing_scene import (
     play,
     with_claim,
 )
+from tests.unit.controllers.running import played_by
 
 HELD = ["example.com/hold"]
 TERM = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
@@ -43,18 +44,16 @@ def asks(key: str, operator: str, *values: str) -> dict[str, Any]:
 # -- pods that wait (06 §1) --------------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_the_scheduler_found_no_node_for_waits() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", cpu="2", labels={"app": "a"}))
-        (pod,) = world.state.pending().pods
-        assert (pod.namespace, pod.name, pod.labels) == ("default", "p", {"app": "a"})
-        assert (pod.origin, pod.request["cpu"]) == (Origin.PENDING, 2000)
-        assert pod.created is not None
-        assert world.state.pending().pods[0] is pod
-        await world.put(a_stranger("n"), {**a_pod("q"), "spec": a_pod("q", on="n")["spec"]})
-        assert world.pending() == ["p"]
-
-    play(scene)
+@played_by(play)
+async def test_a_pod_that_the_scheduler_found_no_node_for_waits(world: Scene) -> None:
+    await world.put(a_pod("p", cpu="2", labels={"app": "a"}))
+    (pod,) = world.state.pending().pods
+    assert (pod.namespace, pod.name, pod.labels) == ("default", "p", {"app": "a"})
+    assert (pod.origin, pod.request["cpu"]) == (Origin.PENDING, 2000)
+    assert pod.created is not None
+    assert world.state.pending().pods[0] is pod
+    await world.put(a_stranger("n"), {**a_pod("q"), "spec": a_pod("q", on="n")["spec"]})
+    assert world.pending() == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -85,46 +84,40 @@ def test_pods_that_belong_to_a_node_do_not_wait(owner: str) -> None:
     play(scene)
 
 
-def test_a_pod_that_is_deleted_while_it_waits_waits_no_longer() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", finalizers=HELD), a_pod("q"))
-        await world.delete(PODS, "p")
-        await world.delete(PODS, "q")
-        assert world.pending() == []
-
-    play(scene)
+@played_by(play)
+async def test_a_pod_that_is_deleted_while_it_waits_waits_no_longer(world: Scene) -> None:
+    await world.put(a_pod("p", finalizers=HELD), a_pod("q"))
+    await world.delete(PODS, "p")
+    await world.delete(PODS, "q")
+    assert world.pending() == []
 
 
-def test_whoever_asks_is_told_of_pods_that_begin_to_wait_and_nodes_that_turn_disrupted() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put({**a_pod("p"), "status": {}}, a_stranger("n"))
-        assert world.heard == []
-        await world.put(a_pod("p"))
-        await world.put(a_pod("p", labels={"same": "pod"}))
-        (pod,) = world.state.waiting()
-        assert [each.uid for each in world.heard] == [pod.uid]
-        taint = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
-        await world.change(NODES, "n", {"spec": {"taints": [taint]}})
-        await world.change(NODES, "n", {"metadata": {"labels": {"same": "node"}}})
-        assert len(world.heard) == 2
-        await world.change(PODS, "p", {"status": {"nominatedNodeName": "n"}}, subresource="status")
-        await world.change(PODS, "p", {"status": {"nominatedNodeName": None}}, subresource="status")
-        assert world.heard[2].uid == pod.uid
-
-    play(scene)
+@played_by(play)
+async def test_whoever_asks_is_told_of_pods_that_begin_to_wait_and_nodes_that_turn_disrupted(world: Scene) -> None:
+    await world.put({**a_pod("p"), "status": {}}, a_stranger("n"))
+    assert world.heard == []
+    await world.put(a_pod("p"))
+    await world.put(a_pod("p", labels={"same": "pod"}))
+    (pod,) = world.state.waiting()
+    assert [each.uid for each in world.heard] == [pod.uid]
+    taint = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
+    await world.change(NODES, "n", {"spec": {"taints": [taint]}})
+    await world.change(NODES, "n", {"metadata": {"labels": {"same": "node"}}})
+    assert len(world.heard) == 2
+    await world.change(PODS, "p", {"status": {"nominatedNodeName": "n"}}, subresource="status")
+    await world.change(PODS, "p", {"status": {"nominatedNodeName": None}}, subresource="status")
+    assert world.heard[2].uid == pod.uid
 
 
 # -- pods that are left out (06 §2) ------------------------------------------------------------------------------------
 
 
-def test_a_pod_that_wants_no_managed_node_is_left_out_without_a_word() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", affinity=required(asks(names.NODEPOOL_LABEL, "DoesNotExist"))))
-        (refused,) = world.state.pending().refused.values()
-        assert refused.silent
-        assert world.pending() == []
-
-    play(scene)
+@played_by(play)
+async def test_a_pod_that_wants_no_managed_node_is_left_out_without_a_word(world: Scene) -> None:
+    await world.put(a_pod("p", affinity=required(asks(names.NODEPOOL_LABEL, "DoesNotExist"))))
+    (refused,) = world.state.pending().refused.values()
+    assert refused.silent
+    assert world.pending() == []
 
 
 @pytest.mark.parametrize(
@@ -170,53 +163,45 @@ def test_a_pod_that_asks_for_what_nobody_can_promise(spec: dict[str, Any], field
     play(scene)
 
 
-def test_a_pod_that_asks_for_no_number() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("bad", cpu="much"), a_pod("good"), a_stranger("n"), a_pod("bound", on="n", cpu="much"))
-        assert world.pending() == ["good"]
-        assert world.reasons()["bad"].startswith("default/bad: spec.containers[].resources: ")
-        assert world.node("n").requested["pods"] == 1
-
-    play(scene)
+@played_by(play)
+async def test_a_pod_that_asks_for_no_number(world: Scene) -> None:
+    await world.put(a_pod("bad", cpu="much"), a_pod("good"), a_stranger("n"), a_pod("bound", on="n", cpu="much"))
+    assert world.pending() == ["good"]
+    assert world.reasons()["bad"].startswith("default/bad: spec.containers[].resources: ")
+    assert world.node("n").requested["pods"] == 1
 
 
-def test_a_pod_of_another_namespace_with_the_same_spec_is_another_pod() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
-        await world.put(a_pod("p"), a_pod("p", namespace="team"))
-        assert [(pod.namespace, pod.name) for pod in world.state.pending().pods] == [("default", "p"), ("team", "p")]
-
-    play(scene)
+@played_by(play)
+async def test_a_pod_of_another_namespace_with_the_same_spec_is_another_pod(world: Scene) -> None:
+    await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    await world.put(a_pod("p"), a_pod("p", namespace="team"))
+    assert [(pod.namespace, pod.name) for pod in world.state.pending().pods] == [("default", "p"), ("team", "p")]
 
 
 # -- volumes (06 §2.3) -------------------------------------------------------------------------------------------------
 
 
-def test_one_bad_claim_never_holds_back_others() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", volumes=with_claim("v")), a_pod("q"))
-        assert world.pending() == ["q"]
-        assert world.reasons()["p"] == (
-            "default/p: spec.volumes: claim v does not exist; create the claim, or correct its name"
-        )
-        await world.put(a_volume_claim("v"))
-        assert "no storage class" in world.reasons()["p"]
-
-    play(scene)
+@played_by(play)
+async def test_one_bad_claim_never_holds_back_others(world: Scene) -> None:
+    await world.put(a_pod("p", volumes=with_claim("v")), a_pod("q"))
+    assert world.pending() == ["q"]
+    assert world.reasons()["p"] == (
+        "default/p: spec.volumes: claim v does not exist; create the claim, or correct its name"
+    )
+    await world.put(a_volume_claim("v"))
+    assert "no storage class" in world.reasons()["p"]
 
 
-def test_a_claim_that_is_put_right_lets_the_pod_go() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", volumes=with_claim("v")), a_volume_claim("v", class_="slow"))
-        assert "storage class does not exist" in world.reasons()["p"]
-        await world.put(a_storage_class("slow", provisioner="disks", mode="Immediate"))
-        assert "binds volumes before" in world.reasons()["p"]
-        await world.put(a_volume("pv", driver="disks", zone="z"), a_volume_claim("v", class_="slow", volume="pv"))
-        (pod,) = world.state.pending().pods
-        assert [str(place) for place in pod.volumes.alternatives] == [f"{names.ZONE_LABEL} In [z]"]
-        assert world.state.pending().pods[0] is pod
-
-    play(scene)
+@played_by(play)
+async def test_a_claim_that_is_put_right_lets_the_pod_go(world: Scene) -> None:
+    await world.put(a_pod("p", volumes=with_claim("v")), a_volume_claim("v", class_="slow"))
+    assert "storage class does not exist" in world.reasons()["p"]
+    await world.put(a_storage_class("slow", provisioner="disks", mode="Immediate"))
+    assert "binds volumes before" in world.reasons()["p"]
+    await world.put(a_volume("pv", driver="disks", zone="z"), a_volume_claim("v", class_="slow", volume="pv"))
+    (pod,) = world.state.pending().pods
+    assert [str(place) for place in pod.volumes.alternatives] == [f"{names.ZONE_LABEL} In [z]"]
+    assert world.state.pending().pods[0] is pod
 
 
 # -- namespaces --------------------------------------------------------------------------------------------------------
@@ -258,99 +243,85 @@ async def on_a_leaving_node(world: Scene, *pods: dict[str, Any]) -> None:
     await world.delete(NODECLAIMS, "c")
 
 
-def test_pods_of_a_node_that_goes_leave() -> None:
-    async def scene(world: Scene) -> None:
-        await on_a_leaving_node(
-            world,
-            a_pod("web", on="n"),
-            a_pod("done", on="n", phase="Succeeded"),
-            a_pod("daemon", on="n", owner=("DaemonSet", "d", "uid-d")),
-            a_pod("static", on="n", owner=("Node", "n", "uid-n")),
-            a_pod("ending", on="n", finalizers=HELD, owner=("ReplicaSet", "r", "uid-r")),
-            a_pod("db-0", on="n", finalizers=HELD, owner=("StatefulSet", "db", "uid-s")),
-        )
-        await world.delete(PODS, "ending")
-        await world.delete(PODS, "db-0")
-        assert world.leaving() == ["db-0", "web"]
-        assert {pod.origin for pod in world.state.leaving(world.clock.now()).pods} == {Origin.DELETING}
-
-    play(scene)
+@played_by(play)
+async def test_pods_of_a_node_that_goes_leave(world: Scene) -> None:
+    await on_a_leaving_node(
+        world,
+        a_pod("web", on="n"),
+        a_pod("done", on="n", phase="Succeeded"),
+        a_pod("daemon", on="n", owner=("DaemonSet", "d", "uid-d")),
+        a_pod("static", on="n", owner=("Node", "n", "uid-n")),
+        a_pod("ending", on="n", finalizers=HELD, owner=("ReplicaSet", "r", "uid-r")),
+        a_pod("db-0", on="n", finalizers=HELD, owner=("StatefulSet", "db", "uid-s")),
+    )
+    await world.delete(PODS, "ending")
+    await world.delete(PODS, "db-0")
+    assert world.leaving() == ["db-0", "web"]
+    assert {pod.origin for pod in world.state.leaving(world.clock.now()).pods} == {Origin.DELETING}
 
 
-def test_pods_that_a_budget_can_never_let_go_do_not_leave() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(
-            manifests.pdb("blocked", maxUnavailable="0%"),
-            manifests.pdb("whole", minAvailable="100%"),
-            manifests.pdb("many", minAvailable=100),
-            manifests.pdb("two", maxUnavailable=1),
-            {**manifests.pdb("two", maxUnavailable=1), "metadata": {"name": "two-again"}},
-        )
-        pods = [a_pod(name, on="n", labels={"app": name}) for name in ("blocked", "whole", "many", "two", "free")]
-        await on_a_leaving_node(world, *pods)
-        assert world.leaving() == ["free", "many"]
-
-    play(scene)
+@played_by(play)
+async def test_pods_that_a_budget_can_never_let_go_do_not_leave(world: Scene) -> None:
+    await world.put(
+        manifests.pdb("blocked", maxUnavailable="0%"),
+        manifests.pdb("whole", minAvailable="100%"),
+        manifests.pdb("many", minAvailable=100),
+        manifests.pdb("two", maxUnavailable=1),
+        {**manifests.pdb("two", maxUnavailable=1), "metadata": {"name": "two-again"}},
+    )
+    pods = [a_pod(name, on="n", labels={"app": name}) for name in ("blocked", "whole", "many", "two", "free")]
+    await on_a_leaving_node(world, *pods)
+    assert world.leaving() == ["free", "many"]
 
 
-def test_pods_that_are_protected_leave_when_they_no_longer_are() -> None:
-    async def scene(world: Scene) -> None:
-        await on_a_leaving_node(
-            world,
-            a_pod("for-good", on="n", annotations={names.DO_NOT_DISRUPT: "true"}),
-            a_pod("for-now", on="n", annotations={names.DO_NOT_DISRUPT: "1h"}),
-        )
-        assert world.leaving() == []
-        await world.clock.sleep(3600)
-        assert world.leaving() == ["for-now"]
-
-    play(scene)
+@played_by(play)
+async def test_pods_that_are_protected_leave_when_they_no_longer_are(world: Scene) -> None:
+    await on_a_leaving_node(
+        world,
+        a_pod("for-good", on="n", annotations={names.DO_NOT_DISRUPT: "true"}),
+        a_pod("for-now", on="n", annotations={names.DO_NOT_DISRUPT: "1h"}),
+    )
+    assert world.leaving() == []
+    await world.clock.sleep(3600)
+    assert world.leaving() == ["for-now"]
 
 
-def test_pods_of_a_marked_node_leave() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_claim("c", of="n"), a_node("n"), a_pod("p", on="n"))
-        world.state.mark("c")
-        assert world.leaving() == ["p"]
-
-    play(scene)
+@played_by(play)
+async def test_pods_of_a_marked_node_leave(world: Scene) -> None:
+    await world.put(a_claim("c", of="n"), a_node("n"), a_pod("p", on="n"))
+    world.state.mark("c")
+    assert world.leaving() == ["p"]
 
 
-def test_pods_that_share_a_new_claim_come_together() -> None:
+@played_by(play)
+async def test_pods_that_share_a_new_claim_come_together(world: Scene) -> None:
     """06 §12.5, as far as the state is concerned: both kinds are read alike."""
-
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("waits"))
-        await on_a_leaving_node(world, a_pod("leaves", on="n"))
-        (waits,), (leaves,) = world.state.pending().pods, world.state.leaving(world.clock.now()).pods
-        assert waits.request is leaves.request or waits.request == leaves.request
-        assert (waits.origin, leaves.origin) == (Origin.PENDING, Origin.DELETING)
-
-    play(scene)
+    await world.put(a_pod("waits"))
+    await on_a_leaving_node(world, a_pod("leaves", on="n"))
+    (waits,), (leaves,) = world.state.pending().pods, world.state.leaving(world.clock.now()).pods
+    assert waits.request is leaves.request or waits.request == leaves.request
+    assert (waits.origin, leaves.origin) == (Origin.PENDING, Origin.DELETING)
 
 
-def test_pods_that_fit_on_what_is_being_made_need_nothing_new() -> None:
+@played_by(play)
+async def test_pods_that_fit_on_what_is_being_made_need_nothing_new(world: Scene) -> None:
     """06 §12.4."""
+    await world.put(a_pool(), a_claim("c", of="n"), *(a_pod(f"p{number}") for number in range(4)))
+    places = await world.refreshed()
 
-    async def scene(world: Scene) -> None:
-        await world.put(a_pool(), a_claim("c", of="n"), *(a_pod(f"p{number}") for number in range(4)))
-        places = await world.refreshed()
-
-        def solved() -> Solution:
-            return solve(
-                PlacementRequest(
-                    pods=world.state.pending().pods,
-                    nodes=world.state.places().nodes,
-                    pools=places.pools,
-                    types=places.types,
-                )
+    def solved() -> Solution:
+        return solve(
+            PlacementRequest(
+                pods=world.state.pending().pods,
+                nodes=world.state.places().nodes,
+                pools=places.pools,
+                types=places.types,
             )
+        )
 
-        assert [len(pods) for pods in solved().existing.values()] == [3]  # of the four, on 3.9 cpu
-        assert len(solved().new_claims) == 1
-        await world.delete(PODS, "p3")
-        assert solved().new_claims == ()
-        world.state.mark("c")
-        assert solved().existing == {}
-
-    play(scene)
+    assert [len(pods) for pods in solved().existing.values()] == [3]  # of the four, on 3.9 cpu
+    assert len(solved().new_claims) == 1
+    await world.delete(PODS, "p3")
+    assert solved().new_claims == ()
+    world.state.mark("c")
+    assert solved().existing == {}

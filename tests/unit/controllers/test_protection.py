@@ -16,7 +16,7 @@ from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.values.timestamp import parse_time
 from tests import manifests
 from tests.sim.termination.setting import counted
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 ELAPSED = EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED
 BAD_VALUE = EventReason.INVALID_DO_NOT_DISRUPT
@@ -96,38 +96,32 @@ def test_what_has_no_end_is_not_told(value: str) -> None:
     run(scenario)
 
 
-def test_each_pod_has_an_end_of_its_own() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        for minutes in (30, 10, 20):
-            await add(sim, f"{minutes}m", f"web-{minutes}")
-        await sim.run_for("59m")
-        assert told(program) == ["web-10", "web-20", "web-30"]
-
-    run(scenario)
+@played_by(run)
+async def test_each_pod_has_an_end_of_its_own(sim: SimCluster, program: Program) -> None:
+    for minutes in (30, 10, 20):
+        await add(sim, f"{minutes}m", f"web-{minutes}")
+    await sim.run_for("59m")
+    assert told(program) == ["web-10", "web-20", "web-30"]
 
 
-def test_an_end_that_has_passed_before_we_run_is_not_told() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await program.stop()
-        await add(sim, "10m")
-        await sim.run_for("10m")
-        await program.start()
-        await sim.run_for("30m")
-        assert told(program) == []
-
-    run(scenario)
+@played_by(run)
+async def test_an_end_that_has_passed_before_we_run_is_not_told(sim: SimCluster, program: Program) -> None:
+    await program.stop()
+    await add(sim, "10m")
+    await sim.run_for("10m")
+    await program.start()
+    await sim.run_for("30m")
+    assert told(program) == []
 
 
-def test_an_end_that_comes_after_the_start_is() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await program.stop()
-        await add(sim, "10m")
-        await sim.run_for("9m59s")
-        await program.start()
-        await sim.run_for("30m")
-        assert told_at(program) == [created_at(sim) + timedelta(minutes=10)]
-
-    run(scenario)
+@played_by(run)
+async def test_an_end_that_comes_after_the_start_is(sim: SimCluster, program: Program) -> None:
+    await program.stop()
+    await add(sim, "10m")
+    await sim.run_for("9m59s")
+    await program.start()
+    await sim.run_for("30m")
+    assert told_at(program) == [created_at(sim) + timedelta(minutes=10)]
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -167,19 +161,17 @@ def test_a_protection_that_ends_otherwise_is_not_told(how: str) -> None:
     run(scenario)
 
 
-def test_a_pod_on_its_way_out_is_not_told() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(manifests.node("n1"))
-        pod = manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "10m"}, terminationGracePeriodSeconds=3000)
-        pod["metadata"]["finalizers"] = ["example.com/hold"]
-        await sim.apply(pod)
-        await sim.run_for("9m")
-        await sim.api.write(Delete(PODS, "web", namespace="default"))
-        await sim.run_for("30m")
-        assert sim.object(PODS, "web") is not None
-        assert told(program) == []
-
-    run(scenario)
+@played_by(run)
+async def test_a_pod_on_its_way_out_is_not_told(sim: SimCluster, program: Program) -> None:
+    await sim.apply(manifests.node("n1"))
+    pod = manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "10m"}, terminationGracePeriodSeconds=3000)
+    pod["metadata"]["finalizers"] = ["example.com/hold"]
+    await sim.apply(pod)
+    await sim.run_for("9m")
+    await sim.api.write(Delete(PODS, "web", namespace="default"))
+    await sim.run_for("30m")
+    assert sim.object(PODS, "web") is not None
+    assert told(program) == []
 
 
 @pytest.mark.parametrize(
@@ -201,27 +193,23 @@ def test_the_end_moves_with_the_annotation(value: str, minutes: list[int]) -> No
     run(scenario)
 
 
-def test_a_protection_that_is_renewed_ends_once_more() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, "10m")
-        await sim.run_for("15m")
-        await annotate(sim, {names.DO_NOT_DISRUPT: "25m"})
-        await sim.run_for("30m")
-        assert told_at(program) == [created_at(sim) + timedelta(minutes=each) for each in (10, 25)]
-
-    run(scenario)
+@played_by(run)
+async def test_a_protection_that_is_renewed_ends_once_more(sim: SimCluster, program: Program) -> None:
+    await add(sim, "10m")
+    await sim.run_for("15m")
+    await annotate(sim, {names.DO_NOT_DISRUPT: "25m"})
+    await sim.run_for("30m")
+    assert told_at(program) == [created_at(sim) + timedelta(minutes=each) for each in (10, 25)]
 
 
-def test_another_pod_of_the_name_is_another_pod() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, "10m")
-        await sim.run_for("11m")
-        await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
-        await add(sim, "1m")
-        await sim.run_for("30m")
-        assert told(program) == ["web", "web"]
-
-    run(scenario)
+@played_by(run)
+async def test_another_pod_of_the_name_is_another_pod(sim: SimCluster, program: Program) -> None:
+    await add(sim, "10m")
+    await sim.run_for("11m")
+    await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
+    await add(sim, "1m")
+    await sim.run_for("30m")
+    assert told(program) == ["web", "web"]
 
 
 # -- what is wrong (R2, R11) ------------------------------------------------------------------------------------------
@@ -247,19 +235,17 @@ def test_a_bad_value_is_told_once(value: str) -> None:
     run(scenario, running)
 
 
-def test_another_mistake_is_told_again() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, "yes")
-        await sim.run_for("5m")
-        await annotate(sim, {names.DO_NOT_DISRUPT: "4h"})
-        await sim.run_for("5m")
-        await annotate(sim, {names.DO_NOT_DISRUPT: "yes"})
-        await sim.run_for("5m")
-        assert len(program.events(BAD_VALUE)) == 1
-        await annotate(sim, {names.DO_NOT_DISRUPT: "4 hours"})
-        assert len(program.events(BAD_VALUE)) == 2
-
-    run(scenario)
+@played_by(run)
+async def test_another_mistake_is_told_again(sim: SimCluster, program: Program) -> None:
+    await add(sim, "yes")
+    await sim.run_for("5m")
+    await annotate(sim, {names.DO_NOT_DISRUPT: "4h"})
+    await sim.run_for("5m")
+    await annotate(sim, {names.DO_NOT_DISRUPT: "yes"})
+    await sim.run_for("5m")
+    assert len(program.events(BAD_VALUE)) == 1
+    await annotate(sim, {names.DO_NOT_DISRUPT: "4 hours"})
+    assert len(program.events(BAD_VALUE)) == 2
 
 
 ALLOW, ALLOW_FOR = names.DISRUPTION_SCHEDULE, names.DISRUPTION_SCHEDULE_DURATION
@@ -299,10 +285,8 @@ def test_what_is_wrong_with_a_schedule_is_told_once(annotations: dict[str, str],
     run(scenario, running)
 
 
-def test_pods_without_such_annotations_are_not_looked_at() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(manifests.pod("web", annotations={"example.com/do-not-disrupt": "yes"}))
-        await sim.run_for("10m")
-        assert program.events() == []
-
-    run(scenario)
+@played_by(run)
+async def test_pods_without_such_annotations_are_not_looked_at(sim: SimCluster, program: Program) -> None:
+    await sim.apply(manifests.pod("web", annotations={"example.com/do-not-disrupt": "yes"}))
+    await sim.run_for("10m")
+    assert program.events() == []

@@ -12,7 +12,7 @@ from dovetail.sim.actors.cluster import SimCluster
 from tests import manifests
 from tests.sim.termination.setting import Setting, play
 from tests.unit.controllers.manifests import condition, node_claim, node_class, node_pool, put_status
-from tests.unit.controllers.running import Program, run_controllers
+from tests.unit.controllers.running import Program, played_by, run_controllers
 
 
 def entry(type_: str, status: str, reason: str = "", message: str = "") -> objects.Condition:
@@ -78,88 +78,78 @@ async def say(sim: SimCluster, kind: Any, name: str, **statuses: str) -> None:
     await sim.run_for("1s")
 
 
-def test_of_claims_and_pools() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_pool(), node_claim("c1"))
-        for kind, name in ((NODECLAIMS, "c1"), (NODEPOOLS, "default")):
-            await say(sim, kind, name, Drifted="False", Ready="Unknown")
-            await say(sim, kind, name, Drifted="True", Ready="Unknown")
-            await say(sim, kind, name, Drifted="True", Ready="True")
-        assert told(program) == [
-            ("NodeClaim", "c1", "Drifted"),
-            ("NodeClaim", "c1", "Ready"),
-            ("NodePool", "default", "Drifted"),
-            ("NodePool", "default", "Ready"),
-        ]
-        (event,) = (each for each in program.events("Drifted") if each["regarding"]["kind"] == "NodeClaim")
-        assert event["type"] == "Normal"
-        assert event["note"] == "Status condition transitioned, Type: Drifted, Status: False -> True, Reason: Drifted"
-
-    run(scenario)
+@played_by(run)
+async def test_of_claims_and_pools(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_pool(), node_claim("c1"))
+    for kind, name in ((NODECLAIMS, "c1"), (NODEPOOLS, "default")):
+        await say(sim, kind, name, Drifted="False", Ready="Unknown")
+        await say(sim, kind, name, Drifted="True", Ready="Unknown")
+        await say(sim, kind, name, Drifted="True", Ready="True")
+    assert told(program) == [
+        ("NodeClaim", "c1", "Drifted"),
+        ("NodeClaim", "c1", "Ready"),
+        ("NodePool", "default", "Drifted"),
+        ("NodePool", "default", "Ready"),
+    ]
+    (event,) = (each for each in program.events("Drifted") if each["regarding"]["kind"] == "NodeClaim")
+    assert event["type"] == "Normal"
+    assert event["note"] == "Status condition transitioned, Type: Drifted, Status: False -> True, Reason: Drifted"
 
 
-def test_each_time_anew() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1"))
-        for status in ("False", "True", "False", "True", "False"):
-            await say(sim, NODECLAIMS, "c1", Drifted=status)
-        # Twice each way: nothing is dropped as a repetition, though it may be told as a series.
-        events = program.events("Drifted")
-        assert sum(event.get("series", {}).get("count", 1) for event in events) == 4
-
-    run(scenario)
+@played_by(run)
+async def test_each_time_anew(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_claim("c1"))
+    for status in ("False", "True", "False", "True", "False"):
+        await say(sim, NODECLAIMS, "c1", Drifted=status)
+    # Twice each way: nothing is dropped as a repetition, though it may be told as a series.
+    events = program.events("Drifted")
+    assert sum(event.get("series", {}).get("count", 1) for event in events) == 4
 
 
-def test_what_has_changed_while_nobody_looked_is_not_told() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_claim("c1"))
-        await say(sim, NODECLAIMS, "c1", Drifted="False")
-        await program.restart()
-        await sim.run_for("1s")
-        await program.stop()
-        await say(sim, NODECLAIMS, "c1", Drifted="True")
-        await program.start()
-        await sim.run_for("1m")
-        assert told(program) == []
-        await say(sim, NODECLAIMS, "c1", Drifted="False")
-        assert told(program) == [("NodeClaim", "c1", "Drifted")]
-
-    run(scenario)
+@played_by(run)
+async def test_what_has_changed_while_nobody_looked_is_not_told(sim: SimCluster, program: Program) -> None:
+    await sim.apply(node_claim("c1"))
+    await say(sim, NODECLAIMS, "c1", Drifted="False")
+    await program.restart()
+    await sim.run_for("1s")
+    await program.stop()
+    await say(sim, NODECLAIMS, "c1", Drifted="True")
+    await program.start()
+    await sim.run_for("1m")
+    assert told(program) == []
+    await say(sim, NODECLAIMS, "c1", Drifted="False")
+    assert told(program) == [("NodeClaim", "c1", "Drifted")]
 
 
-def test_claims_and_pools_of_others_are_theirs_to_tell() -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-        await sim.apply(node_claim("c1", nodeClassRef=theirs), node_pool(template={"nodeClassRef": theirs}))
-        for kind, name in ((NODECLAIMS, "c1"), (NODEPOOLS, "default")):
-            for status in ("Unknown", "True"):
-                await say(sim, kind, name, Ready=status)
-        assert told(program) == []
-
-    run(scenario)
+@played_by(run)
+async def test_claims_and_pools_of_others_are_theirs_to_tell(sim: SimCluster, program: Program) -> None:
+    theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    await sim.apply(node_claim("c1", nodeClassRef=theirs), node_pool(template={"nodeClassRef": theirs}))
+    for kind, name in ((NODECLAIMS, "c1"), (NODEPOOLS, "default")):
+        for status in ("Unknown", "True"):
+            await say(sim, kind, name, Ready=status)
+    assert told(program) == []
 
 
 # -- with all controllers ---------------------------------------------------------------------------------------------
 
 
-def test_the_life_of_a_claim_and_a_pool() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.sim.apply(node_pool())
-        await setting.sim.run_for("10s")
-        await setting.sim.apply(node_class())
-        found = await setting.launch(pods=[manifests.pod("web")])
-        await setting.sim.run_for("10s")
-        await setting.delete_claim()
-        await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
-        await setting.sim.run_for("10s")
-        reasons = {str(each) for each in ConditionType}
-        events = [each for each in told(setting.program) if each[2] in reasons]
-        assert [reason for kind, name, reason in events if (kind, name) == ("NodeClaim", "c1")] == [
-            "Registered",
-            "Initialized",
-            "Ready",
-            "Drained",
-        ]
-        assert {("NodePool", "default", "NodeClassReady"), ("NodePool", "default", "Ready")} <= set(events)
-
-    play(scenario, cloud=True)
+@played_by(play, cloud=True)
+async def test_the_life_of_a_claim_and_a_pool(setting: Setting) -> None:
+    await setting.sim.apply(node_pool())
+    await setting.sim.run_for("10s")
+    await setting.sim.apply(node_class())
+    found = await setting.launch(pods=[manifests.pod("web")])
+    await setting.sim.run_for("10s")
+    await setting.delete_claim()
+    await setting.sim.wait_until(lambda: setting.gone(NODES, found) and setting.gone(NODECLAIMS, "c1"))
+    await setting.sim.run_for("10s")
+    reasons = {str(each) for each in ConditionType}
+    events = [each for each in told(setting.program) if each[2] in reasons]
+    assert [reason for kind, name, reason in events if (kind, name) == ("NodeClaim", "c1")] == [
+        "Registered",
+        "Initialized",
+        "Ready",
+        "Drained",
+    ]
+    assert {("NodePool", "default", "NodeClassReady"), ("NodePool", "default", "Ready")} <= set(events)

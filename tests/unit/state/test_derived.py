@@ -1,18 +1,22 @@
 """Values that are derived from stores: made once a change, and never from what was before."""
 
+from collections.abc import Callable
+
 import pytest
 
+from dovetail.api import objects
+from dovetail.state.cluster import ClusterState, NodeClassKind
 from dovetail.state.derived import Derived
 
 
 class Numbers:
     """A derived value of each number in `source`; all calls are noted."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[str, Exception], object] | None = None) -> None:
         self.source: dict[str, int] = {}
         self.calls: list[str] = []
         self.broken: set[str] = set()
-        self.derived: Derived[str, tuple[int]] = Derived(self.make)
+        self.derived: Derived[str, tuple[int]] = Derived(self.make, failed)
 
     def make(self, key: str, known: tuple[int] | None) -> tuple[int] | None:
         self.calls.append(key)
@@ -65,6 +69,45 @@ def test_a_key_that_cannot_be_made_stays_touched() -> None:
     numbers.broken.clear()
     assert numbers.derived.get("a") == (2,)
     assert not numbers.derived.settle()
+
+
+def test_a_key_that_cannot_be_made_is_reported_once_and_does_not_block_the_others() -> None:
+    errors: list[str] = []
+    numbers = Numbers(lambda part, error: errors.append(f"{part}: {error}"))
+    numbers.put(a=1, b=1)
+    assert numbers.derived.all() == {"a": (1,), "b": (1,)}
+    numbers.broken.add("a")
+    numbers.put(a=2, b=2)
+    assert not numbers.derived.settle()
+    assert numbers.derived.all() == {"b": (2,)}  # no reader gets the outdated value
+    assert numbers.derived.get("a") is None
+    numbers.put(a=3, b=3)
+    assert numbers.derived.all() == {"b": (3,)}
+    assert errors == ["state: a"]
+    numbers.broken.clear()
+    numbers.put(a=4)
+    assert numbers.derived.all() == {"a": (4,), "b": (3,)}
+    numbers.broken.add("a")
+    numbers.put(a=5)
+    assert numbers.derived.get("a") is None
+    assert errors == ["state: a", "state: a"]
+
+
+def test_a_broken_value_does_not_keep_the_cluster_from_settling() -> None:
+    errors: list[Exception] = []
+    state = ClusterState(NodeClassKind("example.com", "Class", "classes"), failed=lambda _, error: errors.append(error))
+    numbers = Numbers(state.failed)
+    numbers.broken.add("a")
+    state.settle_too(numbers.derived, cost=1)
+    numbers.put(a=1, b=2)
+    state.load("nodes", objects.Node(metadata=objects.ObjectMeta(name="n")))
+    for _ in range(3):
+        if not state.settle(1):
+            break
+    assert not state.settle(1)
+    assert [node.name for node in state.managed.all().values()] == ["n"]
+    assert numbers.derived.get("b") == (2,)
+    assert len(errors) == 1
 
 
 def test_settle_makes_no_more_than_it_is_told() -> None:

@@ -137,47 +137,47 @@ def written(name: str, version: str) -> objects.Node:
 def test_an_own_write_is_in_flight_until_the_watch_is_as_far() -> None:
     store: Store[Node] = Store("nodes")
     store.apply(Added(A, kept("a")), version="1")
-    store.wrote(written("a", "3"))
+    store.note_write(written("a", "3"))
     store.apply(Updated(A, kept("a"), kept("a", version="2")), version="2")
     with pytest.raises(InFlight, match="nodes a"):
-        store.current("a")
+        store.get_consistent("a")
     store.apply(version="3")  # a bookmark
-    assert store.current("a") is not None
+    assert store.get_consistent("a") is not None
 
 
 def test_a_write_that_the_watch_told_before_its_answer_is_not_in_flight() -> None:
     store: Store[Node] = Store("nodes")
     store.apply(Added(A, kept("a", version="3")), version="3")
-    store.wrote(written("a", "3"))
-    assert store.current("a") is not None
+    store.note_write(written("a", "3"))
+    assert store.get_consistent("a") is not None
     assert not store._written
 
 
 def test_what_was_created_is_unseen_until_it_is_told() -> None:
     store: Store[Node] = Store("nodes")
     store.apply(version="1")
-    store.wrote(written("b", "2"))
-    store.wrote(written("a", "3"))
-    assert store.unseen() == ["a", "b"]
+    store.note_write(written("b", "2"))
+    store.note_write(written("a", "3"))
+    assert store.unseen_creates() == ["a", "b"]
     store.apply(Added(B, kept("b", version="2")), version="2")
-    assert store.unseen() == ["a"]
+    assert store.unseen_creates() == ["a"]
     store.apply(version="3")  # it was deleted before we could see it
-    assert store.unseen() == []
+    assert store.unseen_creates() == []
 
 
 def test_what_was_deleted_is_in_flight_until_its_deletion_is_told() -> None:
     store: Store[Node] = Store("nodes")
     store.apply(Added(A, kept("a")), Added(B, kept("b")))
-    store.doomed("a", "a")
-    store.doomed("b", "another one")
-    assert store.current("b") is not None
+    store.note_delete("a", "a")
+    store.note_delete("b", "another one")
+    assert store.get_consistent("b") is not None
     store.apply(Updated(A, kept("a"), kept("a", version="2")))
     with pytest.raises(InFlight):
-        store.current("a")
+        store.get_consistent("a")
     store.apply(Updated(A, kept("a"), kept("a", deleted=True)))
-    assert store.current("a") is not None
-    store.doomed("a", "a")  # it is on its way already
-    assert store.current("a") is not None
+    assert store.get_consistent("a") is not None
+    store.note_delete("a", "a")  # it is on its way already
+    assert store.get_consistent("a") is not None
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,13 @@ def test_what_was_deleted_is_in_flight_until_its_deletion_is_told() -> None:
 def test_a_deletion_is_no_longer_in_flight_after(change: Change[Node]) -> None:
     store: Store[Node] = Store("nodes")
     store.apply(Added(A, kept("a")))
-    store.doomed("a", "a")
+    store.note_delete("a", "a")
     store.apply(change)
-    store.current("a")
-    assert not store._doomed
+    store.get_consistent("a")
+    assert not store._deleted
 
 
 def test_a_version_that_is_no_number_is_never_waited_for() -> None:
     store: Store[Node] = Store("nodes")
-    store.wrote(written("a", "abc"))
-    assert store.current("a") is None
+    store.note_write(written("a", "abc"))
+    assert store.get_consistent("a") is None

@@ -19,7 +19,7 @@ from dovetail.cli.text.plan import plan_lines
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.model.snapshot import Snapshot
-from dovetail.planning.disruption.board import told_until
+from dovetail.planning.disruption.board import blocked_sentence
 from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.timings import Timings
@@ -141,5 +141,5 @@ def _removal(still: OneShotResult, drained: DrainedNode, snapshot: Snapshot, at:
     assessment = assess(snapshot, at)
     pods = (pod for member in snapshot.nodes if member.name == drained.node for pod in member.pods)
     refusals = (verdict for pod in pods for verdict in assessment.verdicts(pod) if not verdict.allowed)
-    blockers = [str(told_until(verdict.object, verdict.message, verdict.until)) for verdict in refusals]
+    blockers = [str(blocked_sentence(verdict.object, verdict.message, verdict.until)) for verdict in refusals]
     return removal_view(board, drained, solution, blockers=blockers)

@@ -1,7 +1,7 @@
-"""How is a NodeClaim created exactly once, even if nobody can tell whether it was (R24)?
+"""Creates each NodeClaim exactly once, even if the outcome of a create is unknown (R24).
 
-Its name follows from what it is for. A create whose outcome is not known is simply sent again: of one name there is one
-claim, and finding it there means that the first attempt has taken effect, or will have.
+The name of a claim follows from its purpose. A create with an unknown outcome is sent again: if a claim with that name
+exists, the first attempt took effect.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ PAUSE_SECONDS: Final = 1.0
 
 
 class ClaimCreation:
-    """Creates claims, and knows which of them the watch has not shown yet."""
+    """Creates claims, and knows which of them the watch does not show yet."""
 
     def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
         self._cluster = cluster
         self._metrics = metrics
-        self._unseen: dict[str, str] = {}  # the pools of claims, by name
+        self._unseen: dict[str, str] = {}  # by name of the claim: its pool
 
     async def create(
         self, api: KubeApi, clock: Clock, bodies: Sequence[Body], *, reason: str = PROVISIONED
     ) -> list[objects.NodeClaim | ApiError]:
-        """All at once, and what became of each: one that cannot be created does not hold up the others.
+        """Creates all claims concurrently, and returns the outcome of each.
 
         After OutcomeUnknown the same body may be tried again; after any other error it was not created.
         """
@@ -47,18 +47,16 @@ class ClaimCreation:
             return error
         labels, annotations = claim.metadata.labels, claim.metadata.annotations
         pool, relaxed = labels.get(names.NODEPOOL_LABEL, ""), annotations.get(names.MIN_VALUES_RELAXED, "false")
-        self._cluster.claims.wrote(claim)
+        self._cluster.claims.note_write(claim)
         self._unseen[claim.metadata.name] = pool
         self._metrics.nodeclaims_created.labels(reason, pool, relaxed).inc()
-        log.info(
-            "created nodeclaim",
-            extra={"NodeClaim": claim.metadata.name, "NodePool": pool, "requests": claim.spec.resources.requests},
-        )
+        extra = {"NodeClaim": claim.metadata.name, "NodePool": pool, "requests": claim.spec.resources.requests}
+        log.info("created nodeclaim", extra=extra)
         return claim
 
-    def unseen(self, pool: str) -> int:
-        """How many claims of the pool were created and do not show yet."""
-        unseen = set(self._cluster.claims.unseen())
+    def unseen_creates(self, pool: str) -> int:
+        """The number of the pool's claims that were created and are not in the store yet."""
+        unseen = set(self._cluster.claims.unseen_creates())
         self._unseen = {name: of for name, of in self._unseen.items() if name in unseen}
         return sum(of == pool for of in self._unseen.values())
 

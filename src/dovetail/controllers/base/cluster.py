@@ -1,4 +1,4 @@
-"""The state of the cluster, kept up by watches: one reflector a kind, shared by all controllers."""
+"""The state of the cluster, kept up to date by one reflector per kind. All controllers share it."""
 
 import logging
 from typing import Any, Final
@@ -27,8 +27,7 @@ from dovetail.state.cluster import ClusterState, NodeClassKind
 
 log = logging.getLogger(__name__)
 
-SETTLED_AT_ONCE: Final = 250  # nodes joined in one turn of the event loop: some 5 ms
-
+SETTLED_AT_ONCE: Final = 250  # nodes joined in one iteration of the event loop: about 5 ms
 
 _FOLLOWED: Final[tuple[Resource[Any], ...]] = (
     PODS,
@@ -47,7 +46,7 @@ _FOLLOWED: Final[tuple[Resource[Any], ...]] = (
 
 
 class WatchedCluster(ClusterState):
-    """Run the reflectors; subscribe before."""
+    """Subscribe before you run the reflectors."""
 
     def __init__(
         self,
@@ -76,16 +75,16 @@ class WatchedCluster(ClusterState):
         self.reflectors = [follow(each) for each in (*_FOLLOWED, node_classes)]
 
     async def settled(self) -> None:
-        """Derive what has changed, in short turns of the event loop, so that whoever looks next has little to do."""
+        """Derives what changed, in short iterations of the event loop, so that the next reader has little to do."""
         waited = False
-        while self._settling:  # one slice a turn, however many ask
+        while self._settling:  # one slice per iteration, however many tasks wait
             waited = True
             await self.clock.sleep(0)
         self._settling = True
         try:
             while self.settle(SETTLED_AT_ONCE):
                 await self.clock.sleep(0)
-            if waited:  # those who waited together do not go on in one turn
+            if waited:  # tasks that waited together do not continue in the same iteration
                 await self.clock.sleep(0)
         finally:
             self._settling = False

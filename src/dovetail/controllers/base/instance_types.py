@@ -1,4 +1,4 @@
-"""Asks the provider which machines each NodePool can be made of, once for all who want to know."""
+"""Asks the provider for the instance types of each NodePool, once for all readers."""
 
 import asyncio
 from collections.abc import Iterable
@@ -25,13 +25,13 @@ class InstanceTypeSource:
         self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by pool
 
     async def refresh(self, pools: Iterable[objects.NodePool]) -> None:
-        """Ask the provider where that is due. Never raises for what the provider says."""
+        """Asks the provider for the pools that are due. Does not raise CloudError."""
         async with asyncio.TaskGroup() as group:
             for pool in [pool for pool in pools if self._is_due(pool)]:
                 group.create_task(self._ask(pool), name=f"instance types of {pool.metadata.name}")
 
     async def of(self, pool: objects.NodePool) -> ProviderAnswer:
-        """What the provider says now, or said recently. Raises CloudError."""
+        """The current or a recent answer. Raises CloudError."""
         if self._is_due(pool):
             await self._ask(pool)
         answer = self._types.said(pool.metadata.name)
@@ -48,7 +48,7 @@ class InstanceTypeSource:
         async with self._asking.setdefault(name, asyncio.Lock()):
             answer = self._types.said(name)
             if not self._is_due(pool) or (answer.at != known.at and answer.flaw):
-                return  # somebody else has just asked, perhaps in vain: not each who waits waits for a timeout
+                return  # another task has just asked; if it failed, not every waiting task runs into the timeout
             self._types.asking(pool)
             try:
                 source = await within(self._clock, ASKING_SECONDS, self._provider.instance_types(pool))

@@ -1,4 +1,4 @@
-"""How does a controller go from changes to work: keys of objects in, an outcome each out?"""
+"""Controllers that work on keys: a change of an object adds its key to a queue, and workers reconcile the keys."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -6,6 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
+from dovetail.api import objects
+from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.observe.logs import about
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import ApiError, Clock, Conflict, KubeApi, NotFound
@@ -14,19 +16,19 @@ from dovetail.runtime.failures import Failures
 from dovetail.runtime.manager import Context
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
-from dovetail.state.store import Added, Change, Deleted, InFlight, Store, Updated
+from dovetail.state.store import Change, InFlight, KubernetesObject, Store, values_of
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# A net only: the watch tells when an own write is reflected.
+# A fallback only: the watch event of our own write adds the key.
 IN_FLIGHT_SECONDS: Final = 5.0
 CONFLICT_SECONDS: Final = 0.05
-ADDED_AT_ONCE: Final = 250  # keys, when it starts; dozens of controllers start together
+ADDED_AT_ONCE: Final = 250  # keys in one iteration of the event loop: dozens of controllers start together
 
 
 class KeyedController(ABC, Generic[K]):
-    """A controller that works on keys. Subscriptions are made at construction; they count while it runs."""
+    """A controller that works on keys. It subscribes at construction, and ignores changes while it does not run."""
 
     name: str
     workers: int = 10
@@ -35,77 +37,70 @@ class KeyedController(ABC, Generic[K]):
     def __init__(self) -> None:
         self._queue: WorkQueue[K] | None = None
         self._measured: Metrics | None = None
-        self._in_work: dict[K, float] = {}  # since when
-        self._failed: dict[K, int] = {}  # how often in a row, by an error that nobody expects
+        self._owned: list[Callable[[], Iterable[K]]] = []
+        self._in_work: dict[K, float] = {}  # the start of the attempt, on the monotonic clock
+        self._failed: dict[K, int] = {}  # unexpected errors in a row
         self.api: KubeApi
         self.clock: Clock
         self.recorder: EventRecorder
         self._failures: Failures
 
-    @abstractmethod
     def keys(self) -> Iterable[K]:
-        """All keys there are, when the controller starts: what happened before is not missed."""
+        """Returns the keys to reconcile at the start, because the controller missed earlier changes."""
+        return [key for keys in self._owned for key in keys()]
 
     @abstractmethod
     async def reconcile(self, key: K) -> Outcome:
-        """Look at the object as it is now, and do what is to be done. Raises ApiError, InFlight.
+        """Brings the object to its desired state. Raises ApiError, InFlight.
 
-        Any other error is a bug: the key is worked on again after a back-off, and the other keys are not affected.
+        Any other error is a bug: the key is retried after a back-off, and other keys are not affected.
         """
 
     def add(self, key: K) -> None:
-        """Work on the key soon."""
         if self._queue is not None:
             self._queue.add(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Work on the key after a while, if not before."""
         if self._queue is not None:
             self._queue.add_after(key, seconds)
 
     @property
     def busy(self) -> bool:
-        """Whether there is work to do now; what waits for its time does not count."""
+        """Whether keys are being reconciled or ready to be. Keys with a delay do not count."""
         return self._queue is not None and self._queue.busy
 
     def measure(self, metrics: Metrics) -> None:
-        """Count from now on what comes of the work."""
+        """Records metrics from now on."""
         self._measured = metrics
         labels = (self.name, self.name)
         metrics.workqueue_depth.labels(*labels).set_function(lambda: 0 if self._queue is None else len(self._queue))
         metrics.workqueue_unfinished_seconds.labels(*labels).set_function(lambda: sum(self._working_seconds()))
         metrics.workqueue_longest_seconds.labels(*labels).set_function(lambda: max(self._working_seconds(), default=0))
 
-    def follow(self, cache: Store[V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
-        """Work on the keys that a change of this kind concerns, those of the old object and of the new.
+    def follow(self, store: Store[V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
+        """Reconciles the keys of each object that changes: those of the old object and of the new one.
 
-        `after_seconds`: not at once, so that several changes are one piece of work.
+        A delay of `after_seconds` turns several changes into one piece of work.
         """
 
-        def told(change: Change[V]) -> None:
-            if self._queue is None:
-                return
-            match change:
-                case Added(new=new):
-                    found = dict.fromkeys(keys_of(new.value))
-                case Updated(old=old, new=new):
-                    found = dict.fromkeys([*keys_of(old.value), *keys_of(new.value)])
-                case Deleted(old=old):
-                    found = dict.fromkeys(keys_of(old.value))
-                case _:
-                    return
-            for key in found:
-                self._queue.add_after(key, after_seconds)
+        def on_change(change: Change[V]) -> None:
+            if self._queue is not None:
+                for key in dict.fromkeys([key for value in values_of(change) for key in keys_of(value)]):
+                    self._queue.add_after(key, after_seconds)
 
-        cache.subscribe(told)
+        store.subscribe(on_change)
+
+    def own(self, store: Store[V], keys_of: Callable[[V], Iterable[K]], *, after_seconds: float = 0.0) -> None:
+        """Like `follow`, and reconciles the keys of all objects at the start."""
+        self._owned.append(lambda: (key for value in store.values() for key in keys_of(value)))
+        self.follow(store, keys_of, after_seconds=after_seconds)
 
     async def run(self, context: Context) -> None:
-        """Work until told to stop."""
         self.api, self.clock, self.recorder = context.api, context.clock, context.recorder
         self._failures = context.failures
         queue = self._queue = self._new_queue(context.clock)
         try:
-            for number, key in enumerate(list(self.keys()), 1):
+            for number, key in enumerate(self.keys(), 1):
                 queue.add(key)
                 if number % ADDED_AT_ONCE == 0:
                     await self.clock.sleep(0)
@@ -144,7 +139,7 @@ class KeyedController(ABC, Generic[K]):
                 outcome = await self.reconcile(key)
             except InFlight:
                 outcome = Done(IN_FLIGHT_SECONDS)
-            except (Conflict, NotFound):  # we acted on what is no longer so, and are about to be told what is
+            except (Conflict, NotFound):  # the store was out of date; the next watch event brings the current object
                 outcome = Done(CONFLICT_SECONDS)
             except ApiError:
                 self._worked("error", began_at)
@@ -172,6 +167,34 @@ class KeyedController(ABC, Generic[K]):
             self._measured.workqueue_retries.labels(self.name, self.name).inc()
 
 
+class ClaimController(KeyedController[str]):
+    """A controller of our NodeClaims. Keys are their names."""
+
+    def __init__(self, cluster: WatchedCluster, *, after_seconds: float = 0.0) -> None:
+        super().__init__()
+        self.cluster = cluster
+        self.own(cluster.claims, own_name, after_seconds=after_seconds)
+
+    async def reconcile(self, key: str) -> Outcome:
+        claim = self.cluster.claims.get_consistent(key)
+        if claim is None or not self.cluster.manages_claim(claim):
+            self.forget(key)
+            return Done()
+        return await self.reconcile_claim(claim)
+
+    @abstractmethod
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
+        """Brings the claim to its desired state. Raises ApiError, InFlight."""
+
+    def forget(self, key: str) -> None:
+        """Called for a claim that is gone or not ours."""
+
+
+def own_name(item: KubernetesObject) -> tuple[str]:
+    """The key of a controller whose keys are names of objects."""
+    return (item.metadata.name,)
+
+
 def seconds_until(at: datetime | None, now: datetime) -> float | None:
-    """How long to wait for an instant; None for one that never comes."""
+    """Returns None for an instant that never comes."""
     return None if at is None else max(0.0, (at - now).total_seconds())

@@ -1,4 +1,4 @@
-"""How does a controller make one pass after the other over everything, when something is due and not before?"""
+"""Controllers that run one pass over the whole cluster after the other, each when it is due."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from dovetail.runtime.tasks import within
 
 
 class PassController(ABC):
-    """One pass at a time. Whoever changes what `due` says calls `wake`."""
+    """Runs one pass at a time. Call `wake` after a change of what `due` returns."""
 
     name: str
 
@@ -21,21 +21,21 @@ class PassController(ABC):
 
     @abstractmethod
     def begin(self, context: Context) -> None:
-        """It is about to run: what happened before is looked at here."""
+        """Called before the first pass, to pick up what happened before."""
 
     @abstractmethod
     def due(self, now: datetime) -> datetime | None:
-        """When the next pass is to be made; None: nothing asks for one."""
+        """When the next pass is due; None: no pass is needed."""
 
     @abstractmethod
     async def make_pass(self, context: Context, now: datetime) -> None:
-        """Make it."""
+        """Runs one pass."""
 
     def wake(self) -> None:
         self._wake.set()
 
     async def run(self, context: Context) -> None:
-        """Until told to stop; a pass that is being made is then cut short."""
+        """Runs until `context.stopping` is set, which cancels the current pass."""
         self.context = context
         self.begin(context)
         try:

@@ -1,6 +1,6 @@
-"""How are NodeClaims and Nodes written, which several controllers write?
+"""Writes to NodeClaims and Nodes, and events, that several controllers share.
 
-Every write has a precondition, and is remembered until the watch shows it.
+Every write has a precondition. The store remembers it until the watch shows it.
 """
 
 import logging
@@ -48,7 +48,7 @@ def about_pool(pool: objects.NodePool) -> ObjectReference:
     return ObjectReference(names.API_VERSION, names.NODEPOOL_KIND, pool.metadata.name, pool.metadata.uid)
 
 
-def _publish(
+def _event(
     type_: str,
     recorder: EventRecorder,
     about: ObjectReference,
@@ -57,23 +57,23 @@ def _publish(
     *dedupe: str,
     dedupe_seconds: float = DEDUPE_SECONDS,
 ) -> None:
-    """The same within two minutes is dropped, by the `dedupe` values or else the object's UID."""
+    """Events with the same `dedupe` values, by default the UID of the object, are dropped for `dedupe_seconds`."""
     values = dedupe or (about.uid,)
     event = Event(regarding=about, reason=reason, note=note, type=type_, dedupe=values, dedupe_seconds=dedupe_seconds)
     recorder.publish(event)
 
 
-warn = partial(_publish, WARNING)
-tell = partial(_publish, NORMAL)
+warn = partial(_event, WARNING)
+publish = partial(_event, NORMAL)
 
 
-def tell_disrupted(
+def publish_disrupted(
     recorder: EventRecorder, cluster: WatchedCluster, claim: objects.NodeClaim, reason: Reason, why: str
 ) -> None:
-    """On the claim and its Nodes, that and why they go."""
+    """Publishes on the claim and its Nodes why they are disrupted."""
     for about in (about_claim(claim), *map(about_node, cluster.nodes_of(claim))):
         note = f"Disrupting {about.kind}: {reason}, {why}"
-        tell(recorder, about, EventReason.DISRUPTION_TERMINATING, note, about.uid, reason)
+        publish(recorder, about, EventReason.DISRUPTION_TERMINATING, note, about.uid, reason)
 
 
 # -- NodeClaims --------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def tell_disrupted(
 async def write_status(
     api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, conditions: Conditions, **fields: Any
 ) -> objects.NodeClaim:
-    """The claim with these conditions, and its state S1–S6 by them (R21); nothing is sent if nothing changes."""
+    """Writes the conditions, with the state S1–S6 that they make (R21). Sends nothing if nothing changes."""
     show_state(cluster.member(claim), conditions)
     if not conditions.changed and not fields:
         return claim
@@ -91,12 +91,12 @@ async def write_status(
         "status": {**fields, "conditions": conditions.body()},
     }
     written = await api.write(Patch(NODECLAIMS, claim.metadata.name, body, subresource="status"))
-    cluster.claims.wrote(written)
+    cluster.claims.note_write(written)
     return written
 
 
 def show_state(member: ClusterNode, conditions: Conditions) -> None:
-    """Set the condition by which people see the state that the new conditions make."""
+    """Sets the condition that shows people the state."""
     assert member.claim is not None
     by_type = {entry.type: entry for entry in conditions.entries()}
     state = state_of(ClusterNode(claim=msgspec.structs.replace(member.claim, conditions=by_type), node=member.node))
@@ -106,17 +106,17 @@ def show_state(member: ClusterNode, conditions: Conditions) -> None:
 async def write_metadata(
     api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, metadata: dict[str, Any]
 ) -> objects.NodeClaim:
-    """The claim with this metadata merged in, if it is still as we know it."""
+    """Merges the metadata into the claim. Fails if somebody else has written the claim."""
     body = {"metadata": {"resourceVersion": claim.metadata.resource_version, **metadata}}
     written = await api.write(Patch(NODECLAIMS, claim.metadata.name, body))
-    cluster.claims.wrote(written)
+    cluster.claims.note_write(written)
     return written
 
 
 async def bound_drain(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, deadline: datetime) -> None:
-    """Record a deadline on a claim that is being deleted, unless an earlier one stands.
+    """Records a deadline on a claim that is being deleted, unless it has an earlier one.
 
-    Not before it is deleted: the deadline of a deletion that then fails would force the next one (03 §10.10).
+    A deadline is not recorded before the deletion: if the deletion failed, it would force the next one (03 §10.10).
     """
     known = node_deadline(claim_record(claim))
     if known is None or deadline < known:
@@ -125,7 +125,7 @@ async def bound_drain(api: KubeApi, cluster: WatchedCluster, claim: objects.Node
 
 
 async def delete_claim(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim) -> None:
-    """Begin its end. One that is gone is fine."""
+    """Deletes the claim, if it still exists."""
     await _delete(api, NODECLAIMS, cluster.claims, claim.metadata)
 
 
@@ -139,7 +139,7 @@ async def disrupt(
     why: str,
     consolidation_policy: str = "",
 ) -> None:
-    """Delete the claim for a reason of ours, and count it (04 §3.1, §3.5); `reason` is in the metrics' words."""
+    """Deletes the claim and counts it (04 §3.1, §3.5). `reason`: the label of the metrics."""
     nodes = cluster.nodes_of(claim)
     pods = [pod for node in nodes for pod in cluster.pods_on[node.metadata.name] if pod.reschedulable]
     await delete_claim(api, cluster, claim)
@@ -152,15 +152,12 @@ async def disrupt(
     }
     metrics.nodeclaims_disrupted.labels(**labels).inc()
     metrics.pods_disruption_initiated.labels(**labels).inc(len(pods))
-    log.info(
-        "deleting nodeclaim: %s",
-        why,
-        extra={"NodeClaim": claim.metadata.name, "reason": reason, "pod-count": len(pods)},
-    )
+    extra = {"NodeClaim": claim.metadata.name, "reason": reason, "pod-count": len(pods)}
+    log.info("deleting nodeclaim: %s", why, extra=extra)
 
 
 def termination_mode(claim: objects.NodeClaim) -> str:
-    """By the claim's grace period, not by what happens then (04 §8.9)."""
+    """The label of metrics, by the claim's terminationGracePeriod (04 §8.9)."""
     text = claim.spec.termination_grace_period
     try:
         return "graceful" if text is None else "eventual" if parse_simple(text) > 0 else "forceful"
@@ -172,32 +169,30 @@ def termination_mode(claim: objects.NodeClaim) -> str:
 
 
 async def write_node(api: KubeApi, cluster: WatchedCluster, node: objects.Node, body: dict[str, Any]) -> objects.Node:
-    """The node with this merged in, if it is still as we know it."""
+    """Merges the body into the Node. Fails if somebody else has written the Node."""
     metadata = {"resourceVersion": node.metadata.resource_version, **body.get("metadata", {})}
     written = await api.write(Patch(NODES, node.metadata.name, {**body, "metadata": metadata}))
-    cluster.nodes.wrote(written)
+    cluster.nodes.note_write(written)
     return written
 
 
 async def delete_node(api: KubeApi, cluster: WatchedCluster, node: objects.Node) -> None:
-    """Begin its end. One that is gone is fine."""
+    """Deletes the Node, if it still exists."""
     await _delete(api, NODES, cluster.nodes, node.metadata)
 
 
-async def let_node_go(api: KubeApi, cluster: WatchedCluster, node: objects.Node) -> bool:
-    """Take our finalizer off; False if the Node was gone before. Finalizers are a set to a strategic patch, so others'
-    cannot be lost, and no lock is needed but the UID."""
-    body = {
-        "metadata": {
-            "uid": node.metadata.uid,
-            "$deleteFromPrimitiveList/finalizers": [names.TERMINATION_FINALIZER],
-        }
-    }
+async def remove_termination_finalizer(api: KubeApi, cluster: WatchedCluster, node: objects.Node) -> bool:
+    """Returns False if the Node was already gone.
+
+    A strategic merge patch treats finalizers as a set, so the UID is the only precondition that is needed.
+    """
+    removed = {"$deleteFromPrimitiveList/finalizers": [names.TERMINATION_FINALIZER]}
+    body = {"metadata": {"uid": node.metadata.uid, **removed}}
     try:
         written = await api.write(Patch(NODES, node.metadata.name, body, type_=PatchType.STRATEGIC))
     except NotFound:
         return False
-    cluster.nodes.wrote(written)
+    cluster.nodes.note_write(written)
     return True
 
 
@@ -206,16 +201,18 @@ async def _delete(api: KubeApi, resource: Resource[Any], cache: Store[Any], meta
         await api.write(Delete(resource, meta.name, uid=meta.uid))
     except NotFound:
         return
-    cache.doomed(meta.name, meta.uid)
+    cache.note_delete(meta.name, meta.uid)
 
 
 async def write_reason(
     api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, reason: Reason, now: datetime
 ) -> objects.NodeClaim:
-    """Say on the claim why it is disrupted, before it is deleted: whoever drains its node says it of every pod, and
-    still does after a change of leader (R24). A claim that is going already stays as it is. Raises ApiError."""
+    """Writes the condition DisruptionReason, unless the claim is already being deleted. Raises ApiError.
+
+    The drain reads it for the events of pods, also after a change of leader (R24).
+    """
     if claim.metadata.deletion_timestamp is not None:
-        return claim  # for whatever reason that was
+        return claim
     conditions = Conditions(claim, now)
     conditions.set(ConditionType.DISRUPTION_REASON, reason=reason, message=reason)
     return await write_status(api, cluster, claim, conditions)

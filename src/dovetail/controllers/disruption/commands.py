@@ -1,13 +1,11 @@
-"""Carries out what was decided: replacements first, then the nodes go, or else all is as it was (S2→S3→S4; 02 §9, R23).
+"""Executes commands: create the replacements, then delete the claims, or else roll back (S2→S3→S4; 02 §9, R23).
 
-A command is written on each NodeClaim that it is about before anything else happens. From then on the objects alone say
-how far it has come, and whoever leads carries it on (R24). Nothing is polled but the deadline. A record that not all of
-its claims carry is removed, and nothing is deleted for it (R54). Right before nodes are drained, the rules are asked
-once more (R50): a window may have closed while a replacement was booting.
+A command is first recorded on each of its NodeClaims. From then on the objects show its progress, and a new leader
+continues it (R24). A record that not all of its claims carry is removed, and nothing is deleted for it (R54). Right
+before the nodes are drained, the rules are checked again (R50): a window may have closed while a replacement started.
 
-What is to be created is only in memory: a process that dies before that leaves a command without replacements, which
-the next one gives up. So does memory alone know how long pools are held back after failures: at worst a restart tries
-once too early, and a NodePool has no field of ours that this could be written to.
+Only memory has the bodies of the replacements: if the process ends before it creates them, the next leader rolls the
+command back. Only memory has the back-off of pools: after a restart the worst case is one early attempt.
 """
 
 import asyncio
@@ -15,7 +13,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,8 +30,8 @@ from dovetail.controllers.base.writing import (
     about_pool,
     delete_claim,
     disrupt,
-    tell,
-    tell_disrupted,
+    publish,
+    publish_disrupted,
     warn,
     write_reason,
 )
@@ -73,7 +71,9 @@ from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
-HELD_BACK: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
+BACKOFF: Final = Backoff(first_seconds=60.0, cap_seconds=1800.0)  # R23
+NOMINATED_FOR: Final = nomination(timedelta(seconds=10))
+T = TypeVar("T")
 
 
 class _StartedCommand(msgspec.Struct):
@@ -81,15 +81,15 @@ class _StartedCommand(msgspec.Struct):
 
     command: Command
     record: CommandRecord
-    planned: dict[str, PlannedReplacement]  # by the name that was chosen; gone once it is created
-    landing: dict[str, str]  # the names of replacements by the UIDs of pods
-    carriers: tuple[str, ...] = ()  # the claims that the record was written on
-    written: bool = False  # nothing is done before
+    planned: dict[str, PlannedReplacement]  # replacements that are not created yet, by name
+    landing: dict[str, str]  # by pod UID: the replacement for the pod
+    carriers: tuple[str, ...] = ()  # the claims that the record was written to
+    written: bool = False  # whether the record is written; the command waits for that
     nominated: bool = False
 
 
 class _PoolBackoff(msgspec.Struct, frozen=True):
-    """How often in a row commands of a pool have failed, and until when it is left alone."""
+    """The number of failures in a row of a pool's commands, and when the next one may start."""
 
     failures: int
     until: datetime
@@ -111,7 +111,6 @@ class DisruptionCommands(KeyedController[str]):
         *,
         recheck: Recheck,
         counts: DisruptionMetrics,
-        nominated_for: timedelta = nomination(timedelta(seconds=10)),  # noqa: B008  frozen
     ) -> None:
         super().__init__()
         self._cluster = cluster
@@ -121,37 +120,36 @@ class DisruptionCommands(KeyedController[str]):
         self._timings = timings
         self._recheck = recheck
         self._counts = counts
-        self._nominated_for = nominated_for
         self._begun: dict[str, _StartedCommand] = {}
-        self._given_up: dict[str, CommandFailed] = {}  # what was given up stays so, even if it would come right now
-        self._awaited: dict[str, str] = {}  # ids by the names of replacements
-        self._held: dict[str, _PoolBackoff] = {}  # by pool
+        self._given_up: dict[str, CommandFailed] = {}  # a failed command is rolled back even if it could succeed now
+        self._awaited: dict[str, str] = {}  # command ids, by replacement
+        self._backoffs: dict[str, _PoolBackoff] = {}  # by pool
         self._claims_of = Index(cluster.claims, self._id_on)
         self._uninitialized = Index(cluster.claims, _uninitialized_replacement_of)
         self.follow(cluster.claims, self._ids_of)
         self.follow(cluster.nodes, self._ids_of_node)
 
-    # -- which commands there are --------------------------------------------------------------------------------------
+    # -- commands and claims -------------------------------------------------------------------------------------------
 
     def keys(self) -> Iterable[str]:
         return dict.fromkeys([*self._begun, *filter(None, map(self._id_on, self._cluster.claims.values()))])
 
-    def holds(self, claim: str) -> bool:
-        """Whether the claim is in a command, from the moment of its start on: its node may not show it yet."""
-        return claim in self.held()
+    def owns_claim(self, claim: str) -> bool:
+        """Whether the claim is in a command, also before its node shows that."""
+        return claim in self.claims_in_commands()
 
-    def held(self) -> frozenset[str]:
-        """All claims that `holds` is true of."""
+    def claims_in_commands(self) -> frozenset[str]:
+        """The names of all claims that `owns_claim` is true for."""
         begun = (each.claim for begun in self._begun.values() for each in begun.command.candidates)
         return frozenset((*begun, *(claim.metadata.name for claim in self._claims_of.values())))
 
-    def held_back(self, pool: str, now: datetime) -> datetime | None:
-        """Until when no more replacements should be tried for nodes of the pool, if so (R23)."""
-        held = self._held.get(pool)
-        return None if held is None or now >= held.until else held.until
+    def backoff_until(self, pool: str, now: datetime) -> datetime | None:
+        """When replacements for the pool may be created again; None: now (R23)."""
+        backoff = self._backoffs.get(pool)
+        return None if backoff is None or now >= backoff.until else backoff.until
 
     def failed_replacements(self) -> list[objects.NodeClaim]:
-        """Replacements that are not initialized, and whose command is over: no others are bought beside them (R52)."""
+        """Uninitialized replacements of finished commands. No others are created until they are gone (R52)."""
         return [claim for claim in self._uninitialized.values() if self.is_failed_replacement(claim)]
 
     def is_failed_replacement(self, claim: objects.NodeClaim) -> bool:
@@ -159,11 +157,11 @@ class DisruptionCommands(KeyedController[str]):
         return bool(command) and command not in self._begun and not self._claims_of[command]
 
     def _id_on(self, claim: objects.NodeClaim) -> str:
-        record = record_on(claim) if self._cluster.manages(claim.spec.node_class_ref) else None
+        record = record_on(claim) if self._cluster.manages_claim(claim) else None
         return "" if record is None else record.id
 
     def _ids_of(self, claim: objects.NodeClaim) -> list[str]:
-        """Of the command that is to take it, and of the one that it is a replacement of."""
+        """The command that disrupts the claim, and the command that it is a replacement of."""
         return list(filter(None, (self._id_on(claim), self._awaited.get(claim.metadata.name))))
 
     def _ids_of_node(self, node: objects.Node) -> list[str]:
@@ -172,7 +170,7 @@ class DisruptionCommands(KeyedController[str]):
     # -- the start -----------------------------------------------------------------------------------------------------
 
     async def start(self, context: Context, command: Command, pools: Mapping[str, objects.NodePool]) -> bool:
-        """Write it down, and see to it from now on; False if it has not begun. `pools`: as read for the decision."""
+        """Records the command and begins to execute it. Returns False if that failed. `pools`: as in the decision."""
         deadline = context.clock.now() + timedelta(seconds=self._timings.replacement_seconds)
         record = record_of(command, deadline)
         try:
@@ -181,16 +179,12 @@ class DisruptionCommands(KeyedController[str]):
             log.warning("a disruption was not started: %s", error, extra={"command-id": command.id})
             return False
         self._begun[command.id] = begun
-        text = written(record)
-        carriers: list[str] = []
-
-        async def write_down(candidate: Candidate) -> None:
-            await self._write_down(context.api, candidate, text)
-            carriers.append(candidate.claim)
-
-        errors = await _all([write_down(each) for each in command.candidates])
-        _raise_first([error for error in errors if not isinstance(error, ApiError)])
-        begun.carriers, begun.written = tuple(sorted(carriers)), True
+        work = [self._write_record(context.api, each, written(record)) for each in command.candidates]
+        outcomes = await asyncio.gather(*work, return_exceptions=True)
+        errors = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
+        if bugs := [each for each in outcomes if isinstance(each, BaseException) and not isinstance(each, ApiError)]:
+            raise bugs[0]
+        begun.carriers, begun.written = tuple(sorted(each for each in outcomes if isinstance(each, str))), True
         begins = len(errors) < (1 if command.replacements else len(command.candidates))
         if not begins:
             self._given_up[command.id] = CommandFailed(f"it could not be written down: {errors[0]}")
@@ -204,22 +198,23 @@ class DisruptionCommands(KeyedController[str]):
     ) -> _StartedCommand:
         """Raises Refused."""
         for each in command.candidates:
-            kept = self._cluster.claims.get(("", each.claim))
-            if kept is None or kept.uid != each.claim_uid or is_going(self._cluster, kept.value):
+            claim = self._cluster.claims.value(each.claim)
+            if claim is None or claim.metadata.uid != each.claim_uid or is_going(self._cluster, claim):
                 raise CommandRefused(f"NodeClaim {each.claim} is gone, or going")
-            if self.holds(each.claim):
+            if self.owns_claim(each.claim):
                 raise CommandRefused(f"NodeClaim {each.claim} is in a command already")
         both = list(zip(record.replacements, command.replacements, strict=True))
         planned = {name: self._replacements.plan(command, name, claim, pools) for name, claim in both}
         return _StartedCommand(command, record, planned, {uid: name for name, claim in both for uid in claim.pods})
 
-    async def _write_down(self, api: KubeApi, candidate: Candidate, text: str) -> None:
-        """No lock: whoever else writes to the claim meanwhile, it is the same claim."""
+    async def _write_record(self, api: KubeApi, candidate: Candidate, text: str) -> str:
+        """Returns the name of the claim. The UID is the only precondition, so other writers cause no conflict."""
         body = {"metadata": {"uid": candidate.claim_uid, "annotations": {names.DISRUPTION_COMMAND: text}}}
         claim = await api.write(Patch(NODECLAIMS, candidate.claim, body))
-        self._cluster.claims.wrote(claim)
+        self._cluster.claims.note_write(claim)
+        return candidate.claim
 
-    # -- on the way ----------------------------------------------------------------------------------------------------
+    # -- execution -----------------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: str) -> Outcome:
         begun = self._begun.get(key)
@@ -227,59 +222,59 @@ class DisruptionCommands(KeyedController[str]):
             return Done()
         claims = self._claims_with_id(key)
         record = self._carried(claims) if begun is None else begun.record
-        members = [claim for claim in claims if record and claim.metadata.name in record.claims]
-        members = [claim for claim in members if record_on(claim) == record]
+        named = [claim for claim in claims if record and claim.metadata.name in record.claims]
+        members = [claim for claim in named if record_on(claim) == record]
         strangers = [claim for claim in claims if claim not in members]
-        _raise_first(await _all([self._dismiss(claim) for claim in strangers]))
-        if record is None or not members:  # all are on their way, or somebody has taken the record off
+        await _all([self._dismiss(claim) for claim in strangers])
+        if record is None or not members:  # all claims are being deleted, or somebody removed the record
             self._forget(key)
             return Done()
         self._awaited.update(dict.fromkeys(record.replacements, key))
-        found = {name: self._cluster.claims.current(name) for name in record.replacements}
+        found = {name: self._cluster.claims.get_consistent(name) for name in record.replacements}
         if key not in self._given_up:
             try:
                 self._refuse_edited(record)
-                return await self._carry_on(record, members, found)
+                return await self._continue(record, members, found)
             except CommandFailed as failure:
                 self._given_up[key] = failure
         await self._roll_back(record, members, found)
         return Done()
 
     def _claims_with_id(self, key: str) -> list[objects.NodeClaim]:
-        """The claims that carry a record with the id, whatever else it says, and are not deleted. Raises InFlight."""
+        """The claims with a record that has the id and that are not being deleted. Raises InFlight."""
         wanted = {claim.metadata.name for claim in self._claims_of[key]}
         if key in self._begun:
             wanted.update(each.claim for each in self._begun[key].command.candidates)
-        claims = (self._cluster.claims.current(name) for name in sorted(wanted))
+        claims = (self._cluster.claims.get_consistent(name) for name in sorted(wanted))
         return [each for each in claims if each and self._id_on(each) == key and not is_going(self._cluster, each)]
 
     def _carried(self, claims: Iterable[objects.NodeClaim]) -> CommandRecord | None:
-        """The record that all of its claims carry (R54); None: there is none."""
+        """The record that all of its claims carry (R54), if there is one."""
         records = filter(None, map(record_on, claims))
-        return next((each for each in records if is_carried_by_all(each, self._cluster.claims.current)), None)
+        return next((each for each in records if is_carried_by_all(each, self._cluster.claims.get_consistent)), None)
 
     def _refuse_edited(self, record: CommandRecord) -> None:
-        """Raises Failed if somebody has edited what this process wrote, or removed it."""
+        """Raises Failed if somebody has edited or removed the record that this process wrote."""
         begun = self._begun.get(record.id)
         for name in () if begun is None else begun.carriers:
-            claim = self._cluster.claims.current(name)
+            claim = self._cluster.claims.get_consistent(name)
             if claim is not None and not is_going(self._cluster, claim) and record_on(claim) != record:
                 raise CommandFailed(f"its record on NodeClaim {name} was edited", replacement=False)
 
     async def _dismiss(self, claim: objects.NodeClaim) -> None:
-        """Somebody has written or edited a record: the claim is in no command of ours (R54)."""
+        """Removes a record that somebody wrote, copied or edited (R54)."""
         note = f"The annotation {names.DISRUPTION_COMMAND} was edited or copied; it is removed, and the node stays"
         self._warn(claim, EventReason.INVALID_DISRUPTION_COMMAND, note)
         log.warning("a disruption command was forged or edited", extra={"NodeClaim": claim.metadata.name})
         await lift_marks(self.api, self._cluster, claim, self.clock.now())
         self._state.unmark(claim.metadata.name)
 
-    async def _carry_on(
+    async def _continue(
         self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
     ) -> Outcome:
-        """What is to be done next, as far as it goes. Raises Failed.
+        """Executes the next steps as far as possible. Raises Failed.
 
-        Only its taint kept pods off a node while nobody was there: without it what was decided may no longer be right.
+        After a restart a node without the taint may have new pods, so its command is rolled back.
         """
         now, waits = self.clock.now(), [why for name in found if (why := awaits(name, found[name], record.deadline))]
         if record.id not in self._begun and not all(map(self._is_tainted, members)):
@@ -293,64 +288,55 @@ class DisruptionCommands(KeyedController[str]):
             raise CommandFailed(f"{late} by {format_time(record.deadline)}", replacement=bool(waits))
         if not found:
             over = await self._over_budget(members, record)
-            _raise_first(await _all([self._send_off(claim, record, over) for claim in members]))
+            await _all([self._disrupt_without_replacement(claim, record, over) for claim in members])
             self._succeeded(record, members)
             return Done()
-        _raise_first(await _all([taint(self.api, self._cluster, claim) for claim in members]))
-        if record.method in STATIC:  # else its pool has one too many for a while, and takes the new one
-            members = await self._close_all(members, record)
+        await _all([taint(self.api, self._cluster, claim) for claim in members])
+        if record.method in STATIC:  # before the create: else the pool would have a surplus node and delete the new one
+            members = await _all([self._mark_disrupting(claim, record) for claim in members])
         planned = self._begun[record.id].planned if record.id in self._begun else {}
         await self._replacements.create_missing(
             self.api, self.recorder, record, found, planned, leaving=self._leaving_nodes()
         )
-        members = await self._close_all(members, record)  # not before: its pods would be given nodes of their own
+        # After the create: before it, the provisioner would create further nodes for the pods.
+        members = await _all([self._mark_disrupting(claim, record) for claim in members])
         self._nominate(record.id)
         if waits:
-            self._tell_waiting(filter(None, found.values()))
+            self._publish_waiting(filter(None, found.values()))
             return Done(seconds_until(record.deadline, now))
         over = await self._over_budget(members, record)
-        if blocked := list(filter(None, (self._why_not(claim, record, over) for claim in members))):
+        now = self.clock.now()
+        if blocked := list(filter(None, (self._recheck.why_not(claim, record.reason, over, now) for claim in members))):
             raise CommandFailed(blocked[0], replacement=False)
-        _raise_first(await _all([self._delete(claim, record) for claim in members]))
+        await _all([self._delete(claim, record) for claim in members])
         self._succeeded(record, members)
         return Done()
 
     def _leaving_nodes(self) -> frozenset[str]:
-        """The Nodes of all claims that are in commands."""
-        kept = (self._cluster.claims.get(("", name)) for name in self.held())
-        nodes = (node for each in kept if each is not None for node in self._cluster.nodes_of(each.value))
-        return frozenset(node.metadata.name for node in nodes)
+        """The Nodes of all claims in commands."""
+        claims = map(self._cluster.claims.value, self.claims_in_commands())
+        return frozenset(name for claim in claims if claim is not None for name in self._cluster.node_names(claim))
 
     def _is_tainted(self, claim: objects.NodeClaim) -> bool:
         return all(map(has_disrupted_taint, self._cluster.nodes_of(claim)))
 
-    async def _send_off(self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]) -> None:
-        """All of it for one node that needs no replacement: it does not wait for the others, nor keep them."""
+    async def _disrupt_without_replacement(
+        self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]
+    ) -> None:
+        """All steps for one node. Nodes without replacement do not wait for each other."""
         await taint(self.api, self._cluster, claim)
-        if why := self._why_not(claim, record, over_budget):
+        if why := self._recheck.why_not(claim, record.reason, over_budget, self.clock.now()):
             await self._restore(claim, record, why)
             return
         self._nominate(record.id)
-        await self._delete(await self._close(claim, record), record)
+        await self._delete(await self._mark_disrupting(claim, record), record)
 
     async def _over_budget(self, members: Iterable[objects.NodeClaim], record: CommandRecord) -> Mapping[str, str]:
-        in_command = self.held().__contains__
+        in_command = self.claims_in_commands().__contains__
         return await self._recheck.over_budget(_pools_of(members), record.reason, self.clock.now(), in_command)
 
-    def _why_not(self, claim: objects.NodeClaim, record: CommandRecord, over_budget: Mapping[str, str]) -> str | None:
-        return self._recheck.why_not(claim, record.reason, over_budget, self.clock.now())
-
-    async def _close_all(self, members: Sequence[objects.NodeClaim], record: CommandRecord) -> list[objects.NodeClaim]:
-        closed: dict[str, objects.NodeClaim] = {}
-
-        async def close(claim: objects.NodeClaim) -> None:
-            closed[claim.metadata.name] = await self._close(claim, record)
-
-        _raise_first(await _all([close(claim) for claim in members]))
-        return [closed[claim.metadata.name] for claim in members]
-
-    async def _close(self, claim: objects.NodeClaim, record: CommandRecord) -> objects.NodeClaim:
-        """S3: it takes no pods any more, and its own are to be placed elsewhere."""
+    async def _mark_disrupting(self, claim: objects.NodeClaim, record: CommandRecord) -> objects.NodeClaim:
+        """Moves the claim to S3: the node takes no new pods, and places are sought for its pods."""
         if is_true(claim, ConditionType.DISRUPTION_REASON):
             return claim
         self._state.mark(claim.metadata.name)
@@ -361,66 +347,60 @@ class DisruptionCommands(KeyedController[str]):
     async def _delete(self, claim: objects.NodeClaim, record: CommandRecord) -> None:
         number = len(record.replacements)
         why = f"{number} replacement{'s are' if number > 1 else ' is'} there" if number else "it needs no replacement"
-        policy = self._policy(claim) if record.method in CONSOLIDATING else ""
+        reason, policy = record.reason.lower(), self._policy(claim) if record.method in CONSOLIDATING else ""
         await disrupt(
-            self.api,
-            self._cluster,
-            self._metrics,
-            claim,
-            reason=record.reason.lower(),
-            why=why,
-            consolidation_policy=policy,
+            self.api, self._cluster, self._metrics, claim, reason=reason, why=why, consolidation_policy=policy
         )
-        tell_disrupted(self.recorder, self._cluster, claim, record.reason, why)
+        publish_disrupted(self.recorder, self._cluster, claim, record.reason, why)
 
     def _policy(self, claim: objects.NodeClaim) -> str:
-        pool = self._cluster.pools.get(("", claim.metadata.labels.get(names.NODEPOOL_LABEL, "")))
-        return "" if pool is None else snake_case(pool.value.spec.disruption.consolidation_policy)
+        pool = self._cluster.pools.value(claim.metadata.labels.get(names.NODEPOOL_LABEL, ""))
+        return "" if pool is None else snake_case(pool.spec.disruption.consolidation_policy)
 
     def _succeeded(self, record: CommandRecord, members: Iterable[objects.NodeClaim]) -> None:
-        """Pools are tried again at once if replacements have come up; what needed none says nothing about that."""
+        """Ends the back-off of the pools, if the command had replacements."""
         if record.replacements:
             for pool in _pools_of(members):
-                self._held.pop(pool, None)
+                self._backoffs.pop(pool, None)
         log.debug("command succeeded", extra={"command-id": record.id, "reason": record.reason})
 
     async def _roll_back(
         self, record: CommandRecord, members: Sequence[objects.NodeClaim], found: Mapping[str, objects.NodeClaim | None]
     ) -> None:
-        """Back to S2, for now (R23). What has a Node already is ordinary capacity from now on."""
+        """Moves the claims back to S2 (R23). A registered replacement becomes ordinary capacity."""
         failure = self._given_up[record.id]
         why = str(failure)
         there = [claim for claim in found.values() if claim and claim.metadata.deletion_timestamp is None]
         useless = [
             claim for claim in there if not is_true(claim, ConditionType.REGISTERED) and is_replacement(claim, record)
         ]
-        errors = await _all([delete_claim(self.api, self._cluster, claim) for claim in useless])
-        errors += await _all([self._restore(claim, record, why) for claim in members])
-        _raise_first(errors)
+        deletes = [delete_claim(self.api, self._cluster, claim) for claim in useless]
+        deleted = await asyncio.gather(*deletes, return_exceptions=True)
+        await _all([self._restore(claim, record, why) for claim in members])
+        if errors := [error for error in deleted if error is not None]:
+            raise errors[0]
         failed = sum(claim is None or not is_true(claim, ConditionType.INITIALIZED) for claim in found.values())
         decision, type_ = "replace" if found else "delete", consolidation_type(record.method)
         self._counts.queue_failures.labels(decision, snake_case(record.reason), type_).inc(failed)
-        # A forged record makes no pool wait: the command had replacements, or this process began it.
+        # A forged record starts no back-off: the command had replacements, or this process began it.
         ours = record.id in self._begun or any(claim and is_replacement(claim, record) for claim in found.values())
         if failure.replacement and ours:
             for pool in sorted(_pools_of((*members, *filter(None, found.values())))):
-                self._hold_back(pool, self.clock.now(), why)
+                self._back_off(pool, self.clock.now(), why)
         log.warning("a disruption was given up: %s", why, extra={"command-id": record.id, "reason": record.reason})
         self._forget(record.id)
 
-    def _hold_back(self, pool: str, now: datetime, why: str) -> None:
-        """Longer each time; what fails while it is held back had begun before, and is no further attempt."""
-        if self.held_back(pool, now) is not None:
+    def _back_off(self, pool: str, now: datetime, why: str) -> None:
+        """The delay doubles each time. Failures during the back-off belong to earlier commands and do not count."""
+        if self.backoff_until(pool, now) is not None:
             return
-        failures = 1 if pool not in self._held else self._held[pool].failures + 1
-        held = self._held[pool] = _PoolBackoff(
-            failures, now + timedelta(seconds=HELD_BACK.seconds(failures, Random(0)))
-        )
-        kept = self._cluster.pools.get(("", pool))
-        if kept is not None:
-            times = "1 time" if failures == 1 else f"{failures} times in a row"
-            note = f"Replacements failed {times}: {why}; no other is tried before {format_time(held.until)}"
-            warn(self.recorder, about_pool(kept.value), EventReason.REPLACEMENT_FAILED, note, kept.uid, str(failures))
+        failures = 1 if pool not in self._backoffs else self._backoffs[pool].failures + 1
+        until = now + timedelta(seconds=BACKOFF.seconds(failures, Random(0)))
+        self._backoffs[pool] = _PoolBackoff(failures, until)
+        if (known := self._cluster.pools.value(pool)) is not None:
+            times, about = "1 time" if failures == 1 else f"{failures} times in a row", about_pool(known)
+            note = f"Replacements failed {times}: {why}; no other is tried before {format_time(until)}"
+            warn(self.recorder, about, EventReason.REPLACEMENT_FAILED, note, about.uid, str(failures))
 
     async def _restore(self, claim: objects.NodeClaim, record: CommandRecord, why: str) -> None:
         await lift_marks(self.api, self._cluster, claim, self.clock.now())
@@ -437,21 +417,21 @@ class DisruptionCommands(KeyedController[str]):
         self._given_up.pop(key, None)
         self._awaited = {name: of for name, of in self._awaited.items() if of != key}
 
-    # -- what people are told ------------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------------
 
-    def _tell_waiting(self, claims: Iterable[objects.NodeClaim]) -> None:
+    def _publish_waiting(self, claims: Iterable[objects.NodeClaim]) -> None:
         for claim in claims:
             if not is_true(claim, ConditionType.INITIALIZED):
                 note = "Waiting for it to be initialized, to disrupt what it replaces"
-                tell(self.recorder, about_claim(claim), EventReason.DISRUPTION_WAITING_READINESS, note)
+                publish(self.recorder, about_claim(claim), EventReason.DISRUPTION_WAITING_READINESS, note)
 
     def _nominate(self, key: str) -> None:
-        """Once: nodes that are to take pods are not themselves taken meanwhile, and the pods' owners are told."""
+        """Nominates the target nodes of the pods, so that they are not disrupted, and publishes events. Runs once."""
         begun = self._begun.get(key)
         if begun is None or begun.nominated:
             return
         begun.nominated = True
-        until = self.clock.now() + self._nominated_for
+        until = self.clock.now() + NOMINATED_FOR
         for pod in (pod for each in begun.command.candidates for pod in each.pods):
             claim, node = begun.landing.get(pod.uid, ""), ""
             where = begun.command.landing.get(pod.uid, "")
@@ -461,11 +441,11 @@ class DisruptionCommands(KeyedController[str]):
                 if place is not None:
                     claim, node = "" if place.claim is None else place.claim.metadata.name, place.pods_are_on
             if claim or node:
-                tell(self.recorder, about_pod(pod), EventReason.NOMINATED, nominated_note(claim, node))
+                publish(self.recorder, about_pod(pod), EventReason.NOMINATED, nominated_note(claim, node))
 
 
 def _uninitialized_replacement_of(claim: objects.NodeClaim) -> str:
-    """The id of the command that it was made for, as long as it is neither initialized nor being deleted."""
+    """The id of the command that an uninitialized claim was created for; empty if it is being deleted."""
     if claim.metadata.deletion_timestamp is not None or is_true(claim, ConditionType.INITIALIZED):
         return ""
     return claim.metadata.annotations.get(names.REPLACEMENT_OF, "")
@@ -475,15 +455,9 @@ def _pools_of(claims: Iterable[objects.NodeClaim]) -> set[str]:
     return {claim.metadata.labels.get(names.NODEPOOL_LABEL, "") for claim in claims}
 
 
-# -- several at once ---------------------------------------------------------------------------------------------------
-
-
-async def _all(work: Sequence[Coroutine[Any, Any, None]]) -> list[Exception]:
-    """Each is tried, whatever becomes of the others; what went wrong."""
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Runs everything concurrently. Raises the first error after all have finished."""
     outcomes = await asyncio.gather(*work, return_exceptions=True)
-    return [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-
-
-def _raise_first(errors: Sequence[Exception]) -> None:
-    if errors:
+    if errors := [outcome for outcome in outcomes if isinstance(outcome, BaseException)]:
         raise errors[0]
+    return [outcome for outcome in outcomes if not isinstance(outcome, BaseException)]

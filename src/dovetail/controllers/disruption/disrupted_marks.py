@@ -1,4 +1,4 @@
-"""How do a node and its claim show that a command is about to take them (S3), and how does that go away again?"""
+"""Sets and removes the marks of S3: the taint of the Node, the condition and the record of the NodeClaim."""
 
 from datetime import datetime
 
@@ -14,23 +14,23 @@ from dovetail.rules.states import DISRUPTED, has_disrupted_taint
 
 
 def is_going(cluster: WatchedCluster, claim: objects.NodeClaim) -> bool:
-    """Whether it is past the point of no return, whoever has sent it there (S4 and later)."""
+    """Whether the claim or its Node is being deleted (S4 and later)."""
     parts = (claim.metadata, *(node.metadata for node in cluster.nodes_of(claim)))
     return any(meta.deletion_timestamp is not None for meta in parts)
 
 
 async def taint(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim) -> None:
-    """No new pods come. A taint of the same key with another effect is left to the drain (02 §9). Raises InFlight."""
-    for known in cluster.nodes_of(claim):
-        node = cluster.nodes.current(known.metadata.name)
+    """Keeps new pods away. The drain replaces a taint with the same key and another effect (02 §9). Raises InFlight."""
+    for name in cluster.node_names(claim):
+        node = cluster.nodes.get_consistent(name)
         if node is not None and not has_disrupted_taint(node):
             await _write_taints(api, cluster, node, [*node.spec.taints, DISRUPTED])
 
 
 async def lift_marks(api: KubeApi, cluster: WatchedCluster, claim: objects.NodeClaim, now: datetime) -> None:
-    """The record goes last, so that whoever dies half-way is succeeded in this, too. Raises InFlight."""
-    for known in cluster.nodes_of(claim):
-        node = cluster.nodes.current(known.metadata.name)
+    """Removes the record last, so that a new leader continues after a crash. Raises InFlight."""
+    for name in cluster.node_names(claim):
+        node = cluster.nodes.get_consistent(name)
         if node is not None and node.metadata.deletion_timestamp is None and has_disrupted_taint(node):
             kept = [each for each in node.spec.taints if not each.matches(DISRUPTED)]
             await _write_taints(api, cluster, node, kept)

@@ -1,8 +1,4 @@
-"""Decides which nodes go for a graceful reason, and has it done (02 §2).
-
-Nothing is polled: a pass is made when something has changed that a decision reads, or when time alone changes what a
-rule or a budget says. What was decided is kept for people, and of every node that is left alone, why.
-"""
+"""Decides which nodes to disrupt gracefully, and starts the commands (02 §2)."""
 
 import logging
 from collections import deque
@@ -26,10 +22,9 @@ from dovetail.model.records import PodRecord
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.backoff import ConsolidationBackoff
-from dovetail.planning.disruption.commands import Command, side_by_side
+from dovetail.planning.disruption.commands import Command, with_final_landing
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.validation import Rejection
-from dovetail.planning.provisioning.batching import Batch
 from dovetail.planning.timings import Timings
 from dovetail.ports import Compute
 from dovetail.runtime.manager import Context
@@ -39,25 +34,29 @@ from dovetail.state.store import Added, Change, Synced, Updated
 log = logging.getLogger(__name__)
 
 KEPT: Final = 200  # decisions, for people
-_CHANGED: Final = "changed"
 
 
 class PastDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """A decision of the past; `rejected`: why it was not carried out after all."""
+    """A past decision. `rejected`: why it was not started after all."""
 
     command: Command
     rejected: Rejection | None = None
 
 
 class _ValidationBatch(NamedTuple):
-    """Commands of one pass; they may have to give up places to nobody but those that waited before them."""
+    """The commands of one pass that wait for their validation."""
 
     due: datetime
     commands: tuple[Command, ...]
 
 
 class DisruptionController(PassController):
-    """See the module."""
+    """Runs disruption passes: take a snapshot, decide on a worker thread, start the commands.
+
+    A pass runs when something that a decision reads has changed, and at the instant at which time alone changes an
+    answer: a window opens, a protection ends. Nothing is polled. The controller keeps its recent decisions for people,
+    and for each node that has a reason to be disrupted and stays, why.
+    """
 
     name = "disruption"
 
@@ -69,7 +68,7 @@ class DisruptionController(PassController):
         planner: DisruptionPlanner,
         commands: DisruptionCommands,
         *,
-        judging: Sequence[KeyedController[str]],  # the writers of reasons
+        condition_writers: Sequence[KeyedController[str]],
         marks: CandidateMarks,
         telling: DisruptionReporter,
         compute: Compute,
@@ -82,127 +81,126 @@ class DisruptionController(PassController):
         self._types = types
         self._planner = planner
         self._commands = commands
-        self._judging = judging
-        self._judging_until: datetime | None = None
+        self._condition_writers = condition_writers
+        self._postponed_until: datetime | None = None
         self._marks = marks
-        self._telling = telling
+        self._reporter = telling
         self._compute = compute
         self._rules = rules
         self._timings = timings
         self.history: deque[PastDecision] = deque(maxlen=KEPT)
-        self.left_alone: dict[str, Sentence] = {}  # by node: why it stays, of those that have a reason to go
-        self._batch = Batch(
-            idle=timedelta(seconds=timings.disruption_idle_seconds),
-            longest=timedelta(seconds=timings.disruption_longest_seconds),
-        )
-        self._undone = ConsolidationBackoff()
-        self._waiting: deque[_ValidationBatch] = deque()  # to be validated, in the order in which that is due
-        self._wake_at: datetime | None = None
-        self._looked_at = datetime.min.replace(tzinfo=UTC)
-        self._besides = timedelta(seconds=timings.disruption_besides_seconds)
-        for cache in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs):
-            cache.subscribe(self._changed)
+        self.left_alone: dict[str, Sentence] = {}  # by node: why it stays
+        self._backoff = ConsolidationBackoff()
+        self._waiting: deque[_ValidationBatch] = deque()  # for validation, in the order in which it is due
+        self._pass_at: datetime | None = None
+        self._last_pass_at = datetime.min.replace(tzinfo=UTC)
+        for store in (cluster.pods, cluster.nodes, cluster.claims, cluster.pdbs):
+            store.subscribe(self._changed)
         cluster.pools.subscribe(self._pool_changed)
-        cluster.pods.subscribe(self._note_pod)
+        cluster.pods.subscribe(self._pod_changed)
 
-    def _note_pod(self, change: Change[PodRecord]) -> None:
+    def _pod_changed(self, change: Change[PodRecord]) -> None:
         if self.context is not None and isinstance(change, Added | Updated):
-            self._undone.saw(change.new.value, self.context.clock.now())
+            self._backoff.on_pod_changed(change.new.value, self.context.clock.now())
 
     def _pool_changed(self, change: Change[NodePool]) -> None:
-        """What we count into its status after each change is no reason to look again."""
+        """Ignores our own writes to the status, which follow each change."""
         if not (isinstance(change, Updated) and _decisive(change.old.value) == _decisive(change.new.value)):
             self._changed(change)
 
     def _changed(self, change: Change[Any]) -> None:
         if self.context is not None and not isinstance(change, Synced):
-            self._batch.add(_CHANGED, self.context.clock.now())
+            self._schedule(self.context.clock.now(), self._timings.disruption_idle_seconds)
             self.wake()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin(self, context: Context) -> None:
-        """After a pass that failed, too: what it has left half done is not used again."""
+        """Also runs after a failed pass, whose intermediate state is dropped."""
         self._planner.forget()
         self._waiting.clear()
-        self._batch.add(_CHANGED, context.clock.now())
+        self._schedule(context.clock.now(), self._timings.disruption_idle_seconds)
 
     def due(self, now: datetime) -> datetime | None:  # noqa: ARG002
-        """What waits to be validated does not keep others waiting; but each look costs one at that, too."""
-        look_at = min((at for at in (self._batch.closes_at, self._wake_at) if at is not None), default=None)
+        """Commands under validation do not delay new passes, but passes are then at least
+        `disruption_besides_seconds` apart, because each one validates these commands again."""
         if not self._waiting:
-            return look_at
-        first, again = self._waiting[0].due, self._looked_at + self._besides
-        return first if look_at is None else min(first, max(look_at, again))
+            return self._pass_at
+        first, again = (
+            self._waiting[0].due,
+            self._last_pass_at + timedelta(seconds=self._timings.disruption_besides_seconds),
+        )
+        return first if self._pass_at is None else min(first, max(self._pass_at, again))
 
     async def make_pass(self, context: Context, now: datetime) -> None:
-        if self._put_off(now):
-            self._batch.close()
-            self._wake_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+        # Conditions are written one by one. A decision made in between would miss nodes that can go together.
+        if self._conditions_are_being_written(now):
+            self._pass_at = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             return
         await self._types.refresh(self._state.usable_pools())
         await self._cluster.settled()
         now = context.clock.now()  # the provider may have taken its time
-        if self._state.unsynced(now) is not None:  # the claim that is waited for tells when it is there
-            self._batch.close()
-            self._wake_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
+        # A NodeClaim that we have just created may not be in the store yet. Deciding without it would buy it twice.
+        if self._state.unsynced(now) is not None:
+            self._pass_at = again = now + timedelta(seconds=self._timings.disruption_unsynced_seconds)
             self._waiting = deque(each._replace(due=max(each.due, again)) for each in self._waiting)
             return
-        self._batch.close()
+        self._pass_at = None
         inputs = self._inputs(now)
         if self._waiting and self._waiting[0].due <= now:
             await self._validate(context, inputs, self._waiting.popleft().commands)
-            self._batch.add(_CHANGED, now)  # run another pass regardless of the outcome
+            self._schedule(now, self._timings.disruption_idle_seconds)  # run another pass regardless of the outcome
         else:
-            await self._pass(context, inputs)
+            await self._decide(context, inputs)
+
+    def _conditions_are_being_written(self, now: datetime) -> bool:
+        """For `disruption_longest_seconds` at most. A due validation is not postponed."""
+        if not any(each.busy for each in self._condition_writers):
+            self._postponed_until = None
+            return False
+        longest = timedelta(seconds=self._timings.disruption_longest_seconds)
+        self._postponed_until = self._postponed_until or now + longest
+        validating = bool(self._waiting) and self._waiting[0].due <= now
+        return now < self._postponed_until and not validating
 
     def _inputs(self, now: datetime) -> DisruptionInputs:
-        """Pools whose last replacements did not come up wait a while (R23), and until these are gone (R52).
+        """Pools whose last replacements failed wait for a while (R23), and until these replacements are gone (R52).
 
         Their nodes stay candidates (R22).
         """
         snapshot = self._state.snapshot(now)
-        in_commands = self._commands.held()
+        in_commands = self._commands.claims_in_commands()
         failed = self._commands.failed_replacements()
-        waiting: dict[str, datetime | None] = {
-            each.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for each in failed
+        pools = {each.metadata.labels.get(names.NODEPOOL_LABEL, ""): None for each in failed}
+        backoffs = {
+            pool.metadata.name: self._commands.backoff_until(pool.metadata.name, now) for pool in snapshot.pools
         }
-        for pool in snapshot.pools:
-            if (until := self._commands.held_back(pool.metadata.name, now)) is not None:
-                waiting[pool.metadata.name] = until
         claims = (node.claim.metadata.name for node in snapshot.nodes.values() if node.claim is not None)
         return DisruptionInputs(
             snapshot=snapshot,
             in_commands=frozenset(filter(in_commands.__contains__, claims)),
-            pools_in_backoff=waiting,
-            pods_in_backoff=self._undone.at(now),
+            pools_in_backoff=pools | {name: until for name, until in backoffs.items() if until is not None},
+            pods_in_backoff=self._backoff.active(now),
         )
 
-    def _sleep_until_change(self, assessment: DisruptionAssessment, now: datetime) -> None:
-        """At the next instant at which time alone changes an answer."""
-        self._wake_at = assessment.wake_at
-        if assessment.places.left_out:  # nobody tells that the provider has an answer again
-            self._look_again(now, self._timings.instance_types_seconds)
+    def _schedule(self, now: datetime, seconds: float) -> None:
+        """Runs the next pass after so many seconds, or earlier."""
+        at = now + timedelta(seconds=seconds)
+        self._pass_at = at if self._pass_at is None else min(self._pass_at, at)
 
-    def _put_off(self, now: datetime) -> bool:
-        """While reasons are still being written, the nodes that could go together are not all known yet.
-
-        Not for longer than the longest pause, and what waits to be validated is not put off.
-        """
-        if not any(each.busy for each in self._judging):
-            self._judging_until = None
-            return False
-        longest = timedelta(seconds=self._timings.disruption_longest_seconds)
-        self._judging_until = self._judging_until or now + longest
-        validating = bool(self._waiting) and self._waiting[0].due <= now
-        return now < self._judging_until and not validating
+    def _schedule_next_change(self, assessment: DisruptionAssessment) -> None:
+        """Runs the next pass when time alone changes an answer. No event says that a failed provider answers again."""
+        if assessment.wake_at is not None:
+            self._pass_at = min(assessment.wake_at, self._pass_at or assessment.wake_at)
+        if assessment.places.left_out:
+            self._schedule(assessment.at, self._timings.instance_types_seconds)
 
     # -- one pass ------------------------------------------------------------------------------------------------------
 
-    async def _pass(self, context: Context, inputs: DisruptionInputs) -> None:
+    async def _decide(self, context: Context, inputs: DisruptionInputs) -> None:
         clock, stopping = context.clock, context.stopping
-        self._looked_at = inputs.at
-        began_at: float | None = None  # the assessment does not count
+        self._last_pass_at = inputs.at
+        began_at: float | None = None  # of the search; the assessment of the nodes does not count
 
         def go_on() -> bool:
             nonlocal began_at
@@ -212,48 +210,42 @@ class DisruptionController(PassController):
         waiting = tuple(command for each in self._waiting for command in each.commands)
         outcome = await self._compute.run(self._planner.decide, inputs, self._rules, waiting, go_on)
         assessment, decision, self.left_alone = outcome.assessment, outcome.decision, dict(outcome.staying)
-        self._sleep_until_change(assessment, inputs.at)
+        self._schedule_next_change(assessment)
         if stopping.is_set():
             return
         self._marks.want(decision.standing.union(*(command.nodes for command in waiting)))
         seconds = 0.0 if began_at is None else clock.monotonic() - began_at
-        self._telling.passed(context, assessment, decision, seconds)
-        if not decision.commands:
-            if not decision.complete:
-                self._look_again(clock.now(), self._timings.disruption_longest_seconds)
-            return
-        if decision.validated_first:
+        self._reporter.pass_finished(context, assessment, decision, seconds)
+        if decision.commands and decision.validated_first:
             due = clock.now() + timedelta(seconds=self._timings.validation_seconds)
             self._waiting.append(_ValidationBatch(due, decision.commands))
-            return
-        await self._start(context, assessment, decision.commands)
-
-    def _look_again(self, now: datetime, seconds: float) -> None:
-        """Though nothing changes. Whoever waits for a budget needs no such look: a known instant opens it (R1)."""
-        again = now + timedelta(seconds=seconds)
-        self._wake_at = again if self._wake_at is None else min(self._wake_at, again)
+        elif decision.commands:
+            await self._start(context, assessment, decision.commands)
+        elif not decision.complete:
+            self._schedule(clock.now(), self._timings.disruption_longest_seconds)
 
     async def _validate(self, context: Context, inputs: DisruptionInputs, commands: tuple[Command, ...]) -> None:
         outcome = await self._compute.run(self._planner.validate, inputs, self._rules, commands)
-        self._sleep_until_change(outcome.assessment, inputs.at)
-        for command, each in zip(commands, outcome.results, strict=True):
-            if each.rejected is not None:
-                self.history.append(PastDecision(command=command, rejected=each.rejected))
-                self._telling.rejected(context, command, each.rejected)
-        started = (each.started for each in outcome.results if each.started is not None)
-        await self._start(context, outcome.assessment, side_by_side(started, outcome.results[-1].board))
+        self._schedule_next_change(outcome.assessment)
+        for command, result in zip(commands, outcome.results, strict=True):
+            if result.rejected is not None:
+                self.history.append(PastDecision(command=command, rejected=result.rejected))
+                self._reporter.rejected(context, command, result.rejected)
+        started = (result.started for result in outcome.results if result.started is not None)
+        await self._start(context, outcome.assessment, with_final_landing(started, outcome.results[-1].board))
 
     async def _start(self, context: Context, assessment: DisruptionAssessment, commands: tuple[Command, ...]) -> None:
         pools = {name: read.pool for name, read in assessment.read_pools.items()}
         for command in commands:
             if await self._commands.start(context, command, pools):
-                self._undone.moved(command, context.clock.now())
+                self._backoff.on_command_started(command, context.clock.now())
                 self.history.append(PastDecision(command=command))
-                self._telling.started(context, command)
+                self._reporter.started(context, command)
         if any(command.reason is not Reason.EMPTY for command in commands):
-            self._batch.add(_CHANGED, context.clock.now())
+            self._schedule(context.clock.now(), self._timings.disruption_idle_seconds)
 
 
 def _decisive(pool: NodePool) -> tuple[Any, ...]:
+    """What decisions read of a pool."""
     meta = pool.metadata
     return meta.generation, meta.deletion_timestamp, meta.annotations, pool.spec, pool.status.conditions

@@ -1,4 +1,4 @@
-"""What comes in place of nodes that go: what is created, once, and how far has it come (02 §9, R24)?"""
+"""Plans and creates the replacements of disrupted nodes, and reports their progress (02 §9, R24)."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, EventReason
 from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.writing import about_claim, tell
+from dovetail.controllers.base.writing import about_claim, publish
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.disruption.board import STATIC
 from dovetail.planning.disruption.commands import Command
@@ -30,14 +30,11 @@ _WORTH_ANOTHER_TRY: Final = (OutcomeUnknown, TooManyRequests, Unavailable, Inter
 
 
 class CommandRefused(Exception):
-    """A command is not started; the text says why."""
+    """Why a command is not started."""
 
 
 class CommandFailed(Exception):
-    """A command cannot come to its end; the text says why.
-
-    `replacement`: a replacement did not come up, so that the pool is left alone for a while (R23).
-    """
+    """Why a command is rolled back. `replacement`: a replacement failed, so the pool backs off (R23)."""
 
     def __init__(self, message: str, *, replacement: bool = True) -> None:
         super().__init__(message)
@@ -45,9 +42,9 @@ class CommandFailed(Exception):
 
 
 class PlannedReplacement(msgspec.Struct, frozen=True):
-    """A replacement that is yet to be created, and its pool as it was when it was decided.
+    """A replacement that is not created yet, and its pool as in the decision.
 
-    `least`: what it adds to the pool at least, whichever of its types is launched.
+    `least`: the resources it adds to the pool at least, whichever of its types is launched.
     """
 
     pool: objects.NodePool
@@ -56,8 +53,6 @@ class PlannedReplacement(msgspec.Struct, frozen=True):
 
 
 class Replacements:
-    """Plans and creates them."""
-
     def __init__(self, cluster: WatchedCluster, state: SchedulingState, creation: ClaimCreation) -> None:
         self._cluster = cluster
         self._state = state
@@ -66,7 +61,7 @@ class Replacements:
     def plan(
         self, command: Command, name: str, claim: NewClaim, pools: Mapping[str, objects.NodePool]
     ) -> PlannedReplacement:
-        """By the pool as it was read for the decision. Raises Refused."""
+        """Uses the pool as in the decision. Raises Refused."""
         pool, types, well_known = pools.get(claim.pool), self._state.places().types, names.WELL_KNOWN_LABELS
         is_static = command.method in STATIC
         if pool is None or not (is_static or claim.pool in types):
@@ -93,11 +88,11 @@ class Replacements:
         *,
         leaving: Collection[str],
     ) -> None:
-        """Of `planned`, which loses what is created: of one that is gone after that there is no other.
+        """Creates what is in `planned`, and removes it from there: a created replacement is not created again.
 
-        `leaving`: the Nodes of all commands. They count for no limit, since their replacements do.
+        `leaving`: the Nodes of all commands. They do not count for limits, because their replacements do.
 
-        Raises Failed if there is one that will never be, else the first ApiError, once all have been tried.
+        Raises Failed if a replacement can never be created, else the first ApiError, after trying all.
         """
         missing = [name for name, claim in found.items() if claim is None]
         going = [name for name, claim in found.items() if claim and claim.metadata.deletion_timestamp is not None]
@@ -109,7 +104,7 @@ class Replacements:
         pools = {planned[name].pool.metadata.name: planned[name].pool for name in missing}
         for name, pool in pools.items():
             new = total(planned[each].least for each in missing if planned[each].pool is pool)
-            unseen = Resources({names.NODES_RESOURCE: self._creation.unseen(name)})
+            unseen = Resources({names.NODES_RESOURCE: self._creation.unseen_creates(name)})
             if why := self._why_not(pool, usage.get(name, NOTHING) + unseen + new):
                 raise CommandFailed(f"NodePool {name} {why}")
         bodies = [planned[name].body for name in missing]
@@ -118,7 +113,7 @@ class Replacements:
         made = [outcome for outcome in outcomes if not isinstance(outcome, ApiError)]
         for claim in made:
             del planned[claim.metadata.name]
-            _tell_launching(recorder, claim, record)
+            _publish_launching(recorder, claim, record)
         if fatal := [error for error in errors if not isinstance(error, _WORTH_ANOTHER_TRY)]:
             raise CommandFailed(f"a replacement could not be created: {fatal[0]}")
         if strangers := [claim.metadata.name for claim in made if not is_replacement(claim, record)]:
@@ -127,24 +122,21 @@ class Replacements:
             raise errors[0]
 
     def _why_not(self, pool: objects.NodePool, used: Resources) -> str:
-        """Why nothing may be created from the pool any more; empty if it may. The limits are those of now."""
-        kept = self._cluster.pools.get(("", pool.metadata.name))
-        if kept is None or kept.uid != pool.metadata.uid or kept.value.metadata.deletion_timestamp is not None:
+        """Why no node of the pool may be created now; empty if it may. Uses the current limits."""
+        now = self._cluster.pools.value(pool.metadata.name)
+        if now is None or now.metadata.uid != pool.metadata.uid or now.metadata.deletion_timestamp is not None:
             return "is gone, or going"
-        over = over_limits(kept.value, used)
+        over = over_limits(now, used)
         return f"would be over its limits: {over}" if over else ""
 
 
-def _tell_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: CommandRecord) -> None:
+def _publish_launching(recorder: EventRecorder, claim: objects.NodeClaim, record: CommandRecord) -> None:
     about, reason = about_claim(claim), record.reason
-    tell(recorder, about, EventReason.DISRUPTION_LAUNCHING, f"Launching NodeClaim: {reason}", about.uid, reason)
-
-
-# -- how far one has come ----------------------------------------------------------------------------------------------
+    publish(recorder, about, EventReason.DISRUPTION_LAUNCHING, f"Launching NodeClaim: {reason}", about.uid, reason)
 
 
 def awaits(name: str, claim: objects.NodeClaim | None, deadline: datetime) -> str:
-    """What is still to come of a replacement; empty if it was initialized in time and is there to stay."""
+    """What the replacement still lacks; empty if it was initialized in time and is not being deleted."""
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return f"replacement {name} is not there"
     conditions = {each.type: each for each in claim.status.conditions}

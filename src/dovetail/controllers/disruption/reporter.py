@@ -1,4 +1,4 @@
-"""What do people learn of decisions to disrupt: events, metrics, and one line of the log for each command (04)?"""
+"""Publishes events, metrics and log lines about disruption decisions (04)."""
 
 import logging
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from dovetail.api.names import EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.writing import about_claim, about_node, about_pool, tell
+from dovetail.controllers.base.writing import about_claim, about_node, about_pool, publish
 from dovetail.observe.disruption_metrics import DisruptionMetrics
 from dovetail.planning.disruption.assessment import DisruptionAssessment
 from dovetail.planning.disruption.board import CONSOLIDATING, Method, consolidation_type
@@ -26,18 +26,18 @@ V = TypeVar("V")
 
 UNCONSOLIDATABLE_SECONDS: Final = 900.0
 BUDGET_SECONDS: Final = 60.0
-_TOLD_AT_MOST: Final = 100  # nodes a pass: the others follow in the next ones
+_NODES_PER_PASS: Final = 100  # with events; the others follow in the next passes
 
 
 class Rotation:
-    """Hands out at most so many nodes a time, and all of them in turn."""
+    """Selects a limited number of nodes at a time, and all nodes in turn."""
 
-    def __init__(self, at_most: int = _TOLD_AT_MOST) -> None:
+    def __init__(self, at_most: int = _NODES_PER_PASS) -> None:
         self._at_most = at_most
         self._last = ""
 
     def next(self, notes: Iterable[tuple[str, V]]) -> list[tuple[str, V]]:
-        """Those after the last one that was handed out, by name of the node."""
+        """The notes after the last selected one, by name of the node."""
         ordered = sorted(notes, key=lambda note: note[0])
         start = bisect_right(ordered, self._last, key=lambda note: note[0])
         turn = [*ordered[start:], *ordered[:start]][: self._at_most]
@@ -47,16 +47,15 @@ class Rotation:
 
 
 class DisruptionReporter:
-    """Tells; decides nothing."""
-
     def __init__(self, cluster: WatchedCluster, metrics: DisruptionMetrics) -> None:
         self._cluster = cluster
         self._metrics = metrics
         self._blocked_nodes = Rotation()
         self._refused_nodes = Rotation()
 
-    def passed(self, context: Context, assessment: DisruptionAssessment, decision: Decision, seconds: float) -> None:
-        """A pass is over."""
+    def pass_finished(
+        self, context: Context, assessment: DisruptionAssessment, decision: Decision, seconds: float
+    ) -> None:
         for reason in BUDGETED:
             self._metrics.eligible.labels(reason.lower()).set(len(assessment.candidates.get(reason, ())))
         method = decision.commands[0].method if decision.commands else Method.SINGLE_NODE
@@ -68,11 +67,11 @@ class DisruptionReporter:
         self._out_of_budget(context, assessment)
         marked = {each.node for reason in MARKED for each in assessment.candidates.get(reason, ())}
         for node, why in self._refused_nodes.next(decision.refused.items()):
-            told = EventReason.DISRUPTION_BLOCKED if node in marked else EventReason.UNCONSOLIDATABLE
-            self._on_node(context, node, told, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
+            event = EventReason.DISRUPTION_BLOCKED if node in marked else EventReason.UNCONSOLIDATABLE
+            self._on_node(context, node, event, str(why), dedupe_seconds=UNCONSOLIDATABLE_SECONDS)
 
     def _blocked(self, context: Context, assessment: DisruptionAssessment) -> None:
-        """Nodes that have a reason to go, and rules that keep them."""
+        """Publishes why nodes with a reason to be disrupted are blocked."""
         for node, left in self._blocked_nodes.next((left.node, left) for left in assessment.left):
             self._on_node(context, node, EventReason.DISRUPTION_BLOCKED, str(left.sentence))
 
@@ -83,23 +82,19 @@ class DisruptionReporter:
                 if allowed.limit == 0 and spent.counts.nodes and assessment.candidates.get(reason):
                     about = about_pool(pool)
                     note = f"No allowed disruptions for disruption reason {reason.value} due to blocking budget"
-                    told = EventReason.DISRUPTION_BLOCKED
-                    tell(context.recorder, about, told, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
+                    event = EventReason.DISRUPTION_BLOCKED
+                    publish(context.recorder, about, event, note, about.uid, reason, dedupe_seconds=BUDGET_SECONDS)
 
     def rejected(self, context: Context, command: Command, rejected: Rejection) -> None:
-        """It was right a while ago."""
+        """A command is no longer valid."""
         self._metrics.failed_validations.labels(consolidation_type(command.method)).inc(len(rejected.nodes))
-        log.info(
-            "abandoned a disruption",
-            extra={"command-id": command.id, "cause": rejected.cause, "why": str(rejected.message)},
-        )
+        extra = {"command-id": command.id, "cause": rejected.cause, "why": str(rejected.message)}
+        log.info("command rejected by validation", extra=extra)
+        note = f"{rejected.cause}: {rejected.message}"
         for node in rejected.nodes:
-            self._on_node(
-                context, node, EventReason.CONSOLIDATION_REJECTED, f"{rejected.cause}: {rejected.message}", command.id
-            )
+            self._on_node(context, node, EventReason.CONSOLIDATION_REJECTED, note, command.id)
 
     def started(self, context: Context, command: Command) -> None:
-        """It is going to be carried out."""
         labels = (command.decision, command.reason.lower(), consolidation_type(command.method))
         self._metrics.decisions.labels(*labels).inc()
         for pool in {each.pool for each in command.candidates}:
@@ -118,17 +113,16 @@ class DisruptionReporter:
         *dedupe: str,
         dedupe_seconds: float = DEDUPE_SECONDS,
     ) -> None:
-        """On the Node and its NodeClaim."""
-        kept = self._cluster.nodes.get(("", node))
-        if kept is None:
+        """Publishes on the Node and its NodeClaim."""
+        if (known := self._cluster.nodes.value(node)) is None:
             return
-        claim = self._cluster.claim_of(kept.value)
-        for about in (about_node(kept.value), *(() if claim is None else (about_claim(claim),))):
-            tell(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
+        claim = self._cluster.claim_of(known)
+        for about in (about_node(known), *(() if claim is None else (about_claim(claim),))):
+            publish(context.recorder, about, reason, note, about.uid, *dedupe, dedupe_seconds=dedupe_seconds)
 
 
 def one_line(command: Command) -> str:
-    """As upstream writes it (04 §2.1)."""
+    """The command in upstream's format (04 §2.1)."""
     pools = ",".join(sorted({each.pool for each in command.candidates}))
     nodes = ", ".join(command.nodes[:10]) + (", ..." if len(command.nodes) > 10 else "")
     number = len(command.replacements)
@@ -138,7 +132,7 @@ def one_line(command: Command) -> str:
 
 
 def described(command: Command) -> dict[str, object]:
-    """All of it, for the log, for people and for scripts."""
+    """The whole command, for the log, people and scripts."""
     return {
         "command-id": command.id,
         "decision": command.decision,

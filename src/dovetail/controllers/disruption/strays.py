@@ -1,11 +1,10 @@
 """Removes what commands have left behind (02 §2, step 2; R52).
 
-Marks on nodes that are in no command: an earlier version, another program, or somebody who removed the record of a
-command by hand may have left them. Replacements that never came up: the next attempt would buy others beside them.
+`DisruptionStrays` removes marks from nodes that are in no command. An earlier version, another program, or somebody who
+removed a record by hand may have left them. `FailedReplacements` deletes replacements that were never initialized.
 """
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -38,11 +37,8 @@ class DisruptionStrays(KeyedController[str]):
         super().__init__()
         self._cluster = cluster
         self._state = state
-        self.follow(cluster.claims, self._strays, after_seconds=AFTER_SECONDS)
+        self.own(cluster.claims, self._strays, after_seconds=AFTER_SECONDS)
         self.follow(cluster.nodes, self._claims_of, after_seconds=AFTER_SECONDS)
-
-    def keys(self) -> Iterable[str]:
-        return [name for claim in self._cluster.claims.values() for name in self._strays(claim)]
 
     def _strays(self, claim: objects.NodeClaim) -> list[str]:
         return [claim.metadata.name] if self._is_stray(claim) else []
@@ -53,7 +49,7 @@ class DisruptionStrays(KeyedController[str]):
         return [name for claim in self._cluster.claims_of(node) for name in self._strays(claim)]
 
     def _is_stray(self, claim: objects.NodeClaim) -> bool:
-        if not self._cluster.manages(claim.spec.node_class_ref) or record_on(claim) is not None:
+        if not self._cluster.manages_claim(claim) or record_on(claim) is not None:
             return False
         marked = names.DISRUPTION_COMMAND in claim.metadata.annotations or is_true(
             claim, ConditionType.DISRUPTION_REASON
@@ -62,19 +58,19 @@ class DisruptionStrays(KeyedController[str]):
         return marked and not is_going(self._cluster, claim)
 
     async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
+        claim = self._cluster.claims.get_consistent(key)
         if claim is not None and self._is_stray(claim):
             await lift_marks(self.api, self._cluster, claim, self.clock.now())
             self._state.unmark(key)
-            log.warning("was marked as disrupted and is in no command: the marks are gone", extra={"NodeClaim": key})
+            log.warning("removed disruption marks of a NodeClaim that is in no command", extra={"NodeClaim": key})
         return Done()
 
 
 class FailedReplacements(KeyedController[str]):
     """Keys are names of claims.
 
-    A replacement that is registered when its command is given up may still come up; then it is ordinary capacity (R23).
-    If it has not come up when the next attempt is due, it is removed. While pods run on it, it stays.
+    A registered replacement of a failed command may still start, and is then ordinary capacity (R23).
+    If it has not started when the next attempt is due, it is deleted, unless pods run on it.
     """
 
     name = "disruption.failed_replacements"
@@ -84,29 +80,22 @@ class FailedReplacements(KeyedController[str]):
         self._cluster = cluster
         self._commands = commands
         self._given_up_after = timedelta(seconds=timings.replacement_seconds)
-        self.follow(cluster.claims, self._concerned, after_seconds=AFTER_SECONDS)
+        self.own(cluster.claims, self._replacements, after_seconds=AFTER_SECONDS)
         self.follow(cluster.pods, lambda pod: self._on(pod.node_name), after_seconds=AFTER_SECONDS)
 
-    def keys(self) -> Iterable[str]:
-        return [
-            claim.metadata.name
-            for claim in self._cluster.claims.values()
-            if names.REPLACEMENT_OF in claim.metadata.annotations
-        ]
-
-    def _concerned(self, claim: objects.NodeClaim) -> list[str]:
-        """It may be one itself; and when a record is removed, its replacements are nobody's any more."""
+    def _replacements(self, claim: objects.NodeClaim) -> list[str]:
+        """The claim itself, and the replacements in its record, which may fail when the record is removed."""
         record = record_on(claim)
         itself = [claim.metadata.name] if names.REPLACEMENT_OF in claim.metadata.annotations else []
         return [*itself, *(() if record is None else record.replacements)]
 
     def _on(self, node: str) -> list[str]:
-        kept = self._cluster.nodes.get(("", node)) if node else None
-        claims = () if kept is None else self._cluster.claims_of(kept.value)
+        known = self._cluster.nodes.value(node)
+        claims = () if known is None else self._cluster.claims_of(known)
         return [claim.metadata.name for claim in claims if self._commands.is_failed_replacement(claim)]
 
     async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
+        claim = self._cluster.claims.get_consistent(key)
         if claim is None or not self._commands.is_failed_replacement(claim):
             return Done()
         now = self.clock.now()
@@ -122,7 +111,7 @@ class FailedReplacements(KeyedController[str]):
         return Done()
 
     def _due(self, claim: objects.NodeClaim, now: datetime) -> datetime:
-        """When it has had the time that a replacement has, and its pool may be tried again."""
+        """When the time for a replacement is over, and the back-off of its pool has ended."""
         pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
         created_at = min(claim.metadata.creation_timestamp or now, now)  # a dump may hold any instant
-        return max(created_at + self._given_up_after, self._commands.held_back(pool, now) or now)
+        return max(created_at + self._given_up_after, self._commands.backoff_until(pool, now) or now)

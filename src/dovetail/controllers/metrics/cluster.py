@@ -1,7 +1,6 @@
-"""Which gauges follow from the state of the cluster alone (R40, 04 §3)?
+"""Gauges of the state of the cluster (R40, 04 §3), computed at the scrape.
 
-They are worked out from the caches when somebody scrapes: nothing polls, and what is gone is gone from the gauges too.
-Only the replica that leads tells them; the sum over two replicas would be twice the truth.
+Only the leader exports them: the sum over two replicas would be twice the real value.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +39,7 @@ BlockedKey: TypeAlias = tuple[str, str, str]  # nodepool, reason, blocker
 
 
 class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All that is told, as it was at one instant: nothing that happens later touches it."""
+    """The inputs of one scrape, as they are at one instant. Later changes do not affect them."""
 
     now: datetime
     monotonic: float
@@ -54,9 +53,9 @@ class _MetricsInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ClusterMetrics(Collector):
-    """Register it on a registry; make it before the caches run. `leads` says whether this replica tells.
+    """Register it on a registry. Create it before the reflectors run. `leads`: whether this replica is the leader.
 
-    What there is is noted at the scrape, on the event loop; what is told of it is worked out as the text is made.
+    Inputs are copied on the event loop at the scrape; the metrics are computed while the text is rendered.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class ClusterMetrics(Collector):
         self._prices = prices
         self._pod_times = PodTimes(cluster, clock, leads=leads)
         if objects_too:
-            self._nodes = NodeGauges(cluster)
+            self._nodes = NodeGauges()
             self._statuses = StatusMetrics(cluster, clock, leads=leads)
         self._started_at = clock.monotonic()
         self._blocked: Mapping[BlockedKey, int] = {}
@@ -91,24 +90,22 @@ class ClusterMetrics(Collector):
         synced = all(store.synced for store in self._cluster.stores.values())
         unsynced_seconds = 0.0 if synced else self._clock.monotonic() - self._started_at
         yield _gauge("karpenter_cluster_state_synced", "1 if all caches are synced.", {(): int(synced)})
-        yield _gauge(
-            "karpenter_cluster_state_unsynced_time_seconds",
-            "For how long the caches have not been synced.",
-            {(): unsynced_seconds},
-        )
+        meaning = "For how long the caches have not been synced."
+        yield _gauge("karpenter_cluster_state_unsynced_time_seconds", meaning, {(): unsynced_seconds})
         if synced and self._leads():
-            yield from self._asides()
+            yield from self._deferred()
 
-    def _asides(self) -> list[Metric]:
-        """All is noted before the first is told: whoever collects may pause between one and the next."""
-        noted = self._noted()
-        found: list[Metric] = [DeferredMetrics(partial(self._told, noted))]
+    def _deferred(self) -> list[Metric]:
+        """Copies all inputs at once: the registry may pause between two metrics."""
+        inputs = self._inputs()
+        found: list[Metric] = [DeferredMetrics(partial(self._metrics, inputs))]
         if self._objects_too:
-            found.append(DeferredMetrics(partial(self._nodes.collect, self._nodes.noted(), noted.now)))
-            found.append(DeferredMetrics(partial(self._statuses.collect, self._statuses.noted(), noted.now)))
+            nodes = self._cluster.managed.all().values()
+            found.append(DeferredMetrics(partial(self._nodes.collect, nodes, inputs.now)))
+            found.append(DeferredMetrics(partial(self._statuses.collect, self._statuses.snapshot(), inputs.now)))
         return found
 
-    def _noted(self) -> _MetricsInputs:
+    def _inputs(self) -> _MetricsInputs:
         pools = self._budgets_of.read(self._cluster.our_pools())
         return _MetricsInputs(
             now=self._clock.now(),
@@ -122,25 +119,27 @@ class ClusterMetrics(Collector):
             costs=None if self._prices is None else {(name,): self._prices.cost(name) for name in pools},
         )
 
-    def _told(self, noted: _MetricsInputs) -> Iterator[Metric]:
-        self._pods.know(noted.pdbs)
-        nodes = self._standing.at(noted.now, noted.members, {name: pool.record for name, pool in noted.pools.items()})
-        count = noted.node_count + sum(one.node is None for one in nodes)
+    def _metrics(self, inputs: _MetricsInputs) -> Iterator[Metric]:
+        self._pods.know(inputs.pdbs)
+        nodes = self._standing.at(
+            inputs.now, inputs.members, {name: pool.record for name, pool in inputs.pools.items()}
+        )
+        count = inputs.node_count + sum(one.node is None for one in nodes)
         yield _gauge("karpenter_cluster_state_node_count", "Nodes, and NodeClaims without one.", {(): count})
-        yield _states(noted.pools, nodes)
-        yield self._protected(noted)
-        spending = self._budgets_of.spending(noted.pools, nodes, noted.now)
-        yield from self._blocking(nodes, spending, noted)
-        yield from noted.pod_times
+        yield _states(inputs.pools, nodes)
+        yield self._protected(inputs)
+        spending = self._budgets_of.spending(inputs.pools, nodes, inputs.now)
+        yield from self._blocking(nodes, spending, inputs)
+        yield from inputs.pod_times
         if self._objects_too:
             yield from self._budgets(spending)
-            yield from _resources(noted)
+            yield from _resources(inputs)
 
     # -- protections and states (R40) -----------------------------------------------------------------------------
 
-    def _protected(self, noted: _MetricsInputs) -> Metric:
-        """A pod counts once a protection it has: as invalid, or as active, or as elapsed if it protects nothing now."""
-        found = self._pods.effects(noted.pods, noted.now)
+    def _protected(self, inputs: _MetricsInputs) -> Metric:
+        """Counts a pod once for each protection it has."""
+        found = self._pods.effects(inputs.pods, inputs.now)
         counts = {
             (name, effect.value): found[rule, effect]
             for rule, name in PROTECTIONS.items()
@@ -151,15 +150,14 @@ class ClusterMetrics(Collector):
     # -- what does not happen (R40) -------------------------------------------------------------------------------
 
     def _blocking(
-        self, nodes: Sequence[NodeEvaluation], spending: Mapping[str, PoolAllowances], noted: _MetricsInputs
+        self, nodes: Sequence[NodeEvaluation], spending: Mapping[str, PoolAllowances], inputs: _MetricsInputs
     ) -> Iterator[Metric]:
-        """A node counts under every rule that blocks it. The seconds are as exact as scrapes are frequent: what is
-        blocked at one of them counts until the next."""
+        """Counts a node under every rule that blocks it. A node blocked at one scrape counts until the next one."""
         blocked: Counter[BlockedKey] = Counter()
         next_at: dict[tuple[str, ...], float] = {}
         for one in nodes:
             pool = one.member.pool
-            for reason, rules, until in self._standing.held_back(one, noted.now):
+            for reason, rules, until in self._standing.blocked_reasons(one, inputs.now):
                 spent, ends = spending.get(pool), [until]
                 if spent is not None and not spent.allowances[reason].allowed:
                     rules.add(Rule.BUDGET)
@@ -168,24 +166,19 @@ class ClusterMetrics(Collector):
                 for end in ends:
                     if end is not None:
                         next_at[pool,] = min(end.timestamp(), next_at.get((pool,), inf))
-        at = noted.monotonic
+        at = inputs.monotonic
         for key, count in self._blocked.items():
             self._blocked_seconds[key] += count * (at - self._blocked_at)
         self._blocked, self._blocked_at = blocked, at
         labels = ("nodepool", "reason", "blocker")
         yield _gauge("dovetail_nodes_blocked", "Nodes whose wanted disruption is blocked.", blocked, *labels)
-        seconds = CounterMetricFamily(
-            "dovetail_blocked_node_seconds_total", "For how long, summed over the nodes.", labels=labels
-        )
+        meaning = "For how long, summed over the nodes."
+        seconds = CounterMetricFamily("dovetail_blocked_node_seconds_total", meaning, labels=labels)
         for key, amount in self._blocked_seconds.items():
             seconds.add_metric(key, amount)
         yield seconds
-        yield _gauge(
-            "dovetail_next_unblock_timestamp_seconds",
-            "When time alone will end the next rule that blocks a wanted disruption; no series if none does.",
-            next_at,
-            "nodepool",
-        )
+        meaning = "When time alone will end the next rule that blocks a wanted disruption; no series if none does."
+        yield _gauge("dovetail_next_unblock_timestamp_seconds", meaning, next_at, "nodepool")
 
     # -- each pool (04 §3.3) --------------------------------------------------------------------------------------
 
@@ -196,15 +189,10 @@ class ClusterMetrics(Collector):
                 limits[pool, reason.value] = UNLIMITED if allowed.binding is None else allowed.limit
                 consumers[pool, reason.value] = len(spent.counts.consumers)
         labels = ("nodepool", "reason")
-        yield _gauge(
-            "karpenter_nodepools_allowed_disruptions",
-            "The limit of the budgets, of which nothing is subtracted.",
-            limits,
-            *labels,
-        )
-        yield _gauge(
-            "karpenter_nodepools_nodes_consuming_budgets", "Nodes that use the budgets up.", consumers, *labels
-        )
+        meaning = "The limit of the budgets, of which nothing is subtracted."
+        yield _gauge("karpenter_nodepools_allowed_disruptions", meaning, limits, *labels)
+        meaning = "Nodes that use the budgets up."
+        yield _gauge("karpenter_nodepools_nodes_consuming_budgets", meaning, consumers, *labels)
 
 
 def _states(pools: Iterable[str], nodes: Sequence[NodeEvaluation]) -> Metric:
@@ -213,17 +201,17 @@ def _states(pools: Iterable[str], nodes: Sequence[NodeEvaluation]) -> Metric:
     return _gauge("dovetail_node_state", "NodeClaims in each of the states S1 to S6.", counts, "nodepool", "state")
 
 
-def _resources(noted: _MetricsInputs) -> Iterator[Metric]:
+def _resources(inputs: _MetricsInputs) -> Iterator[Metric]:
     limits: dict[tuple[str, ...], float] = {}
     usage: dict[tuple[str, ...], float] = {}
-    for name, pool in noted.pools.items():
+    for name, pool in inputs.pools.items():
         limits |= {(resource, name): amount for resource, amount in amounts(pool.pool.spec.limits).items()}
         usage |= {(resource, name): amount for resource, amount in amounts(pool.pool.status.resources).items()}
     labels = ("resource_type", "nodepool")
     yield _gauge("karpenter_nodepools_limit", "What the pool may use at most.", limits, *labels)
     yield _gauge("karpenter_nodepools_usage", "What the pool uses.", usage, *labels)
-    if noted.costs is not None:
-        yield _gauge("karpenter_nodepools_cost_total", "What the pool costs by the hour.", noted.costs, "nodepool")
+    if inputs.costs is not None:
+        yield _gauge("karpenter_nodepools_cost_total", "What the pool costs by the hour.", inputs.costs, "nodepool")
 
 
 def _gauge(name: str, documentation: str, amounts: Mapping[L, float], *labels: str) -> Metric:

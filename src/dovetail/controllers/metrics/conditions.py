@@ -1,8 +1,7 @@
-"""How do the conditions of NodeClaims, NodePools and Nodes stand, since when, and how long did they take (04 §3.6)?
+"""Metrics of the conditions of NodeClaims, NodePools and Nodes: status, age, transitions (04 §3.6).
 
-Gauges are made at the scrape, from text that is kept for as long as an object does not change; what is gone is gone
-from them too. Changes are counted as the watch tells of them, by the leader only. They are counted under the deprecated
-names without the kind too, which older dashboards read; the gauges are not, for they would only be twice as many.
+Gauges are rendered at the scrape, from text that is cached until the object changes. The leader counts transitions as
+the watch reports them, also under the deprecated names without the kind, which older dashboards read.
 """
 
 import re
@@ -30,16 +29,16 @@ GOING: Final = "termination_current_time_seconds"
 
 
 class _ConditionLines(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What is said of an object as long as it does not change; what has an age lacks only the number."""
+    """The cached text of an object. Lines with an age lack only the number."""
 
     of: object
     counts: tuple[str, ...]
-    currents: tuple[tuple[str, int], ...]  # each with since when
+    currents: tuple[tuple[str, int], ...]  # each with its start
     goings: tuple[tuple[str, int], ...]
 
 
 class _ConditionCounts:
-    """What is counted under one name: `operator_nodeclaim`, or the deprecated `operator`."""
+    """The counters with one prefix: `operator_nodeclaim`, or the deprecated `operator`."""
 
     def __init__(self, name: str, labels: Sequence[str]) -> None:
         self.transitions = Counter(
@@ -69,14 +68,14 @@ class _ConditionCounts:
 
 
 class KindSnapshot(NamedTuple):
-    """The objects of one kind at one instant, and what had been counted of them."""
+    """The objects of one kind at one instant, and their counters."""
 
     objects: Contents[Any]
     counts: tuple[Metric, ...]
 
 
 class _KindMetrics:
-    """The objects of one kind that are ours."""
+    """Metrics of the objects of one kind that are ours."""
 
     def __init__(self, kind: str, cache: Store[Any], ours: Callable[[Any], bool], extra: Sequence[str]) -> None:
         self.name = f"{DEPRECATED}_{kind.lower()}"
@@ -89,9 +88,9 @@ class _KindMetrics:
         self._lines: dict[str, _ConditionLines] = {}
 
     def count(self, others: Sequence[_ConditionCounts], clock: Clock, leads: Callable[[], bool]) -> None:
-        """Count changes from now on, here and under the deprecated names."""
+        """Counts changes from now on, here and under the deprecated names."""
 
-        def told(change: Change[ConditionedObject]) -> None:
+        def on_change(change: Change[ConditionedObject]) -> None:
             if not isinstance(change, Updated | Deleted) or not self._ours(change.old.value) or not leads():
                 return
             values = self._values(change.old.value)
@@ -101,15 +100,15 @@ class _KindMetrics:
             else:
                 _count_transitions(targets, change.old.value, change.new.value)
 
-        self._cache.subscribe(told)
+        self._cache.subscribe(on_change)
 
-    def noted(self) -> KindSnapshot:
+    def snapshot(self) -> KindSnapshot:
         return KindSnapshot(self._cache.snapshot(), tuple(self.counts.collect()))
 
-    def look(self, noted: Contents[Any]) -> Iterable[_ConditionLines]:
-        """All of them as they were then."""
+    def lines(self, contents: Contents[Any]) -> Iterable[_ConditionLines]:
+        """The lines of all objects; those of unchanged objects are cached."""
         found: dict[str, _ConditionLines] = {}
-        for one in (kept.value for kept in noted.items.values()):
+        for one in (kept.value for kept in contents.items.values()):
             known = self._lines.get(one.metadata.name)
             if known is None or known.of is not one:
                 if not self._ours(one):
@@ -126,22 +125,15 @@ class _KindMetrics:
         meta = one.metadata
         extra = zip(self.labels, self._values(one), strict=True)
         labels = labelled([("namespace", meta.namespace), ("name", meta.name), *extra])
-        conditions = [
-            (
-                f"{labels},{labelled([('type', entry.type), ('status', entry.status), ('reason', entry.reason)])}",
-                entry.last_transition_time,
-            )
-            for entry in one.status.conditions
-        ]
-        ends = () if meta.deletion_timestamp is None else ((labels, meta.deletion_timestamp),)
-        return _ConditionLines(
-            one,
-            tuple(f"{self.name}_{COUNT}{{{text}}} 1" for text, _ in conditions),
-            tuple(
-                (f"{self.name}_{CURRENT}{{{text}}}", int(at.timestamp())) for text, at in conditions if at is not None
-            ),
-            tuple((f"{self.name}_{GOING}{{{text}}}", int(at.timestamp())) for text, at in ends),
-        )
+        counts, currents = [], []
+        for entry in one.status.conditions:
+            own = labelled([("type", entry.type), ("status", entry.status), ("reason", entry.reason)])
+            counts.append(f"{self.name}_{COUNT}{{{labels},{own}}} 1")
+            if (at := entry.last_transition_time) is not None:
+                currents.append((f"{self.name}_{CURRENT}{{{labels},{own}}}", int(at.timestamp())))
+        at = meta.deletion_timestamp
+        goings = () if at is None else ((f"{self.name}_{GOING}{{{labels}}}", int(at.timestamp())),)
+        return _ConditionLines(one, tuple(counts), tuple(currents), goings)
 
 
 def _count_transitions(
@@ -163,61 +155,44 @@ def _count_transitions(
 
 def _count_end(targets: Sequence[tuple[_ConditionCounts, list[str]]], meta: objects.ObjectMeta, now: datetime) -> None:
     if meta.deletion_timestamp is None:
-        return  # nothing held it, so it took no time
+        return  # it had no finalizer, so its deletion took no time
     seconds = max(0.0, (now - meta.deletion_timestamp).total_seconds())
     for counts, values in targets:
         (counts.ends.labels(*values) if values else counts.ends).observe(seconds)
 
 
 class StatusMetrics:
-    """Make it before the caches run."""
+    """Create it before the reflectors run."""
 
     def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         extra = (names.NODEPOOL_LABEL, cluster.node_class_label)
-        claims = _KindMetrics(
-            names.NODECLAIM_KIND, cluster.claims, lambda one: cluster.manages(one.spec.node_class_ref), extra
-        )
-        pools = _KindMetrics(
-            names.NODEPOOL_KIND,
-            cluster.pools,
-            lambda one: cluster.manages(one.spec.template.spec.node_class_ref),
-            extra,
-        )
+        claims = _KindMetrics(names.NODECLAIM_KIND, cluster.claims, cluster.manages_claim, extra)
+        pools = _KindMetrics(names.NODEPOOL_KIND, cluster.pools, cluster.manages_pool, extra)
         nodes = _KindMetrics("Node", cluster.nodes, cluster.manages_node, (*extra, names.INITIALIZED_LABEL))
         self._kinds: tuple[_KindMetrics, ...] = (claims, pools, nodes)
         self._deprecated = _ConditionCounts(DEPRECATED, ["group", "kind", *claims.labels])
         for kind in self._kinds:
             kind.count([self._deprecated] if kind is not nodes else [], clock, leads)
 
-    def noted(self) -> tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]]:
-        """By kind, and what has been counted under the deprecated names."""
-        return tuple(kind.noted() for kind in self._kinds), tuple(self._deprecated.collect())
+    def snapshot(self) -> tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]]:
+        """By kind, and the counters with the deprecated names. Runs on the event loop."""
+        return tuple(kind.snapshot() for kind in self._kinds), tuple(self._deprecated.collect())
 
-    def collect(self, noted: tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
-        """What was noted on the event loop, by one thread at a time."""
-        kinds, deprecated = noted
+    def collect(self, snapshot: tuple[tuple[KindSnapshot, ...], tuple[Metric, ...]], now: datetime) -> Iterator[Metric]:
+        """Renders a snapshot, on one thread at a time."""
+        kinds, deprecated = snapshot
         for kind, then in zip(self._kinds, kinds, strict=True):
-            lines = kind.look(then.objects)
-            yield RenderedMetric(
-                f"{kind.name}_{COUNT}",
-                "1 for each condition that an object has.",
-                [text for one in lines for text in one.counts],
-            )
-            yield RenderedMetric(
-                f"{kind.name}_{CURRENT}",
-                "For how long a condition has had its status.",
-                _aged((one.currents for one in lines), now),
-            )
-            yield RenderedMetric(
-                f"{kind.name}_{GOING}",
-                "For how long an object has been going.",
-                _aged((one.goings for one in lines), now),
-            )
+            lines, name = kind.lines(then.objects), kind.name
+            counts = [text for one in lines for text in one.counts]
+            yield RenderedMetric(f"{name}_{COUNT}", "1 for each condition that an object has.", counts)
+            currents, goings = _aged((one.currents for one in lines), now), _aged((one.goings for one in lines), now)
+            yield RenderedMetric(f"{name}_{CURRENT}", "For how long a condition has had its status.", currents)
+            yield RenderedMetric(f"{name}_{GOING}", "For how long an object has been going.", goings)
             yield from then.counts
         yield from deprecated
 
 
 def _aged(lines: Iterable[Iterable[tuple[str, int]]], now: datetime) -> list[str]:
-    """Each with how many whole seconds it is old."""
+    """Appends the age in whole seconds to each line."""
     at = int(now.timestamp())
     return [f"{text} {at - since if at > since else 0}" for each in lines for text, since in each]

@@ -1,7 +1,6 @@
-"""What has each Node, what do its pods ask for, and how old is it (04 §3.2)?
+"""Gauges of each Node: allocatable resources, requests of its pods, age (04 §3.2).
 
-A Node's lines are kept as text for as long as neither it nor its pods change: with 5,000 nodes, only what changed is
-made anew for a scrape.
+The lines of a Node are cached as text until it or its pods change, so that 5,000 nodes are cheap to scrape.
 """
 
 from collections import Counter
@@ -13,7 +12,6 @@ import msgspec
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from dovetail.api import names, objects
-from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import RenderedMetric, decimal, labelled
 from dovetail.scheduling.resources import CPU
@@ -43,7 +41,7 @@ _WELL_KNOWN: Final = [(label.partition("/")[2].replace("-", "_"), label) for lab
 
 
 class _NodeLines(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What is said of a Node as long as it does not change."""
+    """The cached lines of a Node."""
 
     node: objects.Node
     labels: str
@@ -52,7 +50,7 @@ class _NodeLines(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What is said of its pods as long as they do not change, nor its labels."""
+    """The cached lines of the pods of a Node."""
 
     labels: str
     pods: tuple[PodRecord, ...]
@@ -61,19 +59,15 @@ class _PodLines(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class NodeGauges:
-    """Make it before the caches run. What was noted on the event loop is collected by one thread at a time."""
+    """Used by one thread at a time."""
 
-    def __init__(self, cluster: WatchedCluster) -> None:
-        self._cluster = cluster
+    def __init__(self) -> None:
         self._sums = PodSums()
         self._lines: dict[str, _NodeLines] = {}
         self._pod_lines: dict[str, _PodLines] = {}
 
-    def noted(self) -> Iterable[ManagedNode]:
-        return self._cluster.managed.all().values()
-
     def collect(self, nodes: Iterable[ManagedNode], now: datetime) -> Iterator[Metric]:
-        self._look(nodes)
+        self._refresh(nodes)
         for name in (ALLOCATABLE, OVERHEAD):
             yield _rendered(name, self._lines.values())
         for name in (POD_REQUESTS, POD_LIMITS, DAEMON_REQUESTS, DAEMON_LIMITS):
@@ -81,7 +75,7 @@ class NodeGauges:
         yield RenderedMetric(LIFETIME, "How old the Node is.", self._ages(now))
         yield self._utilization()
 
-    def _look(self, nodes: Iterable[ManagedNode]) -> None:
+    def _refresh(self, nodes: Iterable[ManagedNode]) -> None:
         lines: dict[str, _NodeLines] = {}
         pod_lines: dict[str, _PodLines] = {}
         for managed in nodes:
@@ -146,7 +140,7 @@ def _lines_of(node: objects.Node) -> _NodeLines:
     labels = labelled(
         [
             ("node_name", node.metadata.name),
-            ("phase", ""),  # Kubernetes has long ceased to set it
+            ("phase", ""),  # Kubernetes no longer sets it
             ("managed", "true" if names.NODEPOOL_LABEL in held else "false"),
             *((name, held.get(label, "")) for name, label in _WELL_KNOWN),
         ]
@@ -172,7 +166,7 @@ def _units(sums: Mapping[str, int]) -> dict[str, float]:
 
 
 def amounts(quantities: objects.Quantities) -> dict[str, float]:
-    """In cores, bytes and pieces; what cannot be read is left out."""
+    """In cores, bytes and pieces, without quantities that cannot be read."""
     found = {}
     for resource, text in quantities.items():
         try:

@@ -1,6 +1,6 @@
-"""How long do pods take from their creation to a node, and to running (04 §3.5)?
+"""Measures how long pods take from their creation until they are bound, and until they run (04 §3.5).
 
-Counted as the watch tells of it, by the leader only: what happened before it led is not known to the second.
+Only the leader measures, as the watch reports changes.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ from dovetail.state.store import Change, Updated
 
 
 class PodTimes:
-    """Make it before the caches run."""
+    """Create it before the reflectors run."""
 
     def __init__(self, cluster: WatchedCluster, clock: Clock, *, leads: Callable[[], bool]) -> None:
         self._clock = clock

@@ -1,9 +1,8 @@
-"""What does each NodePool cost by the hour: the sum of what its NodeClaims' machines are offered for (04 §3.3)?
+"""The hourly cost of each NodePool: the sum of the prices of its NodeClaims' machines (04 §3.3).
 
-Prices are asked of the provider now and then; of the sum everything else is in the caches.
+The controller asks the provider for prices periodically.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import objects
@@ -19,7 +18,7 @@ REFRESH_SECONDS: Final = 3600.0
 
 
 class PoolCosts(KeyedController[str]):
-    """Keys are names of NodePools: each may be offered other machines, at other prices."""
+    """Keys are names of NodePools, because each may have other machines and prices."""
 
     name = "state.pricing"
 
@@ -29,20 +28,17 @@ class PoolCosts(KeyedController[str]):
         self._types = types
         self._metrics = metrics
         self._asked: set[str] = set()
-        self.follow(cluster.pools, lambda pool: [] if pool.metadata.name in self._asked else [pool.metadata.name])
+        self.own(cluster.pools, lambda pool: [] if pool.metadata.name in self._asked else [pool.metadata.name])
         cluster.pools.subscribe(self._forget)
 
-    def keys(self) -> Iterable[str]:
-        return [pool.metadata.name for pool in self._cluster.pools.values()]
-
     def cost(self, pool: str) -> float:
-        """By the hour; a machine whose price is not known counts 0 (04 §8.14)."""
+        """Per hour. A machine without a known price counts 0 (04 §8.14)."""
         prices = self._cluster.instance_types.of(pool).prices
         return sum(prices.get(bought_as(claim.metadata.labels), 0) for claim in self._cluster.claims_in[pool]) / BILLION
 
     async def reconcile(self, key: str) -> Outcome:
-        pool = self._cluster.pools.current(key)
-        if pool is None or not self._cluster.manages(pool.spec.template.spec.node_class_ref):
+        pool = self._cluster.pools.get_consistent(key)
+        if pool is None or not self._cluster.manages_pool(pool):
             return Done()
         await self._types.refresh([pool])
         answer = self._cluster.instance_types.said(key)

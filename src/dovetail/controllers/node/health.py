@@ -1,7 +1,8 @@
-"""Nodes that have been unhealthy for too long are replaced: S1 to S4, drained, within the bounds of their claim and of
-the repair policy (R24a, R47)."""
+"""Deletes the NodeClaims of nodes that have been unhealthy for too long (R24a, R47).
 
-from collections.abc import Iterable
+The node is drained. The claim's terminationGracePeriod and the repair policy bound the drain.
+"""
+
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,8 +11,16 @@ import msgspec
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, EventReason, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController, seconds_until
-from dovetail.controllers.base.writing import about_node, bound_drain, disrupt, tell, tell_disrupted, warn, write_reason
+from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
+from dovetail.controllers.base.writing import (
+    about_node,
+    bound_drain,
+    disrupt,
+    publish,
+    publish_disrupted,
+    warn,
+    write_reason,
+)
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.conditions import TRUE
 from dovetail.planning.node.health import NodeFault, ailment, is_repaired, snake_case, too_many_unhealthy
@@ -23,7 +32,7 @@ BLOCKED_DEDUPE_SECONDS: Final = 900.0
 
 
 class _ObservedFault(msgspec.Struct, frozen=True):
-    """A fault of a Node, and since when this process has seen it."""
+    """A fault of a Node, and when this process first saw it."""
 
     uid: str
     condition: str
@@ -43,28 +52,21 @@ class NodeHealth(KeyedController[str]):
         self._timings = timings
         self._seen_for = timedelta(seconds=timings.fault_seen_seconds)
         self._seen: dict[str, _ObservedFault] = {}  # by name of the Node
-        self.follow(cluster.nodes, lambda node: [node.metadata.name])
-        self.follow(cluster.claims, self._nodes_going)
+        self.own(cluster.nodes, own_name)
+        self.follow(cluster.claims, self._nodes_of_deleted)
 
-    def keys(self) -> Iterable[str]:
-        return [node.metadata.name for node in self._cluster.nodes.values()]
-
-    def _nodes_going(self, claim: objects.NodeClaim) -> list[str]:
-        if claim.metadata.deletion_timestamp is None:
-            return []
-        return [node.metadata.name for node in self._cluster.nodes_of(claim)]
+    def _nodes_of_deleted(self, claim: objects.NodeClaim) -> list[str]:
+        return [] if claim.metadata.deletion_timestamp is None else self._cluster.node_names(claim)
 
     async def reconcile(self, key: str) -> Outcome:
-        node = self._cluster.nodes.current(key)
+        node = self._cluster.nodes.get_consistent(key)
         ill = None if node is None or not self._cluster.manages_node(node) else ailment(node, self._policies)
         if node is None or ill is None:
             self._seen.pop(key, None)
             return Done()
         now = self.clock.now()
         act_at = max(ill.replace_at, self._seen_since(node, ill, now) + self._seen_for)
-        claim = self._cluster.claim_of(node)
-        if claim is not None:
-            claim = self._cluster.claims.current(claim.metadata.name)
+        claim = self._cluster.consistent_claim_of(node)
         if claim is None:
             return Done()
         if claim.metadata.deletion_timestamp is not None:
@@ -74,7 +76,7 @@ class NodeHealth(KeyedController[str]):
             return Done(seconds_until(act_at, now))
         if not is_repaired(node):
             note, reason = f"not replaced: the Node is annotated {names.DO_NOT_REPAIR}", EventReason.NODE_REPAIR_BLOCKED
-            tell(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
+            publish(self.recorder, about_node(node), reason, note, dedupe_seconds=BLOCKED_DEDUPE_SECONDS)
             return Done()
         blocked = too_many_unhealthy(self._peers(node), self._policies)
         if blocked is not None:
@@ -84,7 +86,7 @@ class NodeHealth(KeyedController[str]):
         why = f"{ill.condition} of node {key} has been bad for too long"
         claim = await write_reason(self.api, self._cluster, claim, Reason.UNHEALTHY, now)
         await disrupt(self.api, self._cluster, self._metrics, claim, reason=Reason.UNHEALTHY.lower(), why=why)
-        tell_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)
+        publish_disrupted(self.recorder, self._cluster, claim, Reason.UNHEALTHY, why)
         labels = claim.metadata.labels
         self._metrics.nodeclaims_unhealthy_disrupted.labels(
             snake_case(ill.condition),
@@ -95,7 +97,7 @@ class NodeHealth(KeyedController[str]):
         return Done()
 
     def _seen_since(self, node: objects.Node, ill: NodeFault, now: datetime) -> datetime:
-        """Since when the fault has been seen, by this process: what was seen before a restart nobody knows."""
+        """When this process first saw the fault. What an earlier process saw is unknown."""
         name, fault = node.metadata.name, (node.metadata.uid, ill.condition)
         seen = self._seen.get(name)
         if seen is None or (seen.uid, seen.condition) != fault:
@@ -103,7 +105,7 @@ class NodeHealth(KeyedController[str]):
         return seen.since
 
     async def _bound(self, claim: objects.NodeClaim, ill: NodeFault) -> None:
-        """The policy bounds the drain of a claim that is repaired, and of no other."""
+        """Applies the drain limit of the policy, if the claim is deleted for repair."""
         deleted_at, seconds = claim.metadata.deletion_timestamp, ill.drain_seconds
         repaired = any(
             (each.type, each.status, each.reason) == (ConditionType.DISRUPTION_REASON, TRUE, Reason.UNHEALTHY)
@@ -113,7 +115,7 @@ class NodeHealth(KeyedController[str]):
             await bound_drain(self.api, self._cluster, claim, deleted_at + timedelta(seconds=seconds))
 
     def _peers(self, node: objects.Node) -> list[objects.Node]:
-        """The nodes of its pool; all of ours, for a node without one."""
+        """The nodes of the same pool. For a node without a pool: all nodes of ours."""
         pool = node.metadata.labels.get(names.NODEPOOL_LABEL)
         return [
             peer

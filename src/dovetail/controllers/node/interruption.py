@@ -1,4 +1,4 @@
-"""The provider is going to take a node away: S1 to S4 at once, by the deadline it gives (R41)."""
+"""Deletes the NodeClaims of nodes that the provider is about to interrupt, with the deadline it gives (R41)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ from dovetail.values.timestamp import format_time
 
 
 class _InterruptionNotice(msgspec.Struct, frozen=True):
-    """The latest notice for a node, and the earliest deadline of all since one was dealt with."""
+    """The latest notice for a node, and the earliest deadline of all notices that are not handled yet."""
 
     notice: Interruption
     deadline: datetime | None
 
 
 class Interruptions(KeyedController[str]):
-    """Keys are names of Nodes that a notice was given for."""
+    """Keys are names of Nodes with a notice."""
 
     name = "node.interruption"
 
@@ -35,17 +35,15 @@ class Interruptions(KeyedController[str]):
         self._cluster = cluster
         self._provider = provider
         self._metrics = metrics
-        self._told: dict[str, _InterruptionNotice] = {}  # by name of the Node
-        self.follow(cluster.nodes, lambda node: [node.metadata.name] if node.metadata.name in self._told else [])
+        self._notices: dict[str, _InterruptionNotice] = {}  # by name of the Node
+        self.follow(cluster.nodes, lambda node: [node.metadata.name] if node.metadata.name in self._notices else [])
         self.follow(cluster.claims, self._nodes_of)
 
     def keys(self) -> Iterable[str]:
-        return list(self._told)
+        return list(self._notices)
 
     def _nodes_of(self, claim: objects.NodeClaim) -> list[str]:
-        if not self._told:
-            return []
-        return [node.metadata.name for node in self._cluster.nodes_of(claim) if node.metadata.name in self._told]
+        return [name for name in self._cluster.node_names(claim) if name in self._notices] if self._notices else []
 
     async def run(self, context: Context) -> None:
         async with asyncio.TaskGroup() as group:
@@ -55,27 +53,24 @@ class Interruptions(KeyedController[str]):
 
     async def _listen(self) -> None:
         async for notice in self._provider.interruptions():
-            known = self._told.get(notice.node)
+            known = self._notices.get(notice.node)
             deadlines = [each.deadline for each in (notice, known) if each is not None and each.deadline is not None]
-            self._told[notice.node] = _InterruptionNotice(notice, min(deadlines, default=None))
+            self._notices[notice.node] = _InterruptionNotice(notice, min(deadlines, default=None))
             self.add(notice.node)
 
     async def reconcile(self, key: str) -> Outcome:
-        told, node = self._told.get(key), self._cluster.nodes.current(key)
-        claim = None if node is None else self._cluster.claim_of(node)
-        if told is None or node is None or claim is None:
-            return Done()  # a node that is yet to come brings us back
-        claim = self._cluster.claims.current(claim.metadata.name)
-        if claim is None or not self._cluster.manages(claim.spec.node_class_ref):
-            return Done()
+        pending, node = self._notices.get(key), self._cluster.nodes.get_consistent(key)
+        claim = None if node is None else self._cluster.consistent_claim_of(node)
+        if pending is None or node is None or claim is None or not self._cluster.manages_claim(claim):
+            return Done()  # if the Node appears later, its watch event adds the key
         if claim.metadata.deletion_timestamp is None:
-            await self._delete(node, claim, told.notice)
-            return Done()  # once it is being deleted, we are back for the deadline
-        if told.deadline is not None:
-            await bound_drain(self.api, self._cluster, claim, told.deadline)
-        self._provider.dealt_with(told.notice)
-        if self._told.get(key) is told:  # and not one that came meanwhile
-            del self._told[key]
+            await self._delete(node, claim, pending.notice)
+            return Done()  # the watch event of the deletion adds the key; the deadline is recorded then
+        if pending.deadline is not None:
+            await bound_drain(self.api, self._cluster, claim, pending.deadline)
+        self._provider.dealt_with(pending.notice)
+        if self._notices.get(key) is pending:  # and no newer notice has arrived
+            del self._notices[key]
         return Done()
 
     async def _delete(self, node: objects.Node, claim: objects.NodeClaim, notice: Interruption) -> None:

@@ -1,26 +1,25 @@
-"""From a deleted Node to a gone one: taint, drain, volumes, instance, finalizer (03 §3–§6; S4 to S6).
+"""Terminates deleted Nodes: taint, drain, volumes, instance, finalizer (03 §3–§6; S4 to S6).
 
-Nothing is polled but the cloud: pods, volumes and the claim bring us back when they change, and the plan says at which
-instant the clock alone will.
+Changes of pods, volumes and the claim add the Node's key, and the drain plan says when time alone changes something.
+Only the provider is polled.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController, seconds_until
+from dovetail.controllers.base.keyed import KeyedController, own_name, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     about_node,
     about_pod,
     delete_claim,
-    let_node_go,
-    tell,
+    publish,
+    remove_termination_finalizer,
     warn,
     write_node,
     write_status,
@@ -61,23 +60,20 @@ class Termination(KeyedController[str]):
         self._evictions = evictions
         self._metrics = metrics
         self._timings = timings
-        # Of silent nodes, by name: the version of the Node that was asked about, and when its instance is gone by that.
+        # By name of a silent node: the version of the Node, and when its instance counts as gone.
         self._silent: dict[str, tuple[str, datetime | None]] = {}
-        self.follow(cluster.nodes, lambda node: [node.metadata.name])
+        self.own(cluster.nodes, own_name)
         self.follow(cluster.claims, cluster.node_names)
         self.follow(cluster.pods, self._node_of)
         self.follow(cluster.attachments, lambda attachment: [attachment.spec.node_name])
 
-    def keys(self) -> Iterable[str]:
-        return [node.metadata.name for node in self._cluster.nodes.values()]
-
     def _node_of(self, pod: PodRecord) -> list[str]:
-        """Pods change all the time; only those of nodes that are going matter."""
-        node = self._cluster.nodes.get(("", pod.node_name))
-        return [pod.node_name] if node is not None and node.value.metadata.deletion_timestamp is not None else []
+        """Pods change often. Only those of deleted Nodes matter."""
+        node = self._cluster.nodes.value(pod.node_name)
+        return [pod.node_name] if node is not None and node.metadata.deletion_timestamp is not None else []
 
     async def reconcile(self, key: str) -> Outcome:
-        node = self._cluster.nodes.current(key)
+        node = self._cluster.nodes.get_consistent(key)
         if (
             node is None
             or node.metadata.deletion_timestamp is None
@@ -86,15 +82,13 @@ class Termination(KeyedController[str]):
         ):
             self._silent.pop(key, None)
             return Done()
-        claim = self._cluster.claim_of(node)
-        if claim is not None:
-            claim = self._cluster.claims.current(claim.metadata.name)
+        claim = self._cluster.consistent_claim_of(node)
         if claim is not None and claim.metadata.deletion_timestamp is None:
             await delete_claim(self.api, self._cluster, claim)
         try:
             gone_at, now = await self._instance_gone_at(node), self.clock.now()
             if gone_at is not None and now >= gone_at:
-                await self._let_go(node)
+                await self._finish(node)
                 return Done()
             if gone_at is not None:
                 self.add_after(key, (gone_at - now).total_seconds())
@@ -104,10 +98,7 @@ class Termination(KeyedController[str]):
             return _unanswered(error)
 
     async def _instance_gone_at(self, node: objects.Node) -> datetime | None:
-        """When the instance was or will be gone, after which nobody is left to drain (03 §3.3, R58); None: it is there.
-
-        Raises CloudError.
-        """
+        """When the instance counts as gone, which ends the drain (03 §3.3, R58). None: never. Raises CloudError."""
         name, version = node.metadata.name, node.metadata.resource_version
         if is_ready(node) or not node.spec.provider_id:
             return None
@@ -125,7 +116,7 @@ class Termination(KeyedController[str]):
         return gone_at
 
     async def _taint(self, node: objects.Node) -> None:
-        """No new pods and no new connections."""
+        """Keeps new pods and new connections of load balancers away."""
         label = node.metadata.labels.get(names.EXCLUDE_BALANCERS_LABEL)
         if has_disrupted_taint(node) and label == BALANCERS_VALUE:
             return
@@ -139,7 +130,7 @@ class Termination(KeyedController[str]):
         log.info("tainted node", extra={"Node": node.metadata.name, "taint.Key": DISRUPTED.key})
 
     async def _end(self, node: objects.Node, claim: objects.NodeClaim | None) -> Outcome:
-        """Drain, volumes, instance; what was found is written down however far it goes."""
+        """Drain, volumes, instance. Writes the conditions however far it gets."""
         conditions = None if claim is None else Conditions(claim, self.clock.now())
         drained_before = conditions is not None and conditions.is_true(ConditionType.DRAINED)
         try:
@@ -152,13 +143,13 @@ class Termination(KeyedController[str]):
                 self._metrics.nodes_drained.labels(_pool(node)).inc()
         if outcome is not None:
             return outcome
-        await self._let_go(node)
+        await self._finish(node)
         return Done()
 
     async def _steps(
         self, node: objects.Node, claim: objects.NodeClaim | None, conditions: Conditions | None
     ) -> Outcome | None:
-        """None once there is nothing left to wait for."""
+        """Returns None once there is nothing left to wait for."""
         deadline, now = self._deadline(node, claim), self.clock.now()
         forced = deadline is not None and now >= deadline
         waiting = await self._drain(node, conditions, deadline, now)
@@ -190,12 +181,10 @@ class Termination(KeyedController[str]):
         if text is not None:
             try:
                 parse_time(text)
-            except TimeError as error:  # nothing is forced by a mistake (03 §10.13)
-                instead = (
-                    "it drains without a deadline"
-                    if deadline is None
-                    else f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
-                )
+            except TimeError as error:  # a mistake forces nothing (03 §10.13)
+                instead = "it drains without a deadline"
+                if deadline is not None:
+                    instead = f"by its terminationGracePeriod the deadline is {format_time(deadline)}"
                 note = f"annotation {names.TERMINATION_TIMESTAMP}: {error}; {instead}"
                 warn(self.recorder, about_claim(claim), EventReason.FAILED_TERMINATION, note)
         if deadline is not None:
@@ -209,11 +198,11 @@ class Termination(KeyedController[str]):
     async def _drain(
         self, node: objects.Node, conditions: Conditions | None, deadline: datetime | None, now: datetime
     ) -> Done | None:
-        """None if it is over; else until when the clock changes nothing."""
+        """Returns None if the drain is over, else when to reconcile again."""
         plan = self._evictions.plan_of(node, now)
         least_until = now if conditions is None else self._least_until(conditions, now)
         if deadline is not None and now >= deadline:
-            # Before the instance goes, and in this very pass (R17): each of them is told.
+            # Before the instance is terminated, in the same reconcile (R17).
             forced = [
                 step.forced for step in plan.steps if step.action is DrainAction.DELETE and step.forced is not None
             ]
@@ -225,7 +214,7 @@ class Termination(KeyedController[str]):
             if step.action in (DrainAction.EVICT, DrainAction.DELETE):
                 self._evictions.want(step.pod)
         if plan.steps or now < least_until:
-            self._say(node, plan, deadline, waited=now >= least_until)
+            self._publish_waiting(node, plan, deadline, waited=now >= least_until)
             ends = [at for at in (plan.until, least_until) if at is not None and at > now]
             return Done(seconds_until(min(ends, default=None), now))
         if conditions is not None:
@@ -233,21 +222,21 @@ class Termination(KeyedController[str]):
         return None
 
     def _least_until(self, conditions: Conditions, now: datetime) -> datetime:
-        """Counted from the beginning of the drain; one that is over does not begin anew."""
+        """When the minimum duration of the drain is over. A finished drain does not start again."""
         if conditions.is_true(ConditionType.DRAINED):
             return now
         conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
         since = conditions.since(ConditionType.DRAINED) or now
         return add(since, round(self._timings.least_drain_seconds * SECOND)) or now
 
-    def _say(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
-        """Tell whoever looks at the node or a pod what is waited for; not for what takes a moment anyway."""
+    def _publish_waiting(self, node: objects.Node, plan: DrainPlan, deadline: datetime | None, *, waited: bool) -> None:
+        """Says on the Node and its pods what the drain waits for, unless it has only just begun."""
         for step in plan.steps:
             verdict = do_not_disrupt(step.pod, self.clock.now())
             if step.action is DrainAction.PROTECTED and not verdict.allowed and verdict.until is not None:
                 until = format_time(verdict.until)
                 note = f"Holds back the drain of node {node.metadata.name}: {verdict.message}"
-                tell(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
+                publish(self.recorder, about_pod(step.pod), EventReason.DO_NOT_DISRUPT_UNTIL, note, step.pod.uid, until)
         if plan.steps and waited:
             refusals = {
                 step.pod.uid: why
@@ -260,15 +249,15 @@ class Termination(KeyedController[str]):
     # -- volumes and the end ------------------------------------------------------------------------------------------
 
     def _volumes_left(self, node: objects.Node) -> list[str]:
-        """03 §6: attachments of pods that leave. Those of pods that stay, and inline ones, are not waited for."""
+        """Attachments of pods that leave (03 §6). Attachments of pods that stay and inline volumes do not count."""
         staying = {
             (pod.namespace, name)
             for pod in self._cluster.pods_on[node.metadata.name]
             if not is_drainable(pod)
             for name in pod.volume_claims
         }
-        found = map(self._cluster.stored_claims.get, staying)
-        kept = {claim.value.spec.volume_name for claim in found if claim is not None}
+        claims = map(self._cluster.stored_claims.get, staying)
+        kept = {claim.value.spec.volume_name for claim in claims if claim is not None}
         return [
             attachment.metadata.name
             for attachment in self._cluster.attachments_to[node.metadata.name]
@@ -284,12 +273,12 @@ class Termination(KeyedController[str]):
         note = f"{len(volumes)} volumes are still attached: {names_}{more}"
         if conditions is not None:
             conditions.set(ConditionType.VOLUMES_DETACHED, UNKNOWN, ConditionReason.AWAITING_VOLUME_DETACHMENT)
-        tell(self.recorder, about_node(node), EventReason.AWAITING_VOLUME_DETACHMENT, note, node.metadata.name)
+        publish(self.recorder, about_node(node), EventReason.AWAITING_VOLUME_DETACHMENT, note, node.metadata.name)
         return Done(seconds_until(deadline, self.clock.now()))
 
-    async def _let_go(self, node: objects.Node) -> None:
-        if not await let_node_go(self.api, self._cluster, node):
-            return  # it was counted when it went (04 §8.7)
+    async def _finish(self, node: objects.Node) -> None:
+        if not await remove_termination_finalizer(self.api, self._cluster, node):
+            return  # it was counted before (04 §8.7)
         now, pool = self.clock.now(), _pool(node)
         self._metrics.nodes_terminated.labels(pool, node.metadata.labels.get(names.ZONE_LABEL, "")).inc()
         if node.metadata.deletion_timestamp is not None:

@@ -1,12 +1,11 @@
-"""Says on each initialized claim whether its node is what was promised (02 §11)."""
+"""Writes the condition ConsistentStateFound: whether a node has the capacity that its claim promises (02 §11)."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from dovetail.api import objects
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController
+from dovetail.controllers.base.keyed import ClaimController
 from dovetail.controllers.base.writing import about_claim, warn, write_status
 from dovetail.planning.conditions import FALSE, Conditions
 from dovetail.planning.timings import Timings
@@ -16,34 +15,31 @@ from dovetail.values.quantity import QuantityError, parse_quantity
 _LEAST_PERCENT: Final = 90
 
 
-class Consistency(KeyedController[str]):
-    """Keys are names of claims. A claim is looked at when it or its node changes, but only once in a while."""
+class Consistency(ClaimController):
+    """Checks a claim when it or its Node changes, but at most once in `consistency_seconds`."""
 
     name = "nodeclaim.consistency"
 
     def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
-        super().__init__()
-        self._cluster = cluster
+        super().__init__(cluster)
         self._every_seconds = timings.consistency_seconds
-        self._looked: dict[str, tuple[str, float]] = {}  # by name: the claim's UID, and when it was looked at
-        self.follow(cluster.claims, lambda claim: [claim.metadata.name])
+        self._checked: dict[str, tuple[str, float]] = {}  # by name: the UID of the claim, and the time of the check
         self.follow(cluster.nodes, cluster.claim_names)
 
-    def keys(self) -> Iterable[str]:
-        return [claim.metadata.name for claim in self._cluster.claims.values()]
+    def forget(self, key: str) -> None:
+        self._checked.pop(key, None)
 
-    async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
-        if claim is None or claim.metadata.deletion_timestamp is not None:
-            self._looked.pop(key, None)
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
+        key = claim.metadata.name
+        if claim.metadata.deletion_timestamp is not None:
+            self.forget(key)
             return Done()
-        nodes = self._cluster.nodes_of(claim)
+        nodes = self.cluster.nodes_of(claim)
         conditions = Conditions(claim, self.clock.now())
-        ours = self._cluster.manages(claim.spec.node_class_ref)
-        if not ours or len(nodes) != 1 or not conditions.is_true(ConditionType.INITIALIZED):
+        if len(nodes) != 1 or not conditions.is_true(ConditionType.INITIALIZED):
             return Done()
-        uid, looked_at = self._looked.get(key, ("", 0.0))
-        wait_seconds = looked_at + self._every_seconds - self.clock.monotonic()
+        uid, checked_at = self._checked.get(key, ("", 0.0))
+        wait_seconds = checked_at + self._every_seconds - self.clock.monotonic()
         if uid == claim.metadata.uid and wait_seconds > 0:
             return Done(wait_seconds)
         flaws = shape_flaws(claim, nodes[0])
@@ -52,17 +48,16 @@ class Consistency(KeyedController[str]):
             conditions.set(ConditionType.CONSISTENT_STATE_FOUND, FALSE, ConditionReason.CONSISTENCY_CHECK_FAILED, note)
         else:
             conditions.set(ConditionType.CONSISTENT_STATE_FOUND)
-        await write_status(self.api, self._cluster, claim, conditions)
-        self._looked[key] = (claim.metadata.uid, self.clock.monotonic())
+        await write_status(self.api, self.cluster, claim, conditions)
+        self._checked[key] = (claim.metadata.uid, self.clock.monotonic())
         if flaws:
-            warn(
-                self.recorder, about_claim(claim), EventReason.FAILED_CONSISTENCY_CHECK, note, claim.metadata.uid, note
-            )
-        return Done(self._every_seconds if flaws else None)  # the server forgets events
+            about = about_claim(claim)
+            warn(self.recorder, about, EventReason.FAILED_CONSISTENCY_CHECK, note, about.uid, note)
+        return Done(self._every_seconds if flaws else None)  # the API server deletes events after a while
 
 
 def shape_flaws(claim: objects.NodeClaim, node: objects.Node) -> list[str]:
-    """What the node has much less of than the claim's capacity says, among the resources that are asked for."""
+    """Lists the requested resources of which the node has less than 90 % of the claim's capacity."""
     flaws = []
     for name in sorted(claim.spec.resources.requests):
         expected, found = _nano(claim.status.capacity.get(name)), _nano(node.status.capacity.get(name))
@@ -74,7 +69,7 @@ def shape_flaws(claim: objects.NodeClaim, node: objects.Node) -> list[str]:
 
 
 def _nano(quantity: str | float | None) -> int:
-    """What is not said, or cannot be read, counts nothing (R32)."""
+    """Returns 0 for a quantity that is missing or cannot be read (R32)."""
     try:
         return 0 if quantity is None else parse_quantity(str(quantity)).nano
     except QuantityError:

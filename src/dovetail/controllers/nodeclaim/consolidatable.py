@@ -1,8 +1,7 @@
-"""Says on each claim when pods last came or went (`status.lastPodEventTime`), and by its condition Consolidatable that
-this is long enough ago (02 §10). A timer a claim; nothing is polled.
+"""Writes `status.lastPodEventTime` of NodeClaims, and the condition Consolidatable some time after it (02 §10).
 
-What is seen to happen while this runs counts when it is seen. What happened before is read off the pods: so a restart
-neither begins a window anew nor misses who came meanwhile (R24).
+Each claim has a timer; nothing is polled. Events that happen while the controller runs count when it sees them. Earlier
+ones are read from the pods, so a restart neither restarts a window nor misses a pod (R24).
 """
 
 import logging
@@ -27,15 +26,13 @@ log = logging.getLogger(__name__)
 
 
 class PodEvents(ClaimConditions):
-    """Keys are names of claims."""
-
     name = "nodeclaim.podevents"
 
     def __init__(self, cluster: WatchedCluster, timings: Timings) -> None:
         super().__init__(cluster)
         self._timings = timings
-        self._seen_at: dict[str, datetime] = {}  # by name of the claim: its last pod event that is not recorded yet
-        self._wrote_at: dict[str, datetime] = {}  # by name of the claim: when one was last recorded
+        self._seen_at: dict[str, datetime] = {}  # by claim: its last pod event that is not recorded yet
+        self._wrote_at: dict[str, datetime] = {}  # by claim: when an event was last recorded
         cluster.pods.subscribe(self._pod_changed)
 
     def forget(self, key: str) -> None:
@@ -43,21 +40,19 @@ class PodEvents(ClaimConditions):
         self._wrote_at.pop(key, None)
 
     def _pod_changed(self, change: Change[PodRecord]) -> None:
-        """Only while this runs: whoever leads has recorded what happened before, but for the pods that came last."""
-        match change:
-            case Added(new=new) if is_pod_event(None, new.value):
-                pod = new.value
-            case Updated(old=old, new=new) if is_pod_event(old.value, new.value):
-                pod = new.value
-            case _:
-                return
-        node = self.cluster.nodes.get(("", pod.node_name))
-        claim = None if node is None else self.cluster.claim_of(node.value)
-        if self._queue is not None and claim is not None:
+        """Notes an event, while the controller runs. The last leader has recorded the earlier ones."""
+        if self._queue is None or not isinstance(change, Added | Updated):
+            return
+        pod = change.new.value
+        if not is_pod_event(change.old.value if isinstance(change, Updated) else None, pod):
+            return
+        node = self.cluster.nodes.value(pod.node_name)
+        claim = None if node is None else self.cluster.claim_of(node)
+        if claim is not None:
             self._seen_at[claim.metadata.name] = self.cluster.clock.now()
             self.add(claim.metadata.name)
 
-    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         key, now, record = claim.metadata.name, self.clock.now(), claim_record(claim)
         seen_at = self._seen_at.get(key)
         pods = [pod for node in self.cluster.nodes_of(claim) for pod in self.cluster.pods_on[node.metadata.name]]
@@ -78,10 +73,7 @@ class PodEvents(ClaimConditions):
 
     async def _write(self, claim: objects.NodeClaim, *, holds: bool, event_at: datetime | None) -> None:
         conditions = Conditions(claim, self.clock.now())
-        if holds:
-            conditions.set(ConditionType.CONSOLIDATABLE)
-        else:
-            conditions.clear(ConditionType.CONSOLIDATABLE)
+        conditions.set_or_clear(ConditionType.CONSOLIDATABLE, holds)
         fields: dict[str, Any] = {} if event_at is None else {"lastPodEventTime": format_time(event_at)}
         await write_status(self.api, self.cluster, claim, conditions, **fields)
         log.debug("consolidatable: %s", holds, extra={"NodeClaim": claim.metadata.name})

@@ -1,7 +1,6 @@
-"""Says with the condition Drifted that, and why, a claim would be made otherwise today (02 §10).
+"""Writes the condition Drifted: why the NodeClaim would be created differently today (02 §10).
 
-Claims and pools tell when they change; a provider has to be asked now and then, each claim at its own time. Pod events
-need no look of their own: they are recorded on the claim, which is a change of it.
+Watches report changes of claims and pools. The provider is asked periodically, for each claim at its own time.
 """
 
 import logging
@@ -32,10 +31,8 @@ R = TypeVar("R")
 
 
 class DriftDetection(ClaimConditions):
-    """Keys are names of claims."""
-
     name = "nodeclaim.disruption"
-    backoff = Backoff(first_seconds=1.0, cap_seconds=300.0)  # at last as slow as the looks
+    backoff = Backoff(first_seconds=1.0, cap_seconds=300.0)  # at most as slow as the periodic check
 
     def __init__(
         self, cluster: WatchedCluster, provider: CloudProvider, types: InstanceTypeSource, timings: Timings
@@ -43,7 +40,7 @@ class DriftDetection(ClaimConditions):
         super().__init__(cluster)
         self._provider = provider
         self._timings = timings
-        self._offered_at: dict[str, datetime] = {}  # by name of the claim: when its machine was last found offered
+        self._offered_at: dict[str, datetime] = {}  # by claim: when its machine was last offered
         self._types = types
         self.follow(cluster.node_classes, self._claims_with)
 
@@ -57,7 +54,7 @@ class DriftDetection(ClaimConditions):
             if claim.spec.node_class_ref.name == node_class.metadata.name
         ]
 
-    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         pool = self.pool_of(claim)
         if pool is None:
             return Done()
@@ -75,10 +72,7 @@ class DriftDetection(ClaimConditions):
         entry = conditions.get(ConditionType.DRIFTED)
         if (None if entry is None else (entry.status, entry.reason)) == ((TRUE, reason) if reason else None):
             return
-        if reason:
-            conditions.set(ConditionType.DRIFTED, reason=reason, message=reason)
-        else:
-            conditions.clear(ConditionType.DRIFTED)
+        conditions.set_or_clear(ConditionType.DRIFTED, bool(reason), reason, reason)
         await write_status(self.api, self.cluster, claim, conditions)
         log.debug("drifted: %s", reason or "no longer", extra={"NodeClaim": claim.metadata.name})
 
@@ -91,7 +85,7 @@ class DriftDetection(ClaimConditions):
         return drift_by_provider(claim, offered=offered, reason=reason, now=self.clock.now(), timings=self._timings)
 
     async def _is_offered(self, claim: objects.NodeClaim, pool: objects.NodePool) -> bool:
-        """True also while that need not be asked."""
+        """Returns True also while the check is not due."""
         key, now = claim.metadata.name, self.clock.now()
         due_at = type_check_at(claim, self._offered_at.get(key), self._timings)
         if due_at is None or now < due_at:
@@ -99,10 +93,9 @@ class DriftDetection(ClaimConditions):
         labels = claim.metadata.labels
         type_ = (await self._types.of(pool)).by_name.get(labels.get(names.INSTANCE_TYPE_LABEL, ""))
         offered = type_ is not None and is_offered(labels, map(_read, type_.offerings))
+        self.forget(key)
         if offered:
             self._offered_at[key] = now
-        else:
-            self._offered_at.pop(key, None)
         return offered
 
     async def _answer(self, asking: Coroutine[Any, Any, R]) -> R:
@@ -113,7 +106,7 @@ class DriftDetection(ClaimConditions):
 
 
 def _read(offering: Offering) -> Requirements:
-    """What cannot be read suits everybody: nothing is replaced by a mistake (R32)."""
+    """An offering that cannot be read matches every claim, so that a mistake replaces nothing (R32)."""
     try:
         return read_requirements(offering.requirements)
     except RequirementError:

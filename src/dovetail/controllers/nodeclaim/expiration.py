@@ -1,11 +1,13 @@
-"""When a NodeClaim has lived long enough: by `expireAfter` it is deleted (R19), by `gracefulExpireAfter` it becomes a
-candidate (R20). A timer a claim; nothing is polled."""
+"""Deletes NodeClaims after `expireAfter` (R19), and sets the condition Expired after `gracefulExpireAfter` (R20).
+
+Each claim has a timer; nothing is polled.
+"""
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionType, Reason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
-from dovetail.controllers.base.writing import disrupt, tell_disrupted, write_reason, write_status
+from dovetail.controllers.base.writing import disrupt, publish_disrupted, write_reason, write_status
 from dovetail.controllers.nodeclaim.conditions import ClaimConditions
 from dovetail.model.records import claim_record, pool_record
 from dovetail.observe.metrics import Metrics
@@ -16,15 +18,13 @@ from dovetail.values.timestamp import format_time
 
 
 class Expiration(ClaimConditions):
-    """Keys are names of claims."""
-
     name = "nodeclaim.expiration"
 
     def __init__(self, cluster: WatchedCluster, metrics: Metrics) -> None:
         super().__init__(cluster)
         self._metrics = metrics
 
-    async def tend(self, claim: objects.NodeClaim) -> Outcome:
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         now, record = self.clock.now(), claim_record(claim)
         hard_at = expires_at(record)
         if hard_at is not None and now >= hard_at:
@@ -39,17 +39,13 @@ class Expiration(ClaimConditions):
     async def _expire(self, claim: objects.NodeClaim, why: str) -> None:
         claim = await write_reason(self.api, self.cluster, claim, Reason.EXPIRED, self.clock.now())
         await disrupt(self.api, self.cluster, self._metrics, claim, reason=Reason.EXPIRED.lower(), why=why)
-        tell_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)
+        publish_disrupted(self.recorder, self.cluster, claim, Reason.EXPIRED, why)
 
     async def _mark(self, claim: objects.NodeClaim, *, expired: bool) -> None:
-        """The condition by which the disruption engine finds it; gone again if the pool now says later."""
+        """Sets the condition for the disruption engine, or clears it if the pool was edited to expire later."""
         conditions = Conditions(claim, self.clock.now())
         if expired == conditions.is_true(ConditionType.EXPIRED):
             return
-        if expired:
-            conditions.set(
-                ConditionType.EXPIRED, message=f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}"
-            )
-        else:
-            conditions.clear(ConditionType.EXPIRED)
+        message = f"older than gracefulExpireAfter of its {names.NODEPOOL_KIND}"
+        conditions.set_or_clear(ConditionType.EXPIRED, expired, message=message)
         await write_status(self.api, self.cluster, claim, conditions)

@@ -1,15 +1,14 @@
-"""Which claims have lost their instance, and which instances their claim (02 §11)? Only the cloud knows, so it is asked
-now and then."""
+"""Deletes NodeClaims whose instance is gone, and instances whose NodeClaim is gone (02 §11). Polls the provider."""
 
 import logging
 from collections.abc import Sequence
 
 from dovetail.api import objects
 from dovetail.api.names import ConditionType
+from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import disrupt
 from dovetail.observe.metrics import Metrics
-from dovetail.planning.conditions import Conditions
 from dovetail.planning.nodeclaim.lifecycle import is_ready
 from dovetail.planning.timings import Timings
 from dovetail.ports import ApiError, CloudError, CloudProvider, Instance, InstanceGone
@@ -21,8 +20,6 @@ log = logging.getLogger(__name__)
 
 
 class GarbageCollection:
-    """A round every two minutes."""
-
     name = "nodeclaim.garbagecollection"
 
     def __init__(self, cluster: WatchedCluster, provider: CloudProvider, metrics: Metrics, timings: Timings) -> None:
@@ -30,7 +27,7 @@ class GarbageCollection:
         self._provider = provider
         self._metrics = metrics
         self._timings = timings
-        self._orphans: set[str] = set()  # provider IDs that had no claim in the last round
+        self._orphans: set[str] = set()  # provider IDs without a claim in the last round
 
     async def run(self, context: Context) -> None:
         while not context.stopping.is_set():
@@ -44,39 +41,38 @@ class GarbageCollection:
                 continue
 
     async def _round(self, context: Context) -> None:
-        # In this order: a claim that launches meanwhile is in no danger.
+        # Claims are listed before instances, so that a claim that launches in between is not taken for lost.
         claims = list(self._cluster.claims.values())
         instances = await self._provider.list()
         there = {instance.provider_id for instance in instances}
-        for claim in [each for each in claims if each.status.provider_id not in there]:
-            if self._cluster.manages(claim.spec.node_class_ref) and self._is_lost(claim, context):
+        for claim in claims:
+            if claim.status.provider_id not in there and self._cluster.manages_claim(claim) and self._is_lost(claim):
                 await self._collect(claim, context)
         await self._collect_orphans(instances)
 
     async def _collect(self, claim: objects.NodeClaim, context: Context) -> None:
-        """One that cannot be deleted must not keep the others; the next round tries it again."""
+        """Deletes the claim. An error does not stop the round; the next round retries."""
         why, reason = "its instance is gone", "garbage_collected"
         try:
             await disrupt(context.api, self._cluster, self._metrics, claim, reason=reason, why=why)
         except ApiError as error:
             log.warning("garbage collection of %s: %s", claim.metadata.name, error)
 
-    def _is_lost(self, claim: objects.NodeClaim, context: Context) -> bool:
-        """Registered once, not on its way out, and no living Node speaks for it."""
+    def _is_lost(self, claim: objects.NodeClaim) -> bool:
+        """Whether the claim is registered, not being deleted, and has no Ready Node."""
         try:
-            current = self._cluster.claims.current(claim.metadata.name)
+            current = self._cluster.claims.get_consistent(claim.metadata.name)
         except InFlight:
             return False
         if current is None or current.metadata.uid != claim.metadata.uid:
             return False
-        registered = Conditions(current, context.clock.now()).is_true(ConditionType.REGISTERED)
-        deleting = current.metadata.deletion_timestamp is not None
-        return registered and not deleting and not any(is_ready(node) for node in self._cluster.nodes_of(current))
+        stays = is_true(current, ConditionType.REGISTERED) and current.metadata.deletion_timestamp is None
+        return stays and not any(map(is_ready, self._cluster.nodes_of(current)))
 
     async def _collect_orphans(self, instances: Sequence[Instance]) -> None:
-        """Instances whose claim is gone, as after a finalizer was taken off by hand. Two rounds, to be sure."""
+        """Deletes instances that had no claim in two rounds, as after somebody removed a finalizer by hand."""
         if self._cluster.claims.undecodable:
-            return  # the claim of an instance may be one that cannot be read (R32)
+            return  # the claim of an instance may be undecodable (R32)
         uids = {claim.metadata.uid for claim in self._cluster.claims.values()}
         orphans = {
             instance.provider_id: instance

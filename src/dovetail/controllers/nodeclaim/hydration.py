@@ -1,39 +1,29 @@
-"""Puts the name of their node class as a label on claims and Nodes that lack it (03 §7.5).
+"""Puts the name of the node class as a label on NodeClaims and Nodes that lack it (03 §7.5).
 
-Termination only handles Nodes with the label, and those that another program left behind may be without.
+Termination only handles Nodes with the label. NodeClaims that another program created may not have it.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
+from dovetail.api import objects
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController
+from dovetail.controllers.base.keyed import ClaimController, KeyedController, own_name
 from dovetail.controllers.base.writing import write_metadata, write_node
 from dovetail.runtime.work_queue import Done, Outcome
 
-# Launch and registration write the label too: they must not be disturbed.
+# Launch and registration write the label too. The delay avoids conflicts with them.
 AFTER_SECONDS: Final = 1.0
 
 
-class ClaimHydration(KeyedController[str]):
-    """Keys are names of claims."""
-
+class ClaimHydration(ClaimController):
     name = "nodeclaim.hydration"
 
     def __init__(self, cluster: WatchedCluster) -> None:
-        super().__init__()
-        self._cluster = cluster
-        self.follow(cluster.claims, lambda claim: [claim.metadata.name], after_seconds=AFTER_SECONDS)
+        super().__init__(cluster, after_seconds=AFTER_SECONDS)
 
-    def keys(self) -> Iterable[str]:
-        return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
-        if claim is not None and self._cluster.manages(claim.spec.node_class_ref):
-            labels = {self._cluster.node_class_label: claim.spec.node_class_ref.name}
-            if labels.items() - claim.metadata.labels.items():
-                await write_metadata(self.api, self._cluster, claim, {"labels": labels})
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
+        if labels := _missing_label(self.cluster, claim, claim.metadata):
+            await write_metadata(self.api, self.cluster, claim, {"labels": labels})
         return Done()
 
 
@@ -45,17 +35,19 @@ class NodeHydration(KeyedController[str]):
     def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__()
         self._cluster = cluster
-        self.follow(cluster.nodes, lambda node: [node.metadata.name], after_seconds=AFTER_SECONDS)
+        self.own(cluster.nodes, own_name, after_seconds=AFTER_SECONDS)
         self.follow(cluster.claims, cluster.node_names, after_seconds=AFTER_SECONDS)
 
-    def keys(self) -> Iterable[str]:
-        return [node.metadata.name for node in self._cluster.nodes.values()]
-
     async def reconcile(self, key: str) -> Outcome:
-        node = self._cluster.nodes.current(key)
+        node = self._cluster.nodes.get_consistent(key)
         claim = None if node is None else self._cluster.claim_of(node)
-        if node is not None and claim is not None and self._cluster.manages(claim.spec.node_class_ref):
-            labels = {self._cluster.node_class_label: claim.spec.node_class_ref.name}
-            if labels.items() - node.metadata.labels.items():
-                await write_node(self.api, self._cluster, node, {"metadata": {"labels": labels}})
+        if node is None or claim is None or not self._cluster.manages_claim(claim):
+            return Done()
+        if labels := _missing_label(self._cluster, claim, node.metadata):
+            await write_node(self.api, self._cluster, node, {"metadata": {"labels": labels}})
         return Done()
+
+
+def _missing_label(cluster: WatchedCluster, claim: objects.NodeClaim, meta: objects.ObjectMeta) -> dict[str, str]:
+    label, name = cluster.node_class_label, claim.spec.node_class_ref.name
+    return {} if meta.labels.get(label) == name else {label: name}

@@ -1,10 +1,9 @@
-"""From a wanted NodeClaim to an initialized Node, and, once it is deleted, to the end of both (03 §2, §7).
+"""Launches, registers and initializes NodeClaims, and terminates the instances of deleted ones (03 §2, §7).
 
-Every pass starts from the claim as it is: what an earlier pass, or an earlier process, has done shows there.
+Each reconcile starts from the claim as it is, so that a new leader continues where the last one stopped.
 """
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -12,8 +11,9 @@ import msgspec
 
 from dovetail.api import names, objects
 from dovetail.api.names import ConditionReason, ConditionType, EventReason
+from dovetail.api.objects import is_true
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.keyed import KeyedController, seconds_until
+from dovetail.controllers.base.keyed import ClaimController, seconds_until
 from dovetail.controllers.base.writing import (
     about_claim,
     delete_node,
@@ -60,16 +60,14 @@ LAUNCHES_REMEMBERED: Final = 10_000
 
 
 class RegistrationObserver(Protocol):
-    """Who keeps count of a pool's registrations."""
+    """Counts the registrations of a pool."""
 
     def registered(self, claim: objects.NodeClaim) -> None: ...
 
     def failed(self, claim: objects.NodeClaim) -> None: ...
 
 
-class Lifecycle(KeyedController[str]):
-    """Keys are names of claims."""
-
+class Lifecycle(ClaimController):
     name = "nodeclaim.lifecycle"
     workers = 100  # a cloud may take minutes to answer
     backoff = Backoff(first_seconds=1.0, cap_seconds=60.0)
@@ -82,38 +80,29 @@ class Lifecycle(KeyedController[str]):
         metrics: Metrics,
         timings: Timings,
     ) -> None:
-        super().__init__()
-        self._cluster = cluster
+        super().__init__(cluster)
         self._provider = provider
         self._health = health
         self._metrics = metrics
         self._timings = timings
-        self._launched: dict[str, Instance] = {}  # by claim UID: a status that could not be written is no new launch
-        self.follow(cluster.claims, lambda claim: [claim.metadata.name])
+        self._launched: dict[str, Instance] = {}  # by claim UID, until the status is written: one launch per claim
         self.follow(cluster.nodes, cluster.claim_names)
 
-    def keys(self) -> Iterable[str]:
-        return [claim.metadata.name for claim in self._cluster.claims.values()]
-
-    async def reconcile(self, key: str) -> Outcome:
-        claim = self._cluster.claims.current(key)
-        if claim is None or not self._cluster.manages(claim.spec.node_class_ref):
-            return Done()
+    async def reconcile_claim(self, claim: objects.NodeClaim) -> Outcome:
         if claim.metadata.deletion_timestamp is not None:
             return await self._finalize(claim)
         if names.TERMINATION_FINALIZER not in claim.metadata.finalizers:
-            # A write of its own, before anything is launched: a claim must not vanish while its instance runs.
+            # Written before the launch: the claim must not disappear while its instance runs.
             finalizers = [*claim.metadata.finalizers, names.TERMINATION_FINALIZER]
-            labels = {self._cluster.node_class_label: claim.spec.node_class_ref.name}
-            await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers, "labels": labels})
+            labels = {self.cluster.node_class_label: claim.spec.node_class_ref.name}
+            await write_metadata(self.api, self.cluster, claim, {"finalizers": finalizers, "labels": labels})
             return Done()
         return await self._bring_up(claim)
 
     # -- coming up ----------------------------------------------------------------------------------------------------
 
     async def _bring_up(self, claim: objects.NodeClaim) -> Outcome:
-        now = self.clock.now()
-        conditions = Conditions(claim, now)
+        conditions = Conditions(claim, self.clock.now())
         failure = ""
         if not conditions.is_true(ConditionType.LAUNCHED):
             try:
@@ -133,21 +122,20 @@ class Lifecycle(KeyedController[str]):
             await self._register(claim, conditions)
         elif not conditions.is_true(ConditionType.INITIALIZED):
             await self._initialize(claim, conditions)
-        note_lost_node(conditions, len(self._cluster.nodes_of(claim)))
+        note_lost_node(conditions, len(self.cluster.nodes_of(claim)))
         conditions.refresh()
-        now = self.clock.now()  # a launch may have taken minutes to fail
+        now = self.clock.now()  # a failed launch may have taken minutes
         alive = liveness(conditions, now, self._timings)
         if conditions.is_true(ConditionType.NODE_LOST):
-            self._tell_lost(claim, alive)
+            self._warn_lost(claim, alive)
         if isinstance(alive, LivenessTimeout):
             if not conditions.is_true(ConditionType.REGISTERED):
                 self._health.failed(claim)
             return await self._give_up(claim, alive)
-        was = Conditions(claim, now)
-        await write_status(self.api, self._cluster, claim, conditions, **_node_name(self._cluster, claim, conditions))
-        self._count_progress(claim, was, conditions)
+        await write_status(self.api, self.cluster, claim, conditions, **_node_name(self.cluster, claim, conditions))
+        self._count_progress(claim, conditions)
         if failure and alive is not None:
-            self.add_after(claim.metadata.name, (alive - now).total_seconds())  # if that is before the back-off
+            self.add_after(claim.metadata.name, (alive - now).total_seconds())  # may be before the back-off ends
         return Retry(failure) if failure else Done(seconds_until(alive, now))
 
     async def _launch(self, claim: objects.NodeClaim, conditions: Conditions) -> Outcome:
@@ -156,13 +144,13 @@ class Lifecycle(KeyedController[str]):
             del self._launched[next(iter(self._launched))]
         self._launched[claim.metadata.uid] = instance
         claim = await write_metadata(
-            self.api, self._cluster, claim, launched_metadata(claim, instance.labels, instance.annotations)
+            self.api, self.cluster, claim, launched_metadata(claim, instance.labels, instance.annotations)
         )
         conditions = Conditions(claim, self.clock.now())
         conditions.set(ConditionType.LAUNCHED)
         await write_status(
             self.api,
-            self._cluster,
+            self.cluster,
             claim,
             conditions,
             providerID=instance.provider_id,
@@ -184,33 +172,32 @@ class Lifecycle(KeyedController[str]):
         return Done()
 
     async def _register(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
-        nodes = self._cluster.nodes_of(claim)
+        nodes = self.cluster.nodes_of(claim)
         if len(nodes) != 1:
             note_nodes(conditions, len(nodes))
             return
-        node = self._cluster.nodes.current(nodes[0].metadata.name)
+        node = self.cluster.nodes.get_consistent(nodes[0].metadata.name)
         if node is None:
             note_nodes(conditions, 0)
             return
         if lacks_guard(node):
-            note = (
-                f"Node {node.metadata.name} came without the taint {names.UNREGISTERED_TAINT}; pods may have run ahead"
-            )
+            taint = names.UNREGISTERED_TAINT
+            note = f"Node {node.metadata.name} came without the taint {taint}; pods may have run ahead"
             warn(self.recorder, about_claim(claim), EventReason.UNREGISTERED_TAINT_MISSING, note)
-        patch = registration_patch(claim, node, self._cluster.node_class_label)
-        await write_node(self.api, self._cluster, node, patch)
+        patch = registration_patch(claim, node, self.cluster.node_class_label)
+        await write_node(self.api, self.cluster, node, patch)
         conditions.set(ConditionType.REGISTERED)
-        if conditions.is_true(ConditionType.INITIALIZED):  # the Node before was
+        if conditions.is_true(ConditionType.INITIALIZED):  # an earlier Node was
             conditions.set(
                 ConditionType.INITIALIZED, UNKNOWN, ConditionReason.AWAITING_RECONCILIATION, "its Node is new"
             )
 
     def _has_new_node(self, claim: objects.NodeClaim, conditions: Conditions) -> bool:
-        return any(is_new(node, conditions) for node in self._cluster.nodes_of(claim))
+        return any(is_new(node, conditions) for node in self.cluster.nodes_of(claim))
 
     async def _initialize(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
-        known = self._cluster.node_of(claim)
-        node = None if known is None else self._cluster.nodes.current(known.metadata.name)
+        known = self.cluster.node_of(claim)
+        node = None if known is None else self.cluster.nodes.get_consistent(known.metadata.name)
         if node is None:
             conditions.set(ConditionType.INITIALIZED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "its Node is not there")
             return
@@ -219,16 +206,16 @@ class Lifecycle(KeyedController[str]):
             conditions.set(ConditionType.INITIALIZED, UNKNOWN, unmet.reason, unmet.message)
             return
         if node.metadata.labels.get(names.INITIALIZED_LABEL) != "true":
-            await write_node(self.api, self._cluster, node, {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}})
+            await write_node(self.api, self.cluster, node, {"metadata": {"labels": {names.INITIALIZED_LABEL: "true"}}})
         conditions.set(ConditionType.INITIALIZED)
 
     async def _give_up(self, claim: objects.NodeClaim, why: LivenessTimeout) -> Outcome:
         self._launched.pop(claim.metadata.uid, None)
-        await disrupt(self.api, self._cluster, self._metrics, claim, reason=why.reason, why=why.message)
+        await disrupt(self.api, self.cluster, self._metrics, claim, reason=why.reason, why=why.message)
         return Done()
 
-    def _tell_lost(self, claim: objects.NodeClaim, alive: LivenessTimeout | datetime | None) -> None:
-        """Once when it is noticed, and once when the claim is given up."""
+    def _warn_lost(self, claim: objects.NodeClaim, alive: LivenessTimeout | datetime | None) -> None:
+        """Warns when the Node is first missing, and when the claim is deleted for it."""
         if isinstance(alive, LivenessTimeout):
             note = f"NodeClaim {claim.metadata.name} is deleted: it was {alive.message}"
         else:
@@ -236,13 +223,13 @@ class Lifecycle(KeyedController[str]):
             note = f"Its Node is gone. It takes no pods, and is deleted unless the Node is back{until}"
         warn(self.recorder, about_claim(claim), EventReason.NODE_LOST, note, claim.metadata.uid, note)
 
-    def _count_progress(self, claim: objects.NodeClaim, was: Conditions, now: Conditions) -> None:
-        """After the write, so that nothing is counted twice (04 §8.7)."""
-        if now.is_true(ConditionType.REGISTERED) and not was.is_true(ConditionType.REGISTERED):
+    def _count_progress(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
+        """Runs after the write, so that nothing is counted twice (04 §8.7)."""
+        if conditions.is_true(ConditionType.REGISTERED) and not is_true(claim, ConditionType.REGISTERED):
             self._metrics.nodes_created.labels(*_pool_and_zone(claim)).inc()
             self._health.registered(claim)
             log.info("registered nodeclaim", extra={"NodeClaim": claim.metadata.name})
-        if now.is_true(ConditionType.INITIALIZED) and not was.is_true(ConditionType.INITIALIZED):
+        if conditions.is_true(ConditionType.INITIALIZED) and not is_true(claim, ConditionType.INITIALIZED):
             log.info("initialized nodeclaim", extra={"NodeClaim": claim.metadata.name})
 
     # -- going --------------------------------------------------------------------------------------------------------
@@ -256,43 +243,43 @@ class Lifecycle(KeyedController[str]):
                 await self._note_deadline(claim, deadline)
                 return Done()
         conditions = Conditions(claim, self.clock.now())
-        nodes = self._cluster.nodes_of(claim)
-        # A Node with our finalizer was registered, even if nobody lived to write that down.
-        held = any(names.TERMINATION_FINALIZER in node.metadata.finalizers for node in nodes)
-        if held or conditions.is_true(ConditionType.REGISTERED):
+        nodes = self.cluster.nodes_of(claim)
+        # A Node with our finalizer was registered, even if the process ended before it wrote the condition.
+        registered = any(names.TERMINATION_FINALIZER in node.metadata.finalizers for node in nodes)
+        if registered or conditions.is_true(ConditionType.REGISTERED):
             for node in nodes:
                 if node.metadata.deletion_timestamp is None:
-                    await self._hold(claim, node.metadata.name)
-                    await delete_node(self.api, self._cluster, node)
+                    await self._ensure_finalizer(claim, node.metadata.name)
+                    await delete_node(self.api, self.cluster, node)
             if nodes:
-                return Done()  # their end brings us back
+                return Done()  # the watch event of their end adds the key
         try:
             gone = await self._end_instance(claim)
         except CloudError as error:
             return Retry(f"terminating the instance failed: {error}")
-        if claim.status.provider_id:  # nothing is sent if nothing changes; S6 is shown however short it is (R21)
+        if claim.status.provider_id:  # so that S6 is visible however short it is (R21)
             conditions.set(ConditionType.INSTANCE_TERMINATING)
-            claim = await write_status(self.api, self._cluster, claim, conditions)
+            claim = await write_status(self.api, self.cluster, claim, conditions)
         if not gone:
             return Done(self._timings.instance_poll_seconds)
         finalizers = [text for text in claim.metadata.finalizers if text != names.TERMINATION_FINALIZER]
         try:
-            await write_metadata(self.api, self._cluster, claim, {"finalizers": finalizers})
-        except NotFound:  # by our own last write, which the watch has not told of yet
+            await write_metadata(self.api, self.cluster, claim, {"finalizers": finalizers})
+        except NotFound:  # our last write removed it, and the watch does not show that yet
             return Done()
         self._count_end(claim, conditions)
         return Done()
 
-    async def _hold(self, claim: objects.NodeClaim, name: str) -> None:
-        """Register a Node anew that lacks our finalizer, as one that was made again: it would go without a drain."""
-        node = self._cluster.nodes.current(name)
+    async def _ensure_finalizer(self, claim: objects.NodeClaim, name: str) -> None:
+        """Registers a Node that lacks our finalizer, as a recreated one does: it would disappear without a drain."""
+        node = self.cluster.nodes.get_consistent(name)
         if node is not None and names.TERMINATION_FINALIZER not in node.metadata.finalizers:
-            patch = registration_patch(claim, node, self._cluster.node_class_label)
-            await write_node(self.api, self._cluster, node, patch)
+            patch = registration_patch(claim, node, self.cluster.node_class_label)
+            await write_node(self.api, self.cluster, node, patch)
 
     async def _note_deadline(self, claim: objects.NodeClaim, deadline: datetime) -> None:
         text = format_time(deadline.replace(microsecond=0))
-        await write_metadata(self.api, self._cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
+        await write_metadata(self.api, self.cluster, claim, {"annotations": {names.TERMINATION_TIMESTAMP: text}})
         note = f"All pods will be deleted by {text}, the deadline of its drain"
         warn(self.recorder, about_claim(claim), EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, note)
         log.info("annotated nodeclaim", extra={"NodeClaim": claim.metadata.name, "termination-timestamp": text})
@@ -300,7 +287,7 @@ class Lifecycle(KeyedController[str]):
     async def _end_instance(self, claim: objects.NodeClaim) -> bool:
         """Whether the instance is gone. Raises CloudError."""
         if not claim.status.provider_id:
-            # A launch whose outcome was never written down, by us or by a process that died, must not leak.
+            # A launch whose outcome was never written must not leak.
             instance = self._launched.get(claim.metadata.uid) or await self._lost_launch(claim)
             if instance is None:
                 return True
@@ -318,8 +305,7 @@ class Lifecycle(KeyedController[str]):
         return next((instance for instance in await self._provider.list() if instance.claim_uid == uid), None)
 
     def _count_end(self, claim: objects.NodeClaim, conditions: Conditions) -> None:
-        now, pool = self.clock.now(), claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
-        zone = claim.metadata.labels.get(names.ZONE_LABEL, "")
+        now, (pool, zone) = self.clock.now(), _pool_and_zone(claim)
         capacity_type = claim.metadata.labels.get(names.CAPACITY_TYPE_LABEL, "")
         self._metrics.nodeclaims_terminated.labels(pool, capacity_type, zone).inc()
         assert claim.metadata.deletion_timestamp is not None
@@ -338,7 +324,7 @@ def _pool_and_zone(claim: objects.NodeClaim) -> tuple[str, str]:
 
 
 def _node_name(cluster: WatchedCluster, claim: objects.NodeClaim, conditions: Conditions) -> dict[str, str]:
-    """`status.nodeName`, once registered, if it is not there yet."""
+    """Returns `status.nodeName` to write, once the claim is registered."""
     node = cluster.node_of(claim)
     if claim.status.node_name or node is None or not conditions.is_true(ConditionType.REGISTERED):
         return {}

@@ -1,4 +1,4 @@
-"""Tells of every condition of a NodeClaim or NodePool that changes its status (04 §2.3)."""
+"""Publishes an event for each condition of a NodeClaim or NodePool that changes its status (04 §2.3)."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,37 +14,36 @@ T = TypeVar("T", objects.NodeClaim, objects.NodePool)
 
 
 class Transitions:
-    """Only of conditions that were there before: that an object is new shows anyway."""
+    """Ignores conditions that did not exist before: new objects need no events."""
 
     name = "status.transitions"
 
     def __init__(self, cluster: WatchedCluster) -> None:
-        self._cluster = cluster
         self._recorder: EventRecorder | None = None
-        cluster.claims.subscribe(self._told(names.NODECLAIM_KIND, lambda claim: claim.spec.node_class_ref))
-        cluster.pools.subscribe(self._told(names.NODEPOOL_KIND, lambda pool: pool.spec.template.spec.node_class_ref))
+        cluster.claims.subscribe(self._publisher(names.NODECLAIM_KIND, cluster.manages_claim))
+        cluster.pools.subscribe(self._publisher(names.NODEPOOL_KIND, cluster.manages_pool))
 
     async def run(self, context: Context) -> None:
         self._recorder = context.recorder
         await context.stopping.wait()
         self._recorder = None
 
-    def _told(self, kind: str, class_of: Callable[[T], objects.NodeClassReference]) -> Callable[[Change[T]], None]:
-        def told(change: Change[T]) -> None:
+    def _publisher(self, kind: str, is_ours: Callable[[T], bool]) -> Callable[[Change[T]], None]:
+        def on_change(change: Change[T]) -> None:
             if self._recorder is None or not isinstance(change, Updated):
                 return
             old, new = change.old.value, change.new.value
-            if not self._cluster.manages(class_of(new)):
-                return  # whoever does tells of it
+            if not is_ours(new):
+                return
             about = ObjectReference(names.API_VERSION, kind, new.metadata.name, new.metadata.uid)
             for type_, note in transitions(old.status.conditions, new.status.conditions):
                 self._recorder.publish(Event(regarding=about, reason=type_, note=note))
 
-        return told
+        return on_change
 
 
 def transitions(old: Sequence[objects.Condition], new: Sequence[objects.Condition]) -> list[tuple[str, str]]:
-    """Types of the conditions whose status is another, each with a sentence. Our own state S1–S6 is never another."""
+    """Returns the types of conditions whose status changed, each with a sentence. The state S1–S6 does not count."""
     before = {entry.type: entry for entry in old}
     found = []
     for entry in new:

@@ -1,4 +1,4 @@
-"""Says on each NodePool whether it can be used: what is wrong with it, and whether its node class is ready."""
+"""Writes the conditions of NodePools that say whether they can be used."""
 
 import logging
 from typing import Final
@@ -14,15 +14,15 @@ from dovetail.runtime.work_queue import Done, Outcome
 
 log = logging.getLogger(__name__)
 
-MESSAGE_BYTES_AT_MOST: Final = 32_768  # of a condition, or the API server refuses it
+MESSAGE_BYTES_AT_MOST: Final = 32_768  # the limit of the API server for a condition
 
 
 class NodePoolValidation(PoolController):
-    """What is wrong beyond what the API server checks (01 §4.2)."""
+    """Writes ValidationSucceeded: what is wrong beyond what the API server checks (01 §4.2)."""
 
     name = "nodepool.validation"
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         conditions = Conditions(pool, self.clock.now())
         if flaws := pool_flaws(pool):
             reason = ConditionReason.NODEPOOL_VALIDATION_FAILED
@@ -38,7 +38,7 @@ class NodePoolValidation(PoolController):
 
 
 class NodePoolReadiness(PoolController):
-    """Whether nodes can be made from its node class (01 §5.1)."""
+    """Writes NodeClassReady (01 §5.1)."""
 
     name = "nodepool.readiness"
 
@@ -46,10 +46,10 @@ class NodePoolReadiness(PoolController):
         super().__init__(cluster)
         self.follow(cluster.node_classes, self.pools_with)
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         class_name = pool.spec.template.spec.node_class_ref.name
-        found = node_class_readiness(self.cluster.node_classes.current(class_name), class_name)
+        readiness = node_class_readiness(self.cluster.node_classes.get_consistent(class_name), class_name)
         conditions = Conditions(pool, self.clock.now())
-        conditions.set(ConditionType.NODECLASS_READY, found.status, found.reason, found.message)
+        conditions.set(ConditionType.NODECLASS_READY, readiness.status, readiness.reason, readiness.message)
         await self.write_conditions(pool, conditions)
         return Done()

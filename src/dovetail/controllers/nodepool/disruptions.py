@@ -1,4 +1,4 @@
-"""Shows in each NodePool's status what its budgets allow for each reason, and until when that is so (R1, R25–R27)."""
+"""Writes to the status of each NodePool what its budgets allow for each reason, and until when (R1, R25–R27)."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,6 @@ from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import seconds_until
 from dovetail.controllers.base.writing import about_pool, warn
 from dovetail.controllers.nodepool.base import PoolController
-from dovetail.controllers.nodepool.counter import pools_of_claim, pools_of_node
 from dovetail.model.records import pool_record
 from dovetail.planning.timings import Timings
 from dovetail.rules.budgets import (
@@ -26,7 +25,7 @@ from dovetail.values.timestamp import format_time
 
 
 class NodePoolDisruptions(PoolController):
-    """For people: decisions count anew. What changes within a few seconds is shown together."""
+    """The status is for people; decisions never read it. Changes within a few seconds are written together."""
 
     name = "nodepool.disruptions"
 
@@ -35,27 +34,24 @@ class NodePoolDisruptions(PoolController):
     ) -> None:
         super().__init__(cluster, after_seconds=timings.pool_counter_seconds)
         self._reading = reading
-        self._told: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
-        self.follow(cluster.claims, pools_of_claim, after_seconds=timings.pool_counter_seconds)
-        self.follow(
-            cluster.nodes, lambda node: pools_of_node(cluster, node), after_seconds=timings.pool_counter_seconds
-        )
+        self._warned: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {}
+        self.follow_nodes(after_seconds=timings.pool_counter_seconds)
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         await self.cluster.settled()
         nodes = self.cluster.managed.in_pool(pool.metadata.name)
         now, counts = self.clock.now(), counts_of((node.record, node.state) for node in nodes)
-        self._tell_problems(pool, counts, now)
+        self._warn_problems(pool, counts, now)
         found, changes_at = self._allowed(pool, counts, now)
         if found != pool.status.disruptions:
             await self.write_status(pool, {"disruptions": [_body(each) for each in found]})
         return Done(seconds_until(changes_at, now))
 
     def forget(self, key: str) -> None:
-        self._told.pop(key, None)
+        self._warned.pop(key, None)
 
-    def _tell_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
-        """What its owner must know of its budgets (R25, R28, R29), when it is first seen and when it changes."""
+    def _warn_problems(self, pool: objects.NodePool, counts: PoolCounts, now: datetime) -> None:
+        """Warns about the budgets (R25, R28, R29) when a problem is first seen and when it changes."""
         meta, record = pool.metadata, pool_record(pool)
         found = budget_problems(
             record.object,
@@ -65,9 +61,9 @@ class NodePoolDisruptions(PoolController):
             node_counts=[counts.nodes, *GROWN],
         )
         said = tuple((problem.rule, problem.field) for problem in found)
-        if self._told.get(meta.name, ()) == (meta.uid, said):
+        if self._warned.get(meta.name, ()) == (meta.uid, said):
             return
-        self._told[meta.name] = (meta.uid, said)
+        self._warned[meta.name] = (meta.uid, said)
         about = about_pool(pool)
         for problem in found:
             note = f"{problem.field}: {problem.message}; {problem.remedy}"
@@ -92,12 +88,5 @@ class NodePoolDisruptions(PoolController):
 
 
 def _body(shown: objects.PoolDisruptions) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "reason": shown.reason,
-        "limit": shown.limit,
-        "inUse": shown.in_use,
-        "allowed": shown.allowed,
-    }
-    if shown.next_change is not None:
-        body["nextChange"] = format_time(shown.next_change)
-    return body
+    body = {"reason": shown.reason, "limit": shown.limit, "inUse": shown.in_use, "allowed": shown.allowed}
+    return body if shown.next_change is None else {**body, "nextChange": format_time(shown.next_change)}

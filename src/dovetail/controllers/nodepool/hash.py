@@ -1,6 +1,6 @@
-"""Keeps the hash of each NodePool's template on the pool, and brings its claims over to our version of it (01 §7).
+"""Writes the hash of each NodePool's template to the pool, and migrates its claims to our hash version (01 §7).
 
-The claims come first and the pool last: if we end in between, the pool still says that there is work to do.
+The pool is written last: if the process ends in between, the pool still shows that there is work to do.
 """
 
 from contextlib import suppress
@@ -22,27 +22,27 @@ class NodePoolHash(PoolController):
         super().__init__(cluster)
         self.follow(cluster.claims, _pool_of_other_version)
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         try:
             hashed = pool_hash(pool.spec.template)
         except DurationError as error:
-            return TerminalFailure(str(error))  # ValidationSucceeded says so
+            return TerminalFailure(str(error))  # the condition ValidationSucceeded reports it
         meta = pool.metadata
         if meta.annotations.get(names.NODEPOOL_HASH_VERSION) != names.HASH_VERSION:
             for claim in self.cluster.claims_in[meta.name]:
                 await self._migrate(claim.metadata.name, hashed)
         annotations = pool_annotations(hashed)
         if annotations.items() - meta.annotations.items():
-            # The lock is on what was hashed: a template changed meanwhile has another hash.
+            # The precondition is the version that was hashed: an edited template has another hash.
             lock = {"uid": meta.uid, "resourceVersion": meta.resource_version}
             body = {"metadata": {**lock, "annotations": annotations}}
             written = await self.api.write(Patch(NODEPOOLS, meta.name, body))
-            self.cluster.pools.wrote(written)
+            self.cluster.pools.note_write(written)
         return Done()
 
     async def _migrate(self, name: str, hashed: str) -> None:
-        claim = self.cluster.claims.current(name)
-        if claim is None or not self.cluster.manages(claim.spec.node_class_ref):
+        claim = self.cluster.claims.get_consistent(name)
+        if claim is None or not self.cluster.manages_claim(claim):
             return
         if annotations := migrated_annotations(claim, hashed):
             with suppress(NotFound):
@@ -50,7 +50,7 @@ class NodePoolHash(PoolController):
 
 
 def _pool_of_other_version(claim: objects.NodeClaim) -> list[str]:
-    """The pool that may be waiting to see this claim, or our write to it."""
+    """The pool that may wait for this claim to be migrated."""
     if claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION) == names.HASH_VERSION:
         return []
     return [claim.metadata.labels.get(names.NODEPOOL_LABEL, "")]

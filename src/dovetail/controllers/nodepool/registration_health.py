@@ -1,4 +1,4 @@
-"""Says on each NodePool whether its nodes come up (01 §5.1), as the lifecycle of its claims reports it."""
+"""Writes the condition NodeRegistrationHealthy of NodePools, from reports of the lifecycle controller (01 §5.1)."""
 
 from typing import Any, Final
 
@@ -17,28 +17,26 @@ from dovetail.planning.nodepool.registration_health import (
 )
 from dovetail.runtime.work_queue import Done, Outcome
 
-WAITING_AT_MOST: Final = 16  # of which the last few decide
+WAITING_AT_MOST: Final = 16  # attempts that are not written yet
 
 
 class RegistrationHealth(PoolController):
-    """Also writes `nodeClassObservedGeneration`: which node class the condition speaks of."""
+    """Also writes `nodeClassObservedGeneration`, the generation that the condition is about."""
 
     name = "nodepool.registrationhealth"
 
     def __init__(self, cluster: WatchedCluster) -> None:
         super().__init__(cluster)
-        self._histories: dict[
-            str, RegistrationHistory
-        ] = {}  # by the pool's name: one made anew is outdated, and starts over
+        self._histories: dict[str, RegistrationHistory] = {}  # by pool; a recreated pool is outdated and starts over
         self._waiting: dict[str, list[RegistrationAttempt]] = {}
         self.follow(cluster.node_classes, self.pools_with)
 
     def registered(self, claim: objects.NodeClaim) -> None:
-        """The claim's node has come up. Reported twice, it counts once."""
+        """The claim is registered. A second report does not count."""
         self._note(claim, attempt(claim, registered=True))
 
     def failed(self, claim: objects.NodeClaim) -> None:
-        """The claim is given up: it was not launched, or did not register, in time."""
+        """The claim was not launched or registered in time."""
         self._note(claim, attempt(claim, registered=False))
 
     def _note(self, claim: objects.NodeClaim, what: RegistrationAttempt) -> None:
@@ -50,23 +48,21 @@ class RegistrationHealth(PoolController):
         self._histories.pop(key, None)
         self._waiting.pop(key, None)
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         name = pool.metadata.name
-        node_class = self.cluster.node_classes.current(pool.spec.template.spec.node_class_ref.name)
+        node_class = self.cluster.node_classes.get_consistent(pool.spec.template.spec.node_class_ref.name)
         conditions = Conditions(pool, self.clock.now())
         history = self._histories.get(name) or remembered(pool)
         observed: dict[str, Any] = {}
         if is_outdated(pool, node_class):
-            history = self._histories[name] = (
-                RegistrationHistory()
-            )  # at once: the write may take effect and its answer be lost
+            history = self._histories[name] = RegistrationHistory()  # before the write, whose answer may be lost
             reset(conditions)
             if node_class is not None:
                 observed["nodeClassObservedGeneration"] = node_class.metadata.generation
         attempts = self._waiting.get(name, [])
         history = account(pool, history, attempts, conditions)
         await self.write_conditions(pool, conditions, **observed)
-        # Only now: were the write refused, all of it would be worked out again.
+        # After the write: if it fails, the next reconcile starts from the same state.
         self._histories[name] = history
         self._waiting[name] = [each for each in self._waiting.get(name, ()) if each not in attempts]
         return Done()

@@ -1,4 +1,4 @@
-"""Keeps NodePools with `replicas` at so many nodes (06 §9)."""
+"""Keeps NodePools with `replicas` at that number of nodes (06 §9)."""
 
 import logging
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dovetail.api.objects import is_true
 from dovetail.controllers.base.claim_creation import ClaimCreation
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.writing import delete_claim
-from dovetail.controllers.nodepool.base import PoolController
+from dovetail.controllers.nodepool.base import PoolController, pools_of_claim
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.disruption.records import record_on
 from dovetail.planning.nodepool.static_capacity import ClaimCensus, census, growth, node_limit, victims
@@ -24,12 +24,12 @@ from dovetail.values.duration import DurationError
 
 log = logging.getLogger(__name__)
 
-# Claims change several times while they come up; all of them together are looked at once.
+# Claims change several times while they start. The delay counts these changes together.
 SETTLE_SECONDS: Final = 1.0
 
 
 class StaticCapacity(PoolController):
-    """Creates what is lacking, deletes what is too many. Budgets have no say."""
+    """Creates missing claims and deletes surplus ones. Budgets do not apply."""
 
     name = "static.capacity"
 
@@ -39,21 +39,21 @@ class StaticCapacity(PoolController):
         self._timings = timings
         self._started = ""
         self._named = 0
-        self._free: dict[str, list[str]] = {}  # by the pool's name: names of claims that nobody is known to have
-        self.follow(cluster.claims, _pool_of, after_seconds=SETTLE_SECONDS)
+        self._free: dict[str, list[str]] = {}  # by pool: names that may be unused
+        self.follow(cluster.claims, pools_of_claim, after_seconds=SETTLE_SECONDS)
 
-    async def tend(self, pool: objects.NodePool) -> Outcome:
+    async def reconcile_pool(self, pool: objects.NodePool) -> Outcome:
         replicas = pool.spec.replicas
         if replicas is None or pool.metadata.deletion_timestamp is not None:
             return Done()
-        found = self._census(pool)
-        if len(found.active) > replicas:
+        counted = self._census(pool)
+        if len(counted.active) > replicas:
             pdbs = PdbIndex(self.cluster.pdbs.values(), ())
-            await self._shrink(victims(found, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
+            await self._shrink(victims(counted, replicas=replicas, pdbs=pdbs, now=self.clock.now()))
         elif is_true(pool, ConditionType.READY):
-            wanted = growth(found, replicas=replicas, limit=node_limit(pool))
+            wanted = growth(counted, replicas=replicas, limit=node_limit(pool))
             if wanted.lacking and not wanted.granted:
-                log.info("%s of %s nodes: its limit is reached", len(found.active), replicas)
+                log.info("%s of %s nodes: its limit is reached", len(counted.active), replicas)
                 return Done(self._timings.static_capacity_blocked_seconds)
             try:
                 await self._grow(pool, wanted.granted)
@@ -65,20 +65,20 @@ class StaticCapacity(PoolController):
         self._free.pop(key, None)
 
     def _census(self, pool: objects.NodePool) -> ClaimCensus:
-        """Raises InFlight: what we have deleted must not be counted as if it were to stay."""
+        """Raises InFlight, so that a claim that we have just deleted does not count."""
         name = pool.metadata.name
-        found = (self.cluster.claims.current(claim.metadata.name) for claim in self.cluster.claims_in[name])
-        claims = [claim for claim in found if claim is not None]
+        known = (self.cluster.claims.get_consistent(claim.metadata.name) for claim in self.cluster.claims_in[name])
+        claims = [claim for claim in known if claim is not None]
         records = {claim.metadata.name: record for claim in claims if (record := record_on(claim)) is not None}
         return census(
             map(self.cluster.member, claims),
             in_commands=records.keys(),
             awaited={replacement for record in records.values() for replacement in record.replacements},
-            reserved=self._creation.unseen(name),
+            reserved=self._creation.unseen_creates(name),
         )
 
     async def _grow(self, pool: objects.NodePool, count: int) -> None:
-        """Raises the first ApiError, once all have been tried."""
+        """Raises the first ApiError, after trying all creates."""
         wanted = self._names(pool, count)
         bodies = [static_claim_body(pool, name=name, well_known=names.WELL_KNOWN_LABELS) for name in wanted]
         outcomes = await self._creation.create(self.api, self.clock, bodies)
@@ -91,7 +91,7 @@ class StaticCapacity(PoolController):
                 raise outcome
 
     def _names(self, pool: objects.NodePool, count: int) -> Sequence[str]:
-        """The same again as long as nobody is known to have them: a create may have taken effect unseen."""
+        """Returns the same names until a create with them succeeds, because a failed create may have taken effect."""
         self._started = self._started or self.clock.now().isoformat()
         free = self._free.setdefault(pool.metadata.name, [])
         while len(free) < count:
@@ -102,12 +102,7 @@ class StaticCapacity(PoolController):
     async def _shrink(self, chosen: Sequence[ClusterNode]) -> None:
         for member in chosen:
             assert member.claim is not None
-            claim = self.cluster.claims.current(member.claim.name)
+            claim = self.cluster.claims.get_consistent(member.claim.name)
             if claim is not None:
                 await delete_claim(self.api, self.cluster, claim)
                 log.info("deleting nodeclaim: its pool has more than its replicas", extra={"NodeClaim": member.name})
-
-
-def _pool_of(claim: objects.NodeClaim) -> list[str]:
-    pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
-    return [pool] if pool else []

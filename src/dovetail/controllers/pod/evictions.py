@@ -1,12 +1,11 @@
-"""Takes pods off nodes that are going: by eviction, or by deletion for the node's deadline (03 §5).
+"""Evicts the pods of deleted Nodes, or deletes them for the node's deadline (03 §5).
 
-Whether and how is asked of the drain plan right before each attempt, so that nothing here can be out of date. A pod
-that a PodDisruptionBudget holds back waits for that budget's status to change; one pod of each budget is tried now and
-then all the same, as a net (R43).
+Each attempt first asks the drain plan, so that it never acts on old state. A pod blocked by a PodDisruptionBudget waits
+for a change of its status. As a fallback, one pod of each budget is retried from time to time (R43).
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from random import Random
@@ -18,7 +17,7 @@ from dovetail.api import objects
 from dovetail.api.names import ConditionType, EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController
-from dovetail.controllers.base.writing import about_node, about_pod, tell, warn
+from dovetail.controllers.base.writing import about_node, about_pod, publish, warn
 from dovetail.model.records import PdbRecord, PodRecord, claim_record
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan
@@ -34,19 +33,19 @@ from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
-PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID: a new pod of the same name is another matter
+PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID: a new pod with the same name is another key
 PdbKey: TypeAlias = tuple[str, str]
 
 FORCEFUL: Final = "Forceful Termination"
 CAUSE: Final = "node-deadline"
 NAMESPACE_GOES: Final = "its namespace is being deleted, and the pod with it"
-# So many budgets a second are tried without a sign that it would help, however many there are.
+# Limits the fallback retries of all budgets together.
 NET_RATE: Final = Rate(per_second=2, burst=5)
 JITTER: Final = 0.2
 
 
 class Evictions(KeyedController[PodKey]):
-    """Keys are pods that a drain wants gone."""
+    """Keys are the pods that drains remove."""
 
     name = "eviction-queue"
     workers = 100
@@ -59,41 +58,36 @@ class Evictions(KeyedController[PodKey]):
         self._chance = Random(seed)
         self._net: TokenBucket | None = None
         self._parked = ParkedPods()
-        # Evictions that a budget's status does not show yet.
+        # Evictions that the status of the budget does not show yet.
         self._spent: dict[PdbKey, int] = {}
         cluster.pdbs.subscribe(self._budget_changed)
         self.follow(cluster.pods, self._parked_key)
 
-    def keys(self) -> Iterable[PodKey]:
-        return ()  # termination asks for each
-
     def want(self, pod: PodRecord) -> None:
-        """Have the pod taken off its node, as its drain plan says."""
+        """Removes the pod from its node, as the drain plan says."""
         self.add((pod.namespace, pod.name, pod.uid))
 
     def refusal(self, pod: PodRecord) -> str | None:
-        """Why the pod could not be evicted when it was last tried, or what it would be refused for."""
+        """Why the last eviction of the pod was refused, or why the next one would be."""
         return self._parked.why((pod.namespace, pod.name, pod.uid)) or self._refused(pod, self._budgets_of(pod))
 
     async def reconcile(self, key: PodKey) -> Outcome:
         namespace, name, uid = key
-        pod = self._cluster.pods.current(name, namespace)
-        node = None if pod is None else self._cluster.nodes.get(("", pod.node_name))
-        if pod is None or pod.uid != uid or node is None or node.value.metadata.deletion_timestamp is None:
+        pod = self._cluster.pods.get_consistent(name, namespace)
+        node = None if pod is None else self._cluster.nodes.value(pod.node_name)
+        if pod is None or pod.uid != uid or node is None or node.metadata.deletion_timestamp is None:
             self._leave(key)
             return Done()
-        step = self.plan_of(node.value, self.clock.now()).step_of(uid)
+        step = self.plan_of(node, self.clock.now()).step_of(uid)
+        if step is not None and step.action is DrainAction.EVICT:
+            return await self._evict(key, pod, node)
+        self._leave(key)
         if step is not None and step.action is DrainAction.DELETE and step.forced is not None:
-            self._leave(key)
-            await self.delete(step.forced, node.value)
-            return Done()
-        if step is None or step.action is not DrainAction.EVICT:
-            self._leave(key)
-            return Done()  # when its turn comes, termination asks again
-        return await self._evict(key, pod, node.value)
+            await self.delete(step.forced, node)
+        return Done()  # the termination controller asks again when it is the pod's turn
 
     def plan_of(self, node: objects.Node, now: datetime) -> DrainPlan:
-        """What is to be done with the node's pods."""
+        """The drain plan of the node."""
         claim = self._cluster.claim_of(node)
         deadline = None if claim is None else node_deadline(claim_record(claim))
         pods = self._cluster.pods_on[node.metadata.name]
@@ -102,7 +96,7 @@ class Evictions(KeyedController[PodKey]):
     # -- for the deadline ---------------------------------------------------------------------------------------------
 
     async def delete(self, forced: ForcedDeletion, node: objects.Node) -> None:
-        """R17: delete the pod with what is left of its grace, whatever protects it."""
+        """Deletes the pod with the grace that is left, whatever protects it (R17)."""
         pod, claim = forced.pod, self._cluster.claim_of(node)
         by = format_time(forced.deadline)
         note = (
@@ -111,12 +105,12 @@ class Evictions(KeyedController[PodKey]):
             f"(its own {pod.grace_seconds} s, counted back from the node's deadline); "
             "PodDisruptionBudgets, do-not-disrupt and schedules no longer count"
         )
-        tell(self.recorder, about_pod(pod), EventReason.DISRUPTED, note)
+        publish(self.recorder, about_pod(pod), EventReason.DISRUPTED, note)
         with suppress(NotFound, Conflict):  # gone, or another of its name
             await self.api.write(
                 Delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_seconds=forced.grace_seconds)
             )
-            self._cluster.pods.doomed(pod.name, pod.uid, pod.namespace)
+            self._cluster.pods.note_delete(pod.name, pod.uid, pod.namespace)
             self._metrics.pods_drained.labels(_reason(claim)).inc()
             self._metrics.forced_pods.labels(CAUSE).inc()
             extra = {"Pod": f"{pod.namespace}/{pod.name}", "Node": node.metadata.name, "grace": forced.grace_seconds}
@@ -129,8 +123,8 @@ class Evictions(KeyedController[PodKey]):
             return Done(self._net_seconds(key))
         budgets = self._budgets_of(pod)
         keys = [(budget.namespace, budget.name) for budget in budgets]
-        # Of a pod that is not ready the server may think better than the budget's count says: it is asked, once for
-        # each change of the pod or of the budget.
+        # The API server may allow the eviction of an unready pod although the budget's status does not. It is asked
+        # once for each change of the pod or of the budget.
         unsure = pod.ready is not True and len(budgets) == 1 and self._parked.has_news(key)
         refused = None if unsure else self._refused(pod, budgets)
         if refused is not None and not self._may_try_anyway(key):
@@ -139,15 +133,15 @@ class Evictions(KeyedController[PodKey]):
         try:
             await self.api.write(Evict(pod.name, namespace=pod.namespace, uid=pod.uid))
         except ApiError as error:
-            self._count(error)
-            self._spend(keys, -1)  # should it have taken effect all the same, the budget's status will show it
+            self._metrics.pods_eviction_requests.labels(str(error.code)).inc()
+            self._spend(keys, -1)  # if it took effect nevertheless, the status of the budget will show it
             return self._not_evicted(key, keys, error, node)
         self._leave(key)
-        self._cluster.pods.doomed(pod.name, pod.uid, pod.namespace)
+        self._cluster.pods.note_delete(pod.name, pod.uid, pod.namespace)
         reason = _reason(self._cluster.claim_of(node))
         self._metrics.pods_eviction_requests.labels("200").inc()
         self._metrics.pods_drained.labels(reason).inc()
-        tell(self.recorder, about_pod(pod), EventReason.EVICTED, f"Evicted pod: {reason}")
+        publish(self.recorder, about_pod(pod), EventReason.EVICTED, f"Evicted pod: {reason}")
         return Done()
 
     def _not_evicted(self, key: PodKey, budgets: list[PdbKey], error: ApiError, node: objects.Node) -> Outcome:
@@ -159,30 +153,26 @@ class Evictions(KeyedController[PodKey]):
         if isinstance(error, TooManyRequests):
             return self._park(key, budgets, error.message, node, tried=True)
         if isinstance(error, InternalError) and len(budgets) > 1:
-            why = "eviction does not support multiple PodDisruptionBudgets"
-            return self._park(key, budgets, why, node, tried=True)
+            return self._park(key, budgets, "eviction does not support multiple PodDisruptionBudgets", node, tried=True)
         raise error
 
     def _await_namespace(self, key: PodKey) -> Outcome:
-        """Whoever empties the namespace deletes the pod, which brings it back here; it is tried again only as a net."""
+        """The namespace controller deletes the pod, and its watch event adds the key. Retries are a fallback."""
         self._hand_on(self._parked.add(key, [], NAMESPACE_GOES, at=self.clock.monotonic()))
         return Done(self._net_seconds(key))
-
-    def _count(self, error: ApiError) -> None:
-        self._metrics.pods_eviction_requests.labels(str(error.code)).inc()
 
     def _spend(self, budgets: list[PdbKey], evictions: int) -> None:
         for budget in budgets:
             self._spent[budget] = max(0, self._spent.get(budget, 0) + evictions)
 
     def _budgets_of(self, pod: PodRecord) -> list[PdbRecord]:
-        """Those that the eviction API asks."""
+        """The budgets that the eviction API checks."""
         if not asks_budgets(pod):
             return []
         return [budget for budget in self._cluster.pdbs_in[pod.namespace] if _selects(budget, pod)]
 
     def _refused(self, pod: PodRecord, budgets: list[PdbRecord]) -> str | None:
-        """What the API server would say, by what we know: asking it in vain costs both of us."""
+        """Predicts the answer of the API server, to save useless requests."""
         verdict = PdbIndex(budgets, ()).verdict(pod)
         if not verdict.allowed:
             return verdict.message
@@ -195,7 +185,7 @@ class Evictions(KeyedController[PodKey]):
     # -- waiting for a budget -----------------------------------------------------------------------------------------
 
     def _park(self, key: PodKey, budgets: list[PdbKey], why: str, node: objects.Node, *, tried: bool) -> Outcome:
-        """Whoever has tried in vain goes to the end; whoever was only looked at again keeps the place and the time."""
+        """A pod whose eviction failed goes to the end of the queue. One that was not tried keeps its place and time."""
         if tried or self._parked.budgets(key) != budgets:
             self._hand_on(self._parked.add(key, budgets, why, at=self.clock.monotonic()))
         note = f"evicting pod {key[0]}/{key[1]} is refused: {why}"
@@ -203,7 +193,7 @@ class Evictions(KeyedController[PodKey]):
         return Done(self._net_seconds(key))
 
     def _net_seconds(self, key: PodKey) -> float | None:
-        """Until the pod is tried although nothing says that it would help; None if another one of its budgets is."""
+        """Seconds until the fallback retry; None if another pod of the same budgets is retried."""
         if not self._parked.leads(key):
             return None
         seconds = self._timings.blocked_eviction_seconds * (1 + JITTER * self._chance.random())
@@ -227,7 +217,7 @@ class Evictions(KeyedController[PodKey]):
                 self.add_after(heir, seconds)
 
     def _budget_changed(self, change: Change[PdbRecord]) -> None:
-        """As many as the budget allows now may try; all of them if it is gone or its spec is another."""
+        """Retries as many pods as the budget allows now; all of them if it is deleted or its spec changed."""
         match change:
             case Updated(key=key, old=old, new=new):
                 self._spent.pop(key, None)
@@ -242,28 +232,28 @@ class Evictions(KeyedController[PodKey]):
             self.add(parked)
         unready = next((parked for parked in self._parked.first(key, None) if not self._is_ready(parked)), None)
         if unready is not None:
-            self._parked.tell(unready)
+            self._parked.mark_changed(unready)
             self.add(unready)
 
     def _is_ready(self, key: PodKey) -> bool:
-        kept = self._cluster.pods.get(key[:2])
-        return kept is not None and kept.value.ready is True
+        pod = self._cluster.pods.value(key[1], key[0])
+        return pod is not None and pod.ready is True
 
     def _parked_key(self, pod: PodRecord) -> Iterator[PodKey]:
-        """A parked pod that changes may have become one that can go: it is not ready any more, or has other labels."""
+        """Retries a parked pod that changes: it may be unready now, or have other labels."""
         key = (pod.namespace, pod.name, pod.uid)
         if self._parked.budgets(key) is not None:
-            self._parked.tell(key)
+            self._parked.mark_changed(key)
             yield key
 
 
 class ParkedPod(msgspec.Struct):
-    """Where a parked pod waits: for which budgets, why, and since when its time as their net counts."""
+    """A parked pod: the budgets it waits for, why, and the start of its time until the fallback retry."""
 
     budgets: list[PdbKey]
     why: str
     since: float
-    news: bool = False  # it, or a budget of its, has changed since it was last tried
+    news: bool = False  # it or one of its budgets changed since the last attempt
 
 
 class ParkedPods:
@@ -274,7 +264,7 @@ class ParkedPods:
         self._waiting: dict[PdbKey, dict[PodKey, None]] = {}
 
     def add(self, pod: PodKey, budgets: list[PdbKey], why: str, *, at: float) -> list[PodKey]:
-        """Put it at the end; those who lead in its place, if it was there before."""
+        """Puts the pod at the end. Returns the pods that lead now in its place, if it was parked before."""
         heirs = self.remove(pod, at=at)
         self._places[pod] = ParkedPod(budgets, why, at)
         for budget in budgets:
@@ -282,7 +272,7 @@ class ParkedPods:
         return heirs
 
     def remove(self, pod: PodKey, *, at: float) -> list[PodKey]:
-        """Take it off; those who now lead in its place, whose time begins."""
+        """Removes the pod. Returns the pods that lead now in its place; their time starts."""
         place = self._places.pop(pod, None)
         heirs = []
         for budget in place.budgets if place is not None else ():
@@ -301,22 +291,22 @@ class ParkedPods:
         self._places[pod].since = at
 
     def first(self, budget: PdbKey, count: int | None) -> list[PodKey]:
-        """The first so many that wait for the budget; all of them for None."""
+        """The first `count` pods that wait for the budget; None: all."""
         return list(self._waiting.get(budget, {}))[:count]
 
     def leads(self, pod: PodKey) -> bool:
-        """Whether the pod is parked, and the first of any of its budgets: that one is tried as a net."""
+        """Whether the pod is the first one of any of its budgets, and so the one for the fallback retry."""
         place = self._places.get(pod)
         return place is not None and (
             not place.budgets or any(next(iter(self._waiting[budget])) == pod for budget in place.budgets)
         )
 
-    def tell(self, pod: PodKey) -> None:
-        """It, or a budget of its, has changed."""
+    def mark_changed(self, pod: PodKey) -> None:
+        """The pod or one of its budgets has changed."""
         self._places[pod].news = True
 
     def has_news(self, pod: PodKey) -> bool:
-        """Whether it has not been tried since something changed."""
+        """Whether something changed since the last attempt."""
         place = self._places.get(pod)
         return place is None or place.news
 
@@ -324,13 +314,11 @@ class ParkedPods:
         return self._places[pod].since
 
     def budgets(self, pod: PodKey) -> list[PdbKey] | None:
-        """What it waits for; None if it does not wait."""
-        place = self._places.get(pod)
-        return None if place is None else place.budgets
+        """The budgets it waits for; None if it is not parked."""
+        return self._places[pod].budgets if pod in self._places else None
 
     def why(self, pod: PodKey) -> str | None:
-        place = self._places.get(pod)
-        return None if place is None else place.why
+        return self._places[pod].why if pod in self._places else None
 
 
 def _selects(budget: PdbRecord, pod: PodRecord) -> bool:
@@ -338,8 +326,8 @@ def _selects(budget: PdbRecord, pod: PodRecord) -> bool:
 
 
 def _reason(claim: objects.NodeClaim | None) -> str:
-    """Why the pod goes, in the words of events and metrics (03 §5.3)."""
+    """The reason for events and metrics (03 §5.3)."""
     if claim is None:
         return ""
-    found = next((entry for entry in claim.status.conditions if entry.type == ConditionType.DISRUPTION_REASON), None)
-    return found.reason if found is not None and found.status == "True" else FORCEFUL
+    found = (each for each in claim.status.conditions if each.type == ConditionType.DISRUPTION_REASON)
+    return next((each.reason for each in found if each.status == "True"), FORCEFUL)

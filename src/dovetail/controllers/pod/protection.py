@@ -1,7 +1,7 @@
-"""Tells the owners of pods what becomes of their annotations: not understood, or run out (R3, R11)."""
+"""Publishes events about the annotations of pods: invalid values (R11), and protections that have ended (R3)."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TypeAlias
 
@@ -9,7 +9,7 @@ from dovetail.api import names
 from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
 from dovetail.controllers.base.keyed import KeyedController, seconds_until
-from dovetail.controllers.base.writing import about_pod, tell, warn
+from dovetail.controllers.base.writing import about_pod, publish, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.rules.protection import annotation_faults, do_not_disrupt, may_be_protected
@@ -23,7 +23,7 @@ PodName: TypeAlias = tuple[str, str]
 
 
 class ProtectionEvents(KeyedController[PodName]):
-    """Keys are pods with annotations of ours."""
+    """Keys are pods that may be protected."""
 
     name = "pod.protection"
 
@@ -31,35 +31,32 @@ class ProtectionEvents(KeyedController[PodName]):
         super().__init__()
         self._cluster = cluster
         self._metrics = metrics
-        self._told: dict[str, set[str]] = {}  # faults by pod UID: each is said once while we run
-        self._ends_at: dict[str, datetime] = {}  # by pod UID: only an end that passes while we run is told (R3)
-        self.follow(cluster.pods, _annotated)
+        self._warned: dict[str, set[str]] = {}  # messages by pod UID: each is published once
+        self._ends_at: dict[str, datetime] = {}  # by pod UID: only an end that passes while we run is published (R3)
+        self.own(cluster.pods, _annotated)
         cluster.pods.subscribe(self._forget)
-
-    def keys(self) -> Iterable[PodName]:
-        return [key for pod in self._cluster.pods.values() for key in _annotated(pod)]
 
     async def reconcile(self, key: PodName) -> Outcome:
         kept = self._cluster.pods.get(key)
         if kept is None or not kept.value.active:
             return Done()
         pod, now = kept.value, self.clock.now()
-        self._say_faults(pod)
-        return Done(seconds_until(self._say_end(pod, now), now))
+        self._warn_faults(pod)
+        return Done(seconds_until(self._publish_end(pod, now), now))
 
-    def _say_faults(self, pod: PodRecord) -> None:
+    def _warn_faults(self, pod: PodRecord) -> None:
         for fault in annotation_faults(pod.annotations):
-            told = self._told.setdefault(pod.uid, set())
-            if fault.message in told:
+            warned = self._warned.setdefault(pod.uid, set())
+            if fault.message in warned:
                 continue
-            told.add(fault.message)
+            warned.add(fault.message)
             self._metrics.invalid_annotations.labels(fault.annotation).inc()
             note = f"annotation {fault.annotation}: {fault.message}; {fault.remedy}"
             warn(self.recorder, about_pod(pod), EventReason(fault.rule), note, pod.uid, fault.message)
             log.warning("bad annotation", extra={"Pod": f"{pod.namespace}/{pod.name}", "problem": fault.message})
 
-    def _say_end(self, pod: PodRecord, now: datetime) -> datetime | None:
-        """The instant at which the pod's protection ends; once it has passed, it is told."""
+    def _publish_end(self, pod: PodRecord, now: datetime) -> datetime | None:
+        """Returns the instant at which the protection ends. Publishes an event once it has passed."""
         verdict = do_not_disrupt(pod, now)
         if not verdict.allowed and verdict.until is not None:
             self._ends_at[pod.uid] = verdict.until
@@ -67,13 +64,13 @@ class ProtectionEvents(KeyedController[PodName]):
         ended_at = self._ends_at.pop(pod.uid, None)
         if ended_at is not None and verdict.allowed and names.DO_NOT_DISRUPT in pod.annotations and ended_at <= now:
             note = f"Its {names.DO_NOT_DISRUPT} period ended {format_time(ended_at)}; it may be disrupted"
-            tell(self.recorder, about_pod(pod), EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, note)
+            publish(self.recorder, about_pod(pod), EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, note)
         return None
 
     def _forget(self, change: Change[PodRecord]) -> None:
         if isinstance(change, Deleted):
             self._ends_at.pop(change.old.uid, None)
-            self._told.pop(change.old.uid, None)
+            self._warned.pop(change.old.uid, None)
 
 
 def _annotated(pod: PodRecord) -> Iterator[PodName]:

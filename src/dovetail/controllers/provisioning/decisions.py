@@ -1,4 +1,4 @@
-"""What is remembered of each pending pod, and what are people told of what was decided on it (06 §6)?"""
+"""Publishes events and metrics about the decisions on pending pods, and remembers each pod's target (06 §6)."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -10,7 +10,7 @@ import msgspec
 from dovetail.api import objects
 from dovetail.api.names import EventReason
 from dovetail.controllers.base.cluster import WatchedCluster
-from dovetail.controllers.base.writing import about_pod, about_pool, tell, warn
+from dovetail.controllers.base.writing import about_pod, about_pool, publish, warn
 from dovetail.model.records import PodRecord
 from dovetail.observe.metrics import Metrics
 from dovetail.planning.provisioning.claims import ProvisioningPlan, failed_note, hinders_consolidation, nominated_note
@@ -30,16 +30,16 @@ _WISHES: Final = "pod has a preferred anti-affinity or spread, which can prevent
 
 
 class _PodHistory(msgspec.Struct):
-    """A pod that was seen without a place, for as long as it exists."""
+    """A pod that was pending, for as long as it exists."""
 
     seen_at: datetime
     decided: bool = False
-    placed_at: datetime | None = None  # when a place was first found for it; None after an error
-    wishes_told_at: datetime | None = None
+    placed_at: datetime | None = None  # when it was first placed; None after an error
+    wishes_logged_at: datetime | None = None
 
 
 class ProvisioningDecisions:
-    """Of pods of nodes that are going it is only remembered where they were sent: they have a place as yet."""
+    """Of pods on disrupted nodes it remembers only the target: they are not pending yet."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ProvisioningDecisions:
         self._nominated_for = nominated_for
         self._respect_preferences = respect_preferences
         self._pods: dict[str, _PodHistory] = {}
-        self._targets: dict[str, str] = {}  # by UID: the claim that a pod was last sent to
+        self._targets: dict[str, str] = {}  # by pod UID: the claim that it was last sent to
 
     def seen(self, uid: str, now: datetime) -> None:
         self._pods.setdefault(uid, _PodHistory(now))
@@ -65,7 +65,7 @@ class ProvisioningDecisions:
         self._pods.pop(uid, None)
 
     def only(self, uids: Iterable[str]) -> None:
-        """Nobody else asks for nodes now, and where others were sent no longer matters."""
+        """Forgets the targets of all other pods."""
         self._targets = {uid: self._targets[uid] for uid in uids if uid in self._targets}
 
     def target(self, uid: str) -> str:
@@ -75,7 +75,7 @@ class ProvisioningDecisions:
     # -- what was decided ----------------------------------------------------------------------------------------------
 
     def refused(self, context: Context, refused: Collection[Unplaceable]) -> None:
-        """These are not even looked at (06 §2)."""
+        """Reports pods that are not planned at all (06 §2)."""
         self._metrics.scheduling_ignored_pods.set(len(refused))
         for each in refused:
             self._left_out(context, each.uid)
@@ -85,14 +85,13 @@ class ProvisioningDecisions:
     def planned(
         self, context: Context, plan: ProvisioningPlan, pods: Mapping[str, PodInfo], left_out: Mapping[str, str]
     ) -> None:
-        """All but the pods that claims are to be created for. `left_out`: pools that cannot be used now, and why."""
+        """Reports all pods except those of new claims. `left_out`: unusable pools, and why."""
         self._measure(plan)
         unsupported = sum(error.reason == RESOURCE_CLAIMS for error in plan.solution.errors.values())
         self._metrics.scheduling_unsupported_pods.labels("resource-claims").set(unsupported)
         for name, why in plan.starved.items():
-            kept = self._cluster.pools.get(("", name))
-            if kept is not None:
-                about, reason = about_pool(kept.value), EventReason.NO_COMPATIBLE_INSTANCE_TYPES
+            if (pool := self._cluster.pools.value(name)) is not None:
+                about, reason = about_pool(pool), EventReason.NO_COMPATIBLE_INSTANCE_TYPES
                 warn(context.recorder, about, reason, why, dedupe_seconds=STARVED_SECONDS)
         others = [f"NodePool {name} is left out: {why}" for name, why in left_out.items()]
         for uid, error in plan.solution.errors.items():
@@ -105,14 +104,14 @@ class ProvisioningDecisions:
             claim, note = self._destination(node)
             for uid in uids:
                 self._placed(context, pods[uid], target=claim)
-                tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
-        self._tell_wishes(context, pods.values())
+                publish(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
+        self._log_wishes(context, pods.values())
 
     def created(self, context: Context, claim: NewClaim, made: objects.NodeClaim, pods: Mapping[str, PodInfo]) -> None:
         note = nominated_note(made.metadata.name)
         for uid in claim.pods:
             self._placed(context, pods[uid], target=made.metadata.name)
-            tell(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
+            publish(context.recorder, about_pod(pods[uid]), EventReason.NOMINATED, note)
 
     def not_created(self, context: Context, claim: NewClaim, why: str, pods: Mapping[str, PodInfo]) -> None:
         log.error("no nodeclaim was created: %s", why, extra={"NodePool": claim.pool, "pod-count": len(claim.pods)})
@@ -122,8 +121,8 @@ class ProvisioningDecisions:
 
     def _placed(self, context: Context, pod: PodInfo, *, target: str) -> None:
         known = self._decided(context, pod.uid, target=target)
-        kept = self._cluster.pods.get((pod.namespace, pod.name))
-        waits = kept is not None and kept.uid == pod.uid and not kept.value.node_name  # planning takes a while
+        record = self._cluster.pods.value(pod.name, pod.namespace)
+        waits = record is not None and record.uid == pod.uid and not record.node_name  # planning takes a while
         if known is not None and known.placed_at is None and waits:
             known.placed_at = context.clock.now()
 
@@ -143,7 +142,7 @@ class ProvisioningDecisions:
     # -- what became of it ---------------------------------------------------------------------------------------------
 
     def follow(self, old: PodRecord, new: PodRecord, now: datetime) -> None:
-        """From the first plan for a pod to its node, and to its running (04 §3.5); it need not be the node planned."""
+        """Measures the time from the first plan for a pod until it is bound, and until it runs (04 §3.5)."""
         known = self._pods.get(new.uid)
         if known is None or known.placed_at is None:
             return
@@ -154,7 +153,7 @@ class ProvisioningDecisions:
             known.placed_at = None
 
     def _destination(self, node: str) -> tuple[str, str]:
-        """The claim of a node, if it has one, and what is said of a pod that goes there."""
+        """The claim of a node, if it has one, and the note of the event for its pods."""
         place = self._state.place(node)
         claim = "" if place is None or place.claim is None else place.claim.metadata.name
         return claim, nominated_note(claim, "" if place is None else place.pods_are_on)
@@ -165,15 +164,15 @@ class ProvisioningDecisions:
         for zone, count in plan.zones.items():
             self._metrics.scheduling_zones.labels(CONTROLLER, zone).set(count)
 
-    def _tell_wishes(self, context: Context, pods: Iterable[PodInfo]) -> None:
-        """Once a day and pod."""
+    def _log_wishes(self, context: Context, pods: Iterable[PodInfo]) -> None:
+        """Logs once a day for each pod."""
         if not self._respect_preferences:
             return
         now = context.clock.now()
         for pod in filter(hinders_consolidation, pods):
             known = self._pods.get(pod.uid)
-            if known is not None and (known.wishes_told_at is None or now - known.wishes_told_at >= WISHES_AGAIN):
-                known.wishes_told_at = now
+            if known is not None and (known.wishes_logged_at is None or now - known.wishes_logged_at >= WISHES_AGAIN):
+                known.wishes_logged_at = now
                 log.info(_WISHES, extra={"Pod": str(pod)})
 
 

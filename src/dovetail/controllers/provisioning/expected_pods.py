@@ -1,7 +1,7 @@
-"""Which pods wait for a node that is made for them already, and what do the nodes look like with them?
+"""Reserves starting nodes for the pods that they were created for.
 
-Until its node is up a pod asks for a place again and again. To look for one anew each time would end with more nodes:
-the nodes that are coming would be filled in another order than they were planned in, and somebody would be left over.
+A pod stays pending until its node is up. Planning it again in each pass would create more nodes: the starting nodes
+would be filled in another order than planned, and some pod would not fit.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from dovetail.state.scheduling import SchedulingState
 
 
 class ExpectedNodes(msgspec.Struct, frozen=True):
-    """Nodes as they will be, the names of those on which pods are expected, and the UIDs of these pods."""
+    """The nodes with their expected pods, the names of the nodes that expect pods, and the UIDs of these pods."""
 
     nodes: tuple[NodeInfo, ...]
     names: frozenset[str]
@@ -30,20 +30,20 @@ class ExpectedNodes(msgspec.Struct, frozen=True):
 
 
 class ExpectedPods:
-    """A node keeps its place for a pod until it is up, and for so long after that; then whoever still waits is free."""
+    """A node is reserved until it is up, and for `kept_for` after that. Then its pods are planned again."""
 
     def __init__(
         self, cluster: WatchedCluster, state: SchedulingState, *, target: Callable[[str], str], kept_for: timedelta
     ) -> None:
         self._cluster = cluster
         self._state = state
-        self._target = target  # of a pod's UID: the name of the claim that it was sent to
+        self._target = target  # by pod UID: the claim that it was sent to
         self._kept_for = kept_for
 
     def of(
         self, pods: Iterable[PodInfo], nodes: tuple[NodeInfo, ...], daemons: Sequence[Daemon], now: datetime
     ) -> ExpectedNodes:
-        """Of the pods that ask for a place. What others have taken of a node is no longer there for them."""
+        """Assigns the pods to their starting nodes, as far as these still have room."""
         sent: dict[str, list[PodInfo]] = defaultdict(list)
         for pod in pods:
             if claim := self._target(pod.uid):
@@ -61,17 +61,16 @@ class ExpectedPods:
         return ExpectedNodes(tuple(made), frozenset(with_them), frozenset(expected))
 
     def _coming(self, claim: str, now: datetime) -> SchedulableNode | None:
-        """The node of the claim, if it is not up yet or has only just come up."""
-        kept = self._cluster.claims.get(("", claim))
-        if kept is None or not kept.value.status.provider_id:
+        """The node of the claim, if it is starting or has only just started."""
+        known = self._cluster.claims.value(claim)
+        if known is None or not known.status.provider_id:
             return None
-        up_at = claim_record(kept.value).true_since(ConditionType.INITIALIZED)
+        up_at = claim_record(known).true_since(ConditionType.INITIALIZED)
         if up_at is not None and now - up_at >= self._kept_for:
             return None
-        nodes = self._cluster.nodes_with[kept.value.status.provider_id]
-        for name in (claim, *(node.metadata.name for node in nodes)):  # by which of the two it goes
+        for name in (claim, *self._cluster.node_names(known)):  # its name depends on its progress
             place = self._state.place(name)
-            if place is not None and place.claim is kept.value:
+            if place is not None and place.claim is known:
                 return place if place.seen.open else None
         return None
 
@@ -82,7 +81,7 @@ def _free(node: NodeInfo, daemons: Sequence[Daemon]) -> Resources:
 
 
 def _fitting(pods: Iterable[PodInfo], free: Resources) -> list[PodInfo]:
-    """As many as there is room for, the largest first."""
+    """The pods that fit, largest first."""
     found = []
     for pod in sorted(pods, key=rank):
         if pod.request.fits(free):
@@ -92,7 +91,7 @@ def _fitting(pods: Iterable[PodInfo], free: Resources) -> list[PodInfo]:
 
 
 def _with(node: NodeInfo, pods: Sequence[PodInfo]) -> NodeInfo:
-    """As if they were there."""
+    """The node with these pods bound to it."""
     return msgspec.structs.replace(
         node,
         requested=sum((pod.request for pod in pods), node.requested),
@@ -108,7 +107,7 @@ def _bound(pod: PodInfo) -> BoundPod:
 
 
 def _without(node: NodeInfo, uids: set[str]) -> NodeInfo:
-    """A node that is going, without pods that are expected elsewhere: they are not in two places."""
+    """A disrupted node without the pods that are expected elsewhere."""
     if node.open or uids.isdisjoint(pod.uid for pod in node.pods):
         return node
     return msgspec.structs.replace(node, pods=tuple(pod for pod in node.pods if pod.uid not in uids))

@@ -1,8 +1,7 @@
-"""Makes NodeClaims for pods that have no place, and for those whose node is going (06 §1–§5).
+"""Creates NodeClaims for pending pods, and for pods of nodes that are being disrupted (06 §1–§5).
 
-One pass at a time: what asks for nodes is collected in a window, then all of it is planned together, aside, on what is
-known of the cluster at that moment. Nodes are read before pods: a pod that is bound meanwhile leads to too little
-capacity, never to too much, and the next pass heals that.
+Pods are collected in a time window, then planned together on a worker thread. Nodes are read before pods: a pod that is
+bound in between leads to too little capacity, never to too much, and the next pass corrects that.
 """
 
 import logging
@@ -43,7 +42,6 @@ from dovetail.runtime.manager import Context
 from dovetail.scheduling.fast import IncrementalWorld
 from dovetail.scheduling.placement import (
     NewClaim,
-    NodeInfo,
     Origin,
     PlacementRequest,
     PodError,
@@ -52,27 +50,21 @@ from dovetail.scheduling.placement import (
     Solution,
 )
 from dovetail.scheduling.resources import NOTHING, Resources
-from dovetail.state.scheduling import (
-    DisruptedNodeTrigger,
-    PendingPodTrigger,
-    SchedulingInputs,
-    SchedulingState,
-    Trigger,
-)
+from dovetail.state.scheduling import DisruptedNodeTrigger, PendingPodTrigger, SchedulingState, Trigger
 from dovetail.state.store import Change, Deleted, StoredValue, Updated
 from dovetail.values.duration import DurationError
 from dovetail.values.timestamp import format_time
 
 log = logging.getLogger(__name__)
 
-UNSYNCED: Final = timedelta(seconds=30)  # before it is said that, and why, nothing is planned
+UNSYNCED: Final = timedelta(seconds=30)  # until the log says why nothing is planned
 UNSYNCED_AGAIN: Final = timedelta(seconds=10)
 PODS_NAMED: Final = 5
-_AGAIN: Final = "again"  # in a batch: whatever is still without a place
+_AGAIN: Final = "again"  # in a batch: retry pods without a place
 
 
 class ProvisioningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How nodes are planned for pods, as far as users say, and where that is worked out."""
+    """The user's options for provisioning, and where plans are computed."""
 
     compute: Compute
     options: SchedulingOptions = SchedulingOptions()
@@ -81,8 +73,6 @@ class ProvisioningOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provisioner(PassController):
-    """See the module."""
-
     name = CONTROLLER
 
     def __init__(
@@ -102,7 +92,7 @@ class Provisioner(PassController):
         self._types = types
         self._creation = creation
         self._provisioning = provisioning
-        self._world: IncrementalWorld  # since it began
+        self._world: IncrementalWorld  # created in `begin`
         self._metrics = metrics
         self._timings = timings
         self._nominated_for = nomination(provisioning.batch_longest)
@@ -115,21 +105,21 @@ class Provisioner(PassController):
         )
         self._expected = ExpectedPods(cluster, state, target=self.decisions.target, kept_for=self._nominated_for)
         self._batch = Batch(idle=provisioning.batch_idle, longest=provisioning.batch_longest)
-        self._claims_for: Counter[str] = Counter()  # by a pod's UID: how many claims were created for it
+        self._claims_for: Counter[str] = Counter()  # by pod UID: the number of claims created for it
         self._passes = 0
-        self._again_at: datetime | None = None  # when those ask again that are left without a place
+        self._again_at: datetime | None = None  # when pods without a place are retried
         self._unsynced_since: datetime | None = None
-        self._unsynced_told_at: datetime | None = None
+        self._unsynced_logged_at: datetime | None = None
         self._started = ""
-        state.on_change(self._told)
+        state.on_change(self._on_trigger)
         cluster.pods.subscribe(self._pod_changed)
         cluster.claims.subscribe(self._claim_changed)
 
     # -- what asks for nodes -------------------------------------------------------------------------------------------
 
-    def _told(self, trigger: Trigger) -> None:
+    def _on_trigger(self, trigger: Trigger) -> None:
         if self.context is None:
-            return  # when it runs it looks by itself
+            return  # `begin` reads the state itself
         if isinstance(trigger, PendingPodTrigger):
             self.decisions.seen(trigger.uid, self.context.clock.now())
         self._batch.add(trigger.uid, self.context.clock.now())
@@ -144,7 +134,7 @@ class Provisioner(PassController):
                 del self._claims_for[old.value.uid]
 
     def _claim_changed(self, change: Change[objects.NodeClaim]) -> None:
-        """A pass that claims without a machine have put off is made as soon as there is none any more."""
+        """A pass that waits for launching claims runs as soon as they are launched."""
         del change
         if self._unsynced_since is not None:
             self.wake()
@@ -152,17 +142,17 @@ class Provisioner(PassController):
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     def begin(self, context: Context) -> None:
-        """After a pass that failed, too: what it has left half done is not used again."""
+        """Also runs after a failed pass, whose intermediate state is dropped."""
         self._world = IncrementalWorld(self._provisioning.options)
         self._started = context.clock.now().isoformat()
         for pod in self.state.waiting():
-            self._told(PendingPodTrigger(pod))
+            self._on_trigger(PendingPodTrigger(pod))
         for node in self._cluster.nodes.values():
             if has_disrupted_taint(node):
-                self._told(DisruptedNodeTrigger(node))
+                self._on_trigger(DisruptedNodeTrigger(node))
 
     def due(self, now: datetime) -> datetime | None:
-        """When the window is over. A pass that was put off is due when nothing stands in its way."""
+        """The end of the window. A postponed pass is due as soon as nothing blocks it."""
         if self._unsynced_since is not None and self.state.unsynced(now) is None:
             return now
         if self._again_at is not None and self._again_at <= now:
@@ -173,10 +163,10 @@ class Provisioner(PassController):
     # -- one pass ------------------------------------------------------------------------------------------------------
 
     async def make_pass(self, context: Context, now: datetime) -> None:
-        """Plan for everybody, tell what came of it, and create what is needed."""
+        """Plans for all pods, publishes the results, and creates the claims."""
         self._batch.close()
         self._again_at = now + timedelta(seconds=self._timings.retrigger_seconds)
-        if self._is_put_off(now):
+        if self._is_postponed(now):
             return
         await self._types.refresh(self.state.usable_pools())
         await self._cluster.settled()
@@ -186,62 +176,57 @@ class Provisioner(PassController):
         pending, leaving = self.state.pending(), self.state.leaving(now)  # after the nodes (06 §4)
         asking = (*pending.pods, *leaving.pods)
         if not asking and not pending.refused:
-            self._again_at = None  # nobody waits
+            self._again_at = None  # no pod waits
         self.decisions.only(pod.uid for pod in asking)
         self.decisions.refused(context, pending.refused.values())
         expected = self._expected.of(asking, places.nodes, places.daemons, now)
         for node in expected.names:
             self.state.nominate(node, now + self._nominated_for)
         free = (pod for pod in asking if pod.uid not in expected.pods and not self._has_one_coming(pod))
-        problem = self._problem(places, expected.nodes, tuple(free))
-        made = await self._planned(context, problem)
-        if context.stopping.is_set():
-            return  # what was not reached would be told as if there were no place for it
-        pods = {pod.uid: pod for pod in problem.pods}
-        self.decisions.planned(context, made, pods, places.left_out)
-        if made.solution.new_claims:
-            await self._create(context, made.solution.new_claims, problem, pools)
-
-    def _is_put_off(self, now: datetime) -> bool:
-        """Until all that was made is known to have a machine: else it would be made again (06 §7.3)."""
-        why = self.state.unsynced(now)
-        if why is None:
-            self._unsynced_since = self._unsynced_told_at = None
-            return False
-        self._unsynced_since = self._unsynced_since or now
-        told_at = self._unsynced_told_at or self._unsynced_since + UNSYNCED - UNSYNCED_AGAIN
-        if now - told_at >= UNSYNCED_AGAIN:
-            self._unsynced_told_at = now
-            log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
-        return True
-
-    def _problem(
-        self, places: SchedulingInputs, nodes: tuple[NodeInfo, ...], pods: tuple[PodInfo, ...]
-    ) -> PlacementRequest:
-        return PlacementRequest(
-            pods=pods,
-            nodes=nodes,
+        problem = PlacementRequest(
+            pods=tuple(free),
+            nodes=expected.nodes,
             pools=places.pools,
             types=places.types,
             daemons=places.daemons,
             options=self._provisioning.options,
         )
+        made = await self._planned(context, problem)
+        if context.stopping.is_set():
+            return  # pods that were not reached would be reported as unschedulable
+        pods = {pod.uid: pod for pod in problem.pods}
+        self.decisions.planned(context, made, pods, places.left_out)
+        if made.solution.new_claims:
+            await self._create(context, made.solution.new_claims, problem, pools)
+
+    def _is_postponed(self, now: datetime) -> bool:
+        """Postpones the pass until all created claims are launched: else they would be created twice (06 §7.3)."""
+        why = self.state.unsynced(now)
+        if why is None:
+            self._unsynced_since = self._unsynced_logged_at = None
+            return False
+        self._unsynced_since = self._unsynced_since or now
+        logged_at = self._unsynced_logged_at or self._unsynced_since + UNSYNCED - UNSYNCED_AGAIN
+        if now - logged_at >= UNSYNCED_AGAIN:
+            self._unsynced_logged_at = now
+            log.error("no nodes are planned since %s: %s", format_time(self._unsynced_since), why)
+        return True
 
     def _has_one_coming(self, pod: PodInfo) -> bool:
-        """A launch that takes so long that others no longer wait for it is still for its pods; so is a replacement."""
+        """Whether a claim for the pod is still launching: one of ours, or the replacement of its node."""
         return any(map(self._is_launching, (self.decisions.target(pod.uid), *self._replacements_for(pod))))
 
     def _is_launching(self, claim: str) -> bool:
-        kept = self._cluster.claims.get(("", claim))
-        return kept is not None and not kept.value.status.provider_id and kept.value.metadata.deletion_timestamp is None
+        known = self._cluster.claims.value(claim)
+        return known is not None and not known.status.provider_id and known.metadata.deletion_timestamp is None
 
     def _replacements_for(self, pod: PodInfo) -> tuple[str, ...]:
-        """Those of the command that is going to take its node."""
+        """The replacements of the command that disrupts the pod's node."""
         if pod.origin is not Origin.DELETING:
             return ()
-        bound = self._cluster.pods.get((pod.namespace, pod.name))
-        node = None if bound is None else self._cluster.nodes.get(("", bound.value.node_name))
-        claim = None if node is None else self._cluster.claim_of(node.value)
+        bound = self._cluster.pods.value(pod.name, pod.namespace)
+        node = None if bound is None else self._cluster.nodes.value(bound.node_name)
+        claim = None if node is None else self._cluster.claim_of(node)
         record = None if claim is None or claim.metadata.deletion_timestamp is not None else record_on(claim)
         return () if record is None else record.replacements
 
@@ -277,7 +262,7 @@ class Provisioner(PassController):
         problem: PlacementRequest,
         pools: Mapping[str, StoredValue[objects.NodePool] | None],
     ) -> None:
-        """All at once; one that cannot be created does not hold up the others."""
+        """Creates all claims concurrently. A failure does not affect the others."""
         pods: dict[str, PodInfo] = {pod.uid: pod for pod in problem.pods}
         usage = usage_by_pool(self.state.places().nodes)
         bodies = []
@@ -292,7 +277,7 @@ class Provisioner(PassController):
         outcomes = await self._creation.create(context.api, context.clock, [body for _, body in bodies])
         served: list[str] = []
         for (claim, _), outcome in zip(bodies, outcomes, strict=True):
-            if isinstance(outcome, objects.NodeClaim | AlreadyExists):  # there is or was one of this name
+            if isinstance(outcome, objects.NodeClaim | AlreadyExists):  # a claim with this name exists or existed
                 self._claims_for.update(uid for uid in claim.pods if self._record_of(pods[uid]) is not None)
             if isinstance(outcome, objects.NodeClaim):
                 served += claim.pods
@@ -305,19 +290,19 @@ class Provisioner(PassController):
             log.info("found provisionable pod(s)", extra={"Pods": named, "pod-count": len(served)})
 
     def _record_of(self, pod: PodInfo) -> PodRecord | None:
-        """The pod as it is now; None if it has gone meanwhile."""
-        kept = self._cluster.pods.get((pod.namespace, pod.name))
-        return kept.value if kept is not None and kept.uid == pod.uid else None
+        """The current pod; None if it is gone."""
+        record = self._cluster.pods.value(pod.name, pod.namespace)
+        return record if record is not None and record.uid == pod.uid else None
 
     def _asks(self, pod: PodInfo) -> bool:
-        """Whether it still has no place: planning may have taken a while."""
+        """Whether the pod still needs a place after the time that planning took."""
         record = self._record_of(pod)
         return record is not None and (pod.origin is not Origin.PENDING or record.provisionable)
 
     def _body(
         self, claim: NewClaim, problem: PlacementRequest, pool: StoredValue[objects.NodePool] | None, used: Resources
     ) -> dict[str, Any] | str:
-        """Or why there is none. The limits are those of now, the rest is as it was when pods were placed (06 §5)."""
+        """Returns a sentence if no claim may be created. Checks current limits; the rest is as planned (06 §5)."""
         kept = self._cluster.pools.get(("", claim.pool))
         if pool is None or kept is None or kept.uid != pool.uid:
             return f"NodePool {claim.pool} is gone"

@@ -1,6 +1,6 @@
-"""Which nodes may be taken now, and for which reason (02 §3)? And what does a pass decide?
+"""Assesses for which reasons each node may be disrupted now (02 §3), and decides.
 
-Inputs are copied on the event loop; the evaluation runs on a thread: inputs, assessment of each node, board, decision.
+Inputs are copied on the event loop; the evaluation runs on a worker thread: inputs, assessments, board, decision.
 """
 
 from collections import defaultdict
@@ -27,18 +27,12 @@ from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.planning.disruption.validation import ValidationResult, validated
 from dovetail.planning.nodepool.static_capacity import node_limit
 from dovetail.rules.budgets import Allowance, BudgetSemantics
-from dovetail.rules.nodes import (
-    CONSOLIDATION,
-    ReasonVerdict,
-    judge_reason,
-    marked_reasons,
-    own_verdicts,
-)
+from dovetail.rules.nodes import CONSOLIDATION, ReasonVerdict, judge_reasons, marked_reasons, own_verdicts
 from dovetail.rules.reasons import DISRUPTION_REASONS
 from dovetail.rules.states import IN_DISRUPTION
 from dovetail.rules.verdict import Rule, Verdict, refuse
 from dovetail.scheduling.fast import IncrementalWorld
-from dovetail.scheduling.placement import PodInfo, SchedulingOptions
+from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.state.instance_types import OfferingKey, bought_as
 from dovetail.state.protections import PodProtections, standing_of
 from dovetail.state.schedulable_nodes import is_daemon
@@ -49,15 +43,15 @@ _NO_PRICES: Final[Mapping[OfferingKey, int]] = {}
 
 
 class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All that a pass reads: the cluster, and what the controller itself has begun or tried in vain."""
+    """The inputs of a pass: the cluster, the commands under way, and the back-offs."""
 
     snapshot: ClusterSnapshot
     in_commands: frozenset[str] = frozenset()
     """NodeClaims of commands under way."""
     pools_in_backoff: Mapping[str, datetime | None] = {}
-    """Pools whose last replacements failed, and until when they wait (R23); None: until these are gone (R52)."""
+    """Pools whose last replacements failed: the end of the back-off (R23); None: until these are gone (R52)."""
     pods_in_backoff: Mapping[WorkloadKey, datetime] = {}
-    """Pods that were moved in vain, and until when they are not moved again."""
+    """Pods whose consolidation saved nothing, and when their back-off ends."""
 
     @property
     def at(self) -> datetime:
@@ -65,7 +59,7 @@ class DisruptionInputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What is known of a node until something about it changes."""
+    """What is known about a node until it changes."""
 
     standing: NodeEvaluation
     moving: MovablePods
@@ -75,39 +69,45 @@ class NodeFacts(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class NodeCandidacy(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """For which reasons nothing but budgets holds a node back, and for which something does."""
+    """The reasons for which nothing but budgets blocks a node, and those for which a rule does."""
 
     of: NodeFacts
     pool: PoolRecord | None
     prices: Mapping[OfferingKey, int]
     candidates: tuple[tuple[Reason, Candidate], ...]
     left: tuple[BlockedNode, ...]
-    until: datetime | None  # when time alone changes what rules say of the candidates
+    until: datetime | None  # when time alone changes the verdicts of the candidates
 
-    def holds(self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[OfferingKey, int], now: datetime) -> bool:
-        """What is left says how much of which budget is used, which changes all the time."""
+    def is_current(
+        self, of: NodeFacts, pool: PoolRecord | None, prices: Mapping[OfferingKey, int], now: datetime
+    ) -> bool:
+        """A blocked node's message contains budget usage, so it cannot be cached."""
         same = self.of is of and self.pool is pool and self.prices is prices
         return same and not self.left and (self.until is None or now < self.until)
 
 
 class DisruptionAssessment(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that can go for each reason, and those that cannot. `wake_at`: when time alone changes something."""
+    """The candidates for each reason, and the blocked nodes. `wake_at`: when time alone changes something."""
 
-    at: datetime
-    places: SchedulingInputs
-    owed: tuple[PodInfo, ...]
+    inputs: DisruptionInputs
     candidates: Mapping[Reason, tuple[Candidate, ...]]
     spending: Mapping[str, PoolAllowances]
     pools: Mapping[str, PoolFacts]
     left: tuple[BlockedNode, ...]
     read_pools: Mapping[str, ParsedPool]
     wake_at: datetime | None
-    held: frozenset[str] = frozenset()
-    undone: Mapping[WorkloadKey, datetime] = {}  # pods that were moved in vain, and until when they are left alone
+
+    @property
+    def at(self) -> datetime:
+        return self.inputs.at
+
+    @property
+    def places(self) -> SchedulingInputs:
+        return self.inputs.snapshot.places
 
 
 class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a pass has come to. `staying`: of the nodes that have a reason to go and stay, why."""
+    """The result of a pass. `staying`: why nodes with a reason to be disrupted stay."""
 
     assessment: DisruptionAssessment
     decision: Decision
@@ -115,17 +115,16 @@ class PassOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ValidationOutcome(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What has become of commands that waited to be validated, in their order."""
+    """The results of validated commands, in their order."""
 
     assessment: DisruptionAssessment
     results: tuple[ValidationResult, ...]
 
 
 class DisruptionPlanner:
-    """Assesses nodes and decides which go. Used by one thread at a time.
+    """Assesses nodes and decides which to disrupt. Used by one thread at a time.
 
-    It keeps what it has worked out of a node as long as its objects, its pods and what the rules say of them stay as
-    they are.
+    It caches the assessment of a node until its objects, its pods or the verdicts about them change.
     """
 
     def __init__(self, *, options: SchedulingOptions, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
@@ -134,7 +133,7 @@ class DisruptionPlanner:
         self.forget()
 
     def forget(self) -> None:
-        """Everything that was found out before, and is kept only to save work."""
+        """Drops all caches."""
         self._pods = PodProtections()
         self._standing = NodeEvaluator(self._pods)
         self._known: dict[str, NodeFacts] = {}
@@ -150,19 +149,19 @@ class DisruptionPlanner:
         waiting: Sequence[Command] = (),
         go_on: GoOn = lambda: True,
     ) -> PassOutcome:
-        """What to do, as if the commands that wait to be validated were carried out; and why other nodes stay."""
+        """Decides as if the commands that wait for validation were executed."""
         assessment = self.assess(inputs)
         board = self.board(assessment)
         for command in waiting:
             board = validated(command, board, rules).board
-        decision = decide_pass(board.with_open_ones(), rules, go_on=go_on)
+        decision = decide_pass(board.without_decided(), rules, go_on=go_on)
         staying = {each.node: each.sentence for each in assessment.left} | dict(decision.refused)
         return PassOutcome(assessment=assessment, decision=decision, staying=staying)
 
     def validate(
         self, inputs: DisruptionInputs, rules: ConsolidationOptions, commands: Sequence[Command]
     ) -> ValidationOutcome:
-        """Which of these commands are still right, each beside those before it."""
+        """Validates the commands, each as if those before it were executed."""
         assessment = self.assess(inputs)
         board, results = self.board(assessment), list[ValidationResult]()
         for command in commands:
@@ -173,7 +172,7 @@ class DisruptionPlanner:
     # -- assessment ----------------------------------------------------------------------------------------------------
 
     def assess(self, inputs: DisruptionInputs) -> DisruptionAssessment:
-        """For every node, for which reasons it can go and what keeps it."""
+        """Assesses every node."""
         snapshot, now = inputs.snapshot, inputs.at
         self._pods.know(snapshot.pdbs)
         pools = self._budgets.read(snapshot.pools)
@@ -181,7 +180,7 @@ class DisruptionPlanner:
         spending = self._budgets.spending(pools, nodes, now, inputs.in_commands.__contains__)
         candidates: dict[Reason, list[Candidate]] = {}
         left: list[BlockedNode] = []
-        self._known = looked = {
+        self._known = facts = {
             one.member.name: self._look(one, read, now)
             for one, read in zip(nodes, map(snapshot.movable.get, snapshot.nodes), strict=True)
             if read is not None
@@ -189,7 +188,7 @@ class DisruptionPlanner:
         ends = [*filter(None, inputs.pools_in_backoff.values()), *inputs.pods_in_backoff.values()]
         judgements: dict[str, NodeCandidacy] = {}
         awaited = _awaited(snapshot.claims.items.values())
-        for name, known in sorted(looked.items()):
+        for name, known in sorted(facts.items()):
             claim = known.standing.claim
             if claim is None or claim.metadata.name in awaited or claim.metadata.name in inputs.in_commands:
                 continue
@@ -205,22 +204,18 @@ class DisruptionPlanner:
                 ends.append(judged.until)
         self._assessments = judgements
         return DisruptionAssessment(
-            at=now,
-            places=snapshot.places,
-            owed=snapshot.owed,
+            inputs=inputs,
             candidates={reason: tuple(found) for reason, found in candidates.items()},
             spending=spending,
-            pools=self._facts(inputs, pools, looked.values(), awaited),
+            pools=self._facts(inputs, pools, facts.values(), awaited),
             left=tuple(left),
             read_pools=pools,
             wake_at=_next_change(left, spending, ends, now),
-            held=frozenset(inputs.pools_in_backoff),
-            undone=inputs.pods_in_backoff,
         )
 
     def _look(self, one: NodeEvaluation, read: NodePods, now: datetime) -> NodeFacts:
         known = self._known.get(one.member.name)
-        if known is not None and known.standing is one and known.moving.of is read and known.moving.holds(now):
+        if known is not None and known.standing is one and known.moving.of is read and known.moving.is_current(now):
             return known
         pods, moves = one.member.pods, moving(read, self._pods, now)
         costs = [(pod, max(0.0, pod.eviction_cost)) for pod in pods]
@@ -233,7 +228,7 @@ class DisruptionPlanner:
         )
 
     def _blockers(self, pods: Iterable[PodRecord], now: datetime) -> tuple[Verdict, ...]:
-        """Alike pods share a verdict, which names one of them: here each names the pod of this node."""
+        """Similar pods share a verdict that names one of them. Here each verdict names the pod of this node."""
         return tuple(
             msgspec.structs.replace(verdict, object=pod.object)
             for pod in pods
@@ -248,19 +243,19 @@ class DisruptionPlanner:
         pools: Mapping[str, ParsedPool],
         spending: Mapping[str, PoolAllowances],
     ) -> NodeCandidacy:
-        """For each reason that the node has, what the rules say."""
+        """Applies the rules for each reason that the node has."""
         one, pool = known.standing, known.standing.member.pool
         snapshot = inputs.snapshot
         read, flaw = pools.get(pool), snapshot.places.left_out.get(pool)
         record = None if read is None else read.record
         prices = snapshot.prices.get(pool, _NO_PRICES)
         was = self._assessments.get(one.member.name)
-        if was is not None and flaw is None and was.holds(known, record, prices, inputs.at):
+        if was is not None and flaw is None and was.is_current(known, record, prices, inputs.at):
             return was
         spent = spending.get(pool)
         verdicts = _verdicts(known, record, None if spent is None else spent.allowances, flaw, inputs.at)
         open_ = [verdict for verdict in verdicts if _blocked_by_budget_alone(verdict)]
-        # When one of these changes, it may be a candidate no more.
+        # When one of these changes, the node may no longer be a candidate.
         ends = [each.until for verdict in open_ for each in verdict.verdicts if each.rule is not Rule.BUDGET]
         ends += [each.until for each in known.moving.judged] if open_ else []
         return NodeCandidacy(
@@ -279,11 +274,9 @@ class DisruptionPlanner:
     def _candidate(self, known: NodeFacts, reason: Reason, prices: Mapping[OfferingKey, int]) -> Candidate:
         member = known.standing.member
         claim, node = known.standing.claim, known.standing.node
-        assert claim is not None
-        assert node is not None
+        assert claim is not None and node is not None and member.claim is not None  # noqa: PT018
         type_, zone, capacity_type = offer = bought_as(node.metadata.labels)
         price = prices.get(offer)
-        assert member.claim is not None
         return Candidate(
             node=member.name,
             claim=claim.metadata.name,
@@ -301,7 +294,7 @@ class DisruptionPlanner:
 
     @staticmethod
     def _why_not(known: NodeFacts, reason: Reason, offer: OfferingKey, price: int | None) -> tuple[Sentence, ...]:
-        """Why it cannot be consolidated (02 §7.1); for other reasons it can go all the same."""
+        """Why the node cannot be consolidated (02 §7.1). Other reasons are not affected."""
         if price is None and reason is Reason.UNDERUTILIZED:
             type_, zone, capacity_type = (part or "?" for part in offer)
             what = f"instance type {type_} in {zone} as {capacity_type}"
@@ -312,15 +305,15 @@ class DisruptionPlanner:
         self,
         inputs: DisruptionInputs,
         pools: Mapping[str, ParsedPool],
-        looked: Iterable[NodeFacts],
+        nodes: Iterable[NodeFacts],
         awaited: Collection[str],
     ) -> dict[str, PoolFacts]:
-        """Of each pool. `awaited`: names of the replacements that commands under way wait for."""
+        """The facts of each pool. `awaited`: the replacements of commands under way."""
         claims: dict[str, list[objects.NodeClaim]] = defaultdict(list)
         for kept in inputs.snapshot.claims.items.values():
             claims[kept.value.metadata.labels.get(names.NODEPOOL_LABEL, "")].append(kept.value)
         disruption: dict[str, float] = defaultdict(float)
-        for known in looked:
+        for known in nodes:
             disruption[known.standing.member.pool] += known.disruption
         return {
             name: self._facts_of(pool, inputs, claims[name], awaited, disruption[name]) for name, pool in pools.items()
@@ -338,9 +331,9 @@ class DisruptionPlanner:
         staying = [each for each in claims if each.metadata.deletion_timestamp is None]
         prices = inputs.snapshot.prices.get(record.name, _NO_PRICES)
         limit = node_limit(pool.pool)
-        # A command of a pool with replicas makes one claim for each that it takes, some time after it has begun.
-        held = [each.metadata.name for each in staying]
-        coming = sum(name in inputs.in_commands for name in held) - sum(name in awaited for name in held)
+        # A command of a pool with replicas creates one claim for each node, some time after its start.
+        present = [each.metadata.name for each in staying]
+        coming = sum(name in inputs.in_commands for name in present) - sum(name in awaited for name in present)
         return PoolFacts(
             name=record.name,
             policy=record.consolidation_policy or ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED,
@@ -352,13 +345,13 @@ class DisruptionPlanner:
         )
 
     def board(self, assessment: DisruptionAssessment) -> DisruptionBoard:
-        """With the world; what has not changed since the last time is not read again."""
-        places = assessment.places
+        """The board for the methods. Scheduling reads only what has changed since the last pass."""
+        inputs, places = assessment.inputs, assessment.places
         world = self._world.now(places.nodes, places.pools, places.types, places.daemons)
         candidates = assessment.candidates
-        if assessment.undone:
+        if undone := inputs.pods_in_backoff:
             spared = {
-                reason: tuple(left_alone(each, assessment.undone) for each in found)
+                reason: tuple(left_alone(each, undone) for each in found)
                 for reason, found in candidates.items()
                 if reason in CONSOLIDATION
             }
@@ -369,13 +362,13 @@ class DisruptionPlanner:
             for reason, allowed in spent.allowances.items()
         }
         return DisruptionBoard(
-            at=assessment.at,
+            at=inputs.at,
             world=world,
-            owed=assessment.owed,
+            owed=inputs.snapshot.owed,
             candidates=candidates,
             allowances=allowances,
             pools=assessment.pools,
-            held=assessment.held,
+            pools_in_backoff=frozenset(inputs.pools_in_backoff),
         )
 
 
@@ -386,7 +379,7 @@ def _verdicts(
     flaw: str | None,
     now: datetime,
 ) -> list[ReasonVerdict]:
-    """`flaw`: why nobody can say what machines the pool has."""
+    """`flaw`: why the instance types of the pool are unknown."""
     member = known.standing.member
     if member.claim is None or known.standing.state in IN_DISRUPTION:
         return []
@@ -395,16 +388,12 @@ def _verdicts(
         return []
     pods = standing_of(known.moving.judged, known.blockers, len(member.pods))
     own = own_verdicts(member, pool, now)
-    found = []
-    for reason in reasons:
-        allowed = None if allowances is None else allowances[reason]
-        verdict = judge_reason(member, pool, reason, now, pods=pods, allowance=allowed, own=own)
-        found.append(verdict if flaw is None else _without_types(verdict, member, flaw))
-    return found
+    verdicts = judge_reasons(member, pool, now, pods=pods, allowances=allowances, own=own, reasons=reasons)
+    return verdicts if flaw is None else [_without_types(each, member, flaw) for each in verdicts]
 
 
 def _without_types(verdict: ReasonVerdict, member: ClusterNode, flaw: str) -> ReasonVerdict:
-    """02 §3: where nobody can say what machines the pool has, its nodes stay."""
+    """Nodes of a pool with unknown instance types stay (02 §3)."""
     blocked = refuse(Rule.NODEPOOL, member.object, f"NodePool {member.pool} is left out: {flaw}")
     return msgspec.structs.replace(verdict, allowed=False, verdicts=(blocked, *verdict.verdicts))
 
@@ -416,21 +405,15 @@ def _blocked_by_budget_alone(verdict: ReasonVerdict) -> bool:
 def _next_change(
     left: Iterable[BlockedNode], spending: Mapping[str, PoolAllowances], others: Iterable[datetime], now: datetime
 ) -> datetime | None:
-    """When a rule that blocks ends by itself, a budget's window opens or closes, or one of the other instants comes."""
-    ends = list(others)
-    ends += [each.until for one in left for each in one.verdict.verdicts if not each.allowed and each.until is not None]
-    ends += [
-        blocker.until
-        for one in left
-        for each in one.verdict.verdicts
-        for blocker in each.blockers
-        if blocker.until is not None
-    ]
-    ends += [allowed.until for each in spending.values() for allowed in each.allowances.values() if allowed.until]
-    return min((at for at in ends if at > now), default=None)
+    """When a blocking rule ends, a budget's window opens or closes, or one of the other instants comes."""
+    verdicts = [verdict for node in left for verdict in node.verdict.verdicts]
+    ends = [*others, *(verdict.until for verdict in verdicts if not verdict.allowed)]
+    ends += [blocker.until for verdict in verdicts for blocker in verdict.blockers]
+    ends += [allowance.until for each in spending.values() for allowance in each.allowances.values()]
+    return min((at for at in ends if at is not None and at > now), default=None)
 
 
 def _awaited(claims: Iterable[StoredValue[objects.NodeClaim]]) -> set[str]:
-    """Replacements of commands under way: one that has to wait for the others is empty and must not go for that."""
+    """The replacements of commands under way. They are empty at first, and must not be disrupted for that."""
     records = (record_on(each.value) for each in claims if each.value.metadata.deletion_timestamp is None)
     return {name for record in records if record is not None for name in record.replacements}

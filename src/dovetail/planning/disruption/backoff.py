@@ -1,9 +1,8 @@
-"""Which pods were moved to save a node, and then needed a new one after all?
+"""Backs off workloads whose consolidation saved nothing.
 
-Where an evicted pod goes is the scheduler's choice. It may put a small pod where a large one was planned, which then
-gets a node of its own, and that node is soon spared again: so it would go round, and nothing would be saved. Pods whose
-move came to nothing are therefore left where they are for a while, longer each time, until others have changed the
-picture. Only memory knows: at worst a restart tries once more.
+kube-scheduler places evicted pods, and it may fill the planned node with smaller ones first. A larger pod then needs a
+new node, which is soon underutilized, and the circle starts again. After such a command the workload is not moved for a
+while; the delay doubles each time. The state is only in memory: after a restart the worst case is one more attempt.
 """
 
 from collections.abc import Mapping
@@ -20,19 +19,19 @@ from dovetail.rules.nodes import CONSOLIDATION
 from dovetail.scheduling.placement import PodInfo
 from dovetail.values.timestamp import format_time
 
-FIRST_PAUSE: Final = timedelta(seconds=20)  # it doubles each time
+FIRST_PAUSE: Final = timedelta(seconds=20)  # doubles each time
 LONGEST_PAUSE: Final = timedelta(days=1)
-# Replacements come up, and pods are evicted and placed, within this.
+# Replacements start, and pods are evicted and placed, within this time.
 WATCHED: Final = timedelta(minutes=15)
-# So long after the end of a pause, and as long as it was twice, another vain move is one more of the same.
+# Another failure within this time plus twice the pause after its end doubles the pause.
 REMEMBERED: Final = timedelta(minutes=30)
 
-# Pods that their owner makes from one template are not told apart: the one that comes back has another name.
+# Pods from one template: the pod that replaces an evicted one has another name.
 WorkloadKey: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 
 
 class BackoffEntry(msgspec.Struct, frozen=True):
-    """`again_after` it is forgotten that it was ever undone."""
+    """A back-off. After `again_after` it is forgotten."""
 
     times: int
     until: datetime
@@ -44,21 +43,21 @@ def _kind(pod: PodInfo | PodRecord) -> WorkloadKey:
 
 
 class ConsolidationBackoff:
-    """See the module."""
-
     def __init__(self) -> None:
-        self._watched: dict[WorkloadKey, datetime] = {}  # until when
+        self._watched: dict[
+            WorkloadKey, datetime
+        ] = {}  # the end of the time in which a pending pod counts as a failure
         self._left_alone: dict[WorkloadKey, BackoffEntry] = {}
 
-    def moved(self, command: Command, now: datetime) -> None:
-        """From now on these pods are watched, if it is to save something that they move."""
+    def on_command_started(self, command: Command, now: datetime) -> None:
+        """Watches the pods of a consolidation command from now on."""
         self._watched = {kind: until for kind, until in self._watched.items() if until > now}
         self._left_alone = {kind: left for kind, left in self._left_alone.items() if left.again_after > now}
         if command.reason in CONSOLIDATION:
             self._watched |= {_kind(pod): now + WATCHED for each in command.candidates for pod in each.pods}
 
-    def saw(self, pod: PodRecord, now: datetime) -> None:
-        """One that waits for a new node is one too many, if such pods have just been moved."""
+    def on_pod_changed(self, pod: PodRecord, now: datetime) -> None:
+        """A pending pod of a watched workload starts its back-off."""
         if not (self._watched and pod.provisionable):
             return
         kind = _kind(pod)
@@ -69,13 +68,13 @@ class ConsolidationBackoff:
         pause = min(FIRST_PAUSE * 2 ** min(times - 1, 20), LONGEST_PAUSE)
         self._left_alone[kind] = BackoffEntry(times, now + pause, now + 3 * pause + REMEMBERED)
 
-    def at(self, now: datetime) -> dict[WorkloadKey, datetime]:
-        """Pods that are not to be moved now to save something, and until when."""
+    def active(self, now: datetime) -> dict[WorkloadKey, datetime]:
+        """The workloads in back-off, and when it ends."""
         return {kind: left.until for kind, left in self._left_alone.items() if left.until > now}
 
 
 def left_alone(candidate: Candidate, undone: Mapping[WorkloadKey, datetime]) -> Candidate:
-    """A node with such pods cannot be consolidated yet, and says so."""
+    """Makes a candidate with pods in back-off unmovable."""
     pods = [(until, pod.ref.path, pod.ref) for pod in candidate.pods if (until := undone.get(_kind(pod))) is not None]
     if not pods:
         return candidate

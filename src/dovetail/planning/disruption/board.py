@@ -1,4 +1,4 @@
-"""What a pass of the disruption engine looks at: one picture, taken at one instant (02 §3, §5)."""
+"""The board: what the methods of a disruption pass read (02 §3, §5)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from dovetail.values.timestamp import format_time
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A node that may be taken, and what that means."""
+    """A node that may be disrupted."""
 
     node: str
     claim: str
@@ -28,20 +28,20 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     type: str = ""
     zone: str = ""
     capacity_type: str = ""
-    price: int | None = None  # billionths an hour; None: its offering is not known
-    cost: float = 1.0  # of moving its pods (02 §6); 1 if they cost nothing, or there are none
-    pods: tuple[PodInfo, ...] = ()  # that need a place elsewhere now
-    unmovable: tuple[Sentence, ...] = ()  # why pods of it can be placed nowhere, so that it cannot be consolidated
-    since: datetime | None = None  # when the reason was first seen
+    price: int | None = None  # billionths per hour; None: unknown
+    cost: float = 1.0  # of moving its pods (02 §6); 1 if they cost nothing
+    pods: tuple[PodInfo, ...] = ()  # that need another place now
+    unmovable: tuple[Sentence, ...] = ()  # why pods cannot be placed, so that it cannot be consolidated
+    since: datetime | None = None  # when the node got the reason
 
     @cached_property
     def request(self) -> Resources:
-        """What its pods ask for together."""
+        """The sum of the pods' requests."""
         return total(pod.request for pod in self.pods)
 
     @property
     def bare(self) -> bool:
-        """Whether no pod needs a place elsewhere, whatever it costs to move."""
+        """Whether no pod needs another place."""
         return not (self.pods or self.unmovable)
 
     @property
@@ -54,48 +54,48 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What decisions ask of a NodePool besides its budgets."""
+    """What decisions read of a NodePool besides its budgets."""
 
     name: str
     policy: str = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
     replicas: int | None = None
-    claims: int = 0  # that are not being deleted, replacements of commands included
-    free_claims: int | None = None  # that its limit of nodes leaves; None: no limit
+    claims: int = 0  # not being deleted, including replacements
+    free_claims: int | None = None  # within the limit of nodes; None: no limit
     total_cost: int = 0  # of all its claims
-    total_disruption: float = 0.0  # of all its nodes: 1 and what their pods cost to move
+    total_disruption: float = 0.0  # of all its nodes: 1 plus the cost of their pods
 
 
 class BlockedNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that has a reason to go and is left alone, by what rules."""
+    """A node with a reason to be disrupted that rules block."""
 
     node: str
     verdict: ReasonVerdict
 
     @property
     def sentence(self) -> Sentence:
-        """For which reason it would go, what keeps it, and until when."""
+        """The reason, what blocks it, and until when."""
         return Sentence(f"{self.verdict.reason.value}: ", self.blocker)
 
     @property
     def blocker(self) -> Sentence:
-        """Of the rules that keep it the first."""
+        """The first rule that blocks it."""
         first = next(each for each in self.verdict.verdicts if not each.allowed)
         first = first.blockers[0] if first.blockers else first
-        return told_until(first.object, first.message, first.until)
+        return blocked_sentence(first.object, first.message, first.until)
 
 
-def told_until(about: Ref, message: str, until: datetime | None) -> Sentence:
-    """A rule's sentence about its object, and until when it holds, if it does not say that itself."""
+def blocked_sentence(about: Ref, message: str, until: datetime | None) -> Sentence:
+    """The message of a rule about its object, with the end of the block if the message does not have it."""
     stamp = "" if until is None else format_time(until)
     return Sentence(Redactable(about, f"{about}: {message}"), f", until {stamp}" if stamp not in message else "")
 
 
 class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """`candidates` of each reason are held back by nothing but budgets. `owed`: pods that are to be placed anyway.
+    """Nothing but budgets blocks the `candidates` of a reason. `owed`: pods that need a place whatever is decided.
 
-    `held`: pools whose last replacements did not come up, so that for a while none is tried (R23).
-    What the same pass has decided before: `gone` are nodes, `moved` those of their pods that go to nodes that are
-    there, and `landing`, by UID, to which.
+    `pools_in_backoff`: pools whose last replacements failed, so that none are created for now (R23).
+    What the same pass has decided before: `gone` are nodes, `moved` those of their pods that go to existing nodes, and
+    `landing` these nodes by pod UID.
     """
 
     at: datetime
@@ -104,7 +104,7 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
     candidates: Mapping[Reason, tuple[Candidate, ...]] = {}
     allowances: Mapping[tuple[str, Reason], Allowance] = {}
     pools: Mapping[str, PoolFacts] = {}
-    held: frozenset[str] = frozenset()
+    pools_in_backoff: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     moved: tuple[PodInfo, ...] = ()
     landing: Mapping[str, str] = {}
@@ -113,11 +113,11 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
         return self.candidates.get(reason, ())
 
     def is_open(self, candidate: Candidate) -> bool:
-        """Whether nothing that was decided in this pass is about it."""
+        """Whether this pass has decided nothing about the node."""
         return candidate.node not in self.gone and candidate.node not in self.expecting
 
-    def with_open_ones(self) -> "DisruptionBoard":
-        """Without candidates that something has been decided about."""
+    def without_decided(self) -> "DisruptionBoard":
+        """Without candidates that this pass has decided about."""
         if not self.gone:
             return self
         found = {reason: tuple(filter(self.is_open, each)) for reason, each in self.candidates.items()}
@@ -125,61 +125,58 @@ class DisruptionBoard(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expecting(self) -> set[str]:
-        """Nodes to which pods are to go."""
+        """Nodes that moved pods go to."""
         return set(self.landing.values())
 
     def after(self, candidates: Sequence[Candidate], solution: Solution) -> "DisruptionBoard":
-        """As if they had gone, whichever reason for: all budgets of their pools have so much less."""
-        its = {pod.uid: pod for each in candidates for pod in each.pods}
-        its |= {pod.uid: pod for pod in self.moved}
-        found = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in its}
+        """The board as if these nodes were gone. It reduces the budgets of all reasons of their pools."""
+        pods = {pod.uid: pod for pod in (*(pod for each in candidates for pod in each.pods), *self.moved)}
+        found = {uid: node for node, uids in solution.existing.items() for uid in uids if uid in pods}
         landing = {**self.landing, **found}
-        pools = Counter(each.pool for each in candidates)
+        taken = Counter(each.pool for each in candidates)
         return msgspec.structs.replace(
             self,
             gone=self.gone | {each.node for each in candidates},
-            moved=tuple(its[uid] for uid in landing),
+            moved=tuple(pods[uid] for uid in landing),
             landing=landing,
             allowances={
-                (pool, reason): msgspec.structs.replace(each, allowed=max(0, each.allowed - pools[pool]))
+                (pool, reason): msgspec.structs.replace(each, allowed=max(0, each.allowed - taken[pool]))
                 for (pool, reason), each in self.allowances.items()
             },
         )
 
 
 class RemainingBudgets:
-    """What is left of the allowances while commands are put together."""
+    """The rest of the allowances while commands are built."""
 
     def __init__(self, board: DisruptionBoard, reason: Reason) -> None:
         self._left = {pool: each.allowed for (pool, named), each in board.allowances.items() if named is reason}
         self._static = {name for name, pool in board.pools.items() if pool.replicas is not None}
-        self._held = board.held
+        self._pools_in_backoff = board.pools_in_backoff
 
     def left(self, pool: str) -> int:
         return self._left.get(pool, 0)
 
     def allow(self, candidate: Candidate) -> bool:
-        """Whether one more of its pool may go, and this one; one that needs no replacement waits for no other (R23)."""
+        """Whether the budget allows the node. A back-off only blocks nodes that need a replacement (R23)."""
         replaced = bool(candidate.pods) or candidate.pool in self._static
-        return self.left(candidate.pool) > 0 and not (replaced and candidate.pool in self._held)
+        return self.left(candidate.pool) > 0 and not (replaced and candidate.pool in self._pools_in_backoff)
 
     def take(self, candidate: Candidate) -> bool:
-        """Whether it may go; then there is one less."""
+        """Takes one from the budget, if that allows the node."""
         if not self.allow(candidate):
             return False
         self._left[candidate.pool] -= 1
         return True
 
-    def within(self, candidates: "tuple[Candidate, ...] | list[Candidate]") -> bool:
-        """Whether all of them may go together."""
-        wanted: dict[str, int] = {}
-        for each in candidates:
-            wanted[each.pool] = wanted.get(each.pool, 0) + 1
+    def within(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether the budgets allow all of them together."""
+        wanted = Counter(each.pool for each in candidates)
         return all(map(self.allow, candidates)) and all(number <= self.left(pool) for pool, number in wanted.items())
 
 
 class Method(StrEnum):
-    """How a node is found; the value is upstream's `consolidation_type` where there is one."""
+    """How candidates are chosen. The value is upstream's `consolidation_type` where there is one."""
 
     EMPTINESS = "empty"
     STATIC_DRIFT = "static-drift"
@@ -199,11 +196,11 @@ REASONS = {
     Method.MULTI_NODE: Reason.UNDERUTILIZED,
     Method.SINGLE_NODE: Reason.UNDERUTILIZED,
 }
-# Of pools with replicas: each node that goes is replaced by one straight from the template.
+# For pools with replicas: each node is replaced by one from the template.
 STATIC = frozenset({Method.STATIC_DRIFT, Method.STATIC_EXPIRATION})
 CONSOLIDATING = frozenset(method for method, reason in REASONS.items() if reason in CONSOLIDATION)
 
 
 def consolidation_type(method: Method) -> str:
-    """Upstream's label of metrics; it is empty for drift and expiration."""
+    """Upstream's metric label; empty for drift and expiration."""
     return method.value if method in CONSOLIDATING else ""

@@ -1,6 +1,7 @@
-"""What has been decided: a command is data, which is shown, recorded on objects, and carried out (R24, 02 §9)."""
+"""Commands: the decisions of a pass, as data that is shown, recorded on objects and executed (R24, 02 §9)."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -12,7 +13,7 @@ from dovetail.scheduling.placement import NewClaim, Solution
 
 
 class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one pool: what was allowed when it was decided, and how much of it this takes."""
+    """The budget of one pool at the decision, and what the command takes of it."""
 
     limit: int
     allowed: int
@@ -20,14 +21,14 @@ class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """These nodes go when these replacements are there. `landing`: where each pod, by UID, is expected."""
+    """Deletes the candidates once the replacements are initialized. `landing`: by pod UID, where it is expected."""
 
     id: str
     at: datetime
     method: Method
     candidates: tuple[Candidate, ...]
     replacements: tuple[NewClaim, ...] = ()
-    savings: int | None = None  # billionths an hour; None: some price is not known
+    savings: int | None = None  # billionths per hour; None: some price is unknown
     landing: Mapping[str, str] = {}
     budgets: Mapping[str, BudgetUse] = {}
 
@@ -53,11 +54,9 @@ def make_command(
     replacements: Sequence[NewClaim] = (),
     savings: int | None = None,
 ) -> Command:
-    """With everything that people and a later leader need to know of it."""
+    """Builds the command with everything that people and a later leader need."""
     reason = REASONS[method]
-    used: dict[str, int] = {}
-    for each in candidates:
-        used[each.pool] = used.get(each.pool, 0) + 1
+    used = Counter(each.pool for each in candidates)
     budgets = {
         pool: BudgetUse(limit=known.limit, allowed=known.allowed, takes=number)
         for pool, number in sorted(used.items())
@@ -75,8 +74,8 @@ def make_command(
     )
 
 
-def side_by_side(commands: Iterable[Command], board: DisruptionBoard) -> tuple[Command, ...]:
-    """The same, with pods where they go when all is done: each was looked at besides those before it only."""
+def with_final_landing(commands: Iterable[Command], board: DisruptionBoard) -> tuple[Command, ...]:
+    """The commands with the final landing of their pods. Each was decided before the later ones were known."""
     return tuple(
         msgspec.structs.replace(
             command,
@@ -90,13 +89,13 @@ def side_by_side(commands: Iterable[Command], board: DisruptionBoard) -> tuple[C
 
 
 def saved_by_deleting(candidates: Iterable[Candidate]) -> int | None:
-    """None: some price is not known."""
+    """Returns None if some price is unknown."""
     prices = [each.price for each in candidates]
     return None if None in prices else sum(filter(None, prices))
 
 
 def command_id(at: datetime, method: Method, candidates: Sequence[Candidate]) -> str:
-    """The same for the same decision; short, for it becomes part of names."""
+    """Equal for equal decisions; short, because it is a part of names."""
     said = "/".join((at.isoformat(), method.value, *sorted(each.claim_uid for each in candidates)))
     return hashlib.sha256(said.encode()).hexdigest()[:10]
 

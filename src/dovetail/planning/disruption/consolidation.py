@@ -1,9 +1,9 @@
-"""Which nodes can be spared, alone or together, and what is best (02 §7.8, §7.9; 08 §8; R36)?
+"""Finds nodes that can be consolidated, alone or together, and chooses the best (02 §7.8, §7.9; 08 §8; R36).
 
-Every candidate is looked at in every pass. Of single nodes the best is taken, not the first. Sets are found in three
-ways, of which the one that saves most is taken: the longest prefix of the order, a walk over the nodes that could go
-alone that skips what does not fit, and the same walk in each pool alone, so that a large pool does not hide a small
-one. A walk ends with nodes that are worth it only together, on one new node.
+Every pass tries every candidate, and chooses the best single node, not the first. It searches sets in three ways, and
+chooses the one that saves most: the longest prefix of the order, a walk over the removable nodes that skips what does
+not fit, and the same walk in each pool alone, so that a large pool does not hide a small one. A walk ends with nodes
+that save something only together, on one new node.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,39 +24,39 @@ from dovetail.scheduling.resources import NOTHING, Resources, total
 
 GoOn = Callable[[], bool]
 
-# As many nodes as upstream looks at together: what it finds is found here, too (R36).
+# As many nodes as upstream tries together, so that everything it finds is found here (R36).
 _PREFIX: Final = 100
-# How many pods all sets that are tried have together: so many times those that there are, at least and at most this.
-# It bounds the work as time would, but the same board has the same answer.
+# Bounds the number of pods in all sets that are tried: a multiple of the pods of the candidates. Unlike a time limit it
+# gives the same answer for the same board.
 _TIMES: Final = 10
 _FEWEST_PODS, _MOST_PODS = 5_000, 80_000
 
 
 class ConsolidationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The moves that are possible, best first, and of the other nodes why not. `complete`: all were looked at.
+    """The possible moves, best first, and why the other nodes cannot be moved. `complete`: all were tried.
 
-    `dear`: of the other nodes those whose pods would have a place, in the order of what they cost.
+    `too_expensive`: refused nodes whose pods have a place, but one that saves nothing.
     """
 
     moves: tuple[Move, ...] = ()
     refused: dict[str, Sentence] = {}
-    dear: tuple[Candidate, ...] = ()
+    too_expensive: tuple[Candidate, ...] = ()
     complete: bool = True
 
-    def besides(self, board: DisruptionBoard) -> "ConsolidationResult":
-        """Without nodes that are part of what the pass has decided since."""
+    def without_decided(self, board: DisruptionBoard) -> "ConsolidationResult":
+        """Without nodes that the pass has decided about since."""
         moves = tuple(move for move in self.moves if all(map(board.is_open, move.candidates)))
-        dear = tuple(each for each in self.dear if board.is_open(each))
-        return msgspec.structs.replace(self, moves=moves, dear=dear)
+        expensive = tuple(each for each in self.too_expensive if board.is_open(each))
+        return msgspec.structs.replace(self, moves=moves, too_expensive=expensive)
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """What saves most for what it costs to move first; of equals by name."""
+    """Best ratio of savings to cost first, then by name."""
     return sorted(candidates, key=lambda each: (-each.savings_ratio, each.node))
 
 
 def fair_order(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The same, one of each pool in turn: should time run out, no pool was left out."""
+    """The same order, but one node of each pool in turn, so that every pool gets some of the time."""
     turns: dict[str, int] = {}
     numbered = []
     for each in in_order(candidates):
@@ -66,10 +66,10 @@ def fair_order(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def single(board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> ConsolidationResult:
-    """Each node by itself, whatever budgets say: that it could go is worth knowing (R22)."""
+    """Tries each node alone, without budgets: a node that could be removed is a candidate (R22)."""
     moves: list[Move] = []
     refused: dict[str, Sentence] = {}
-    dear: list[Candidate] = []
+    expensive: list[Candidate] = []
     complete, hopeless = True, False
     for candidate in fair_order(board.of(Reason.UNDERUTILIZED)):
         complete = go_on()
@@ -80,18 +80,20 @@ def single(board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> 
             moves.append(decided)
             continue
         refused[candidate.node] = decided.message
-        if decided.dear:
-            dear.append(candidate)
-    return ConsolidationResult(moves=_best_first(moves), refused=refused, dear=tuple(in_order(dear)), complete=complete)
+        if decided.too_expensive:
+            expensive.append(candidate)
+    return ConsolidationResult(
+        moves=_best_first(moves), refused=refused, too_expensive=tuple(in_order(expensive)), complete=complete
+    )
 
 
 def _one(
     board: DisruptionBoard, candidate: Candidate, rules: ConsolidationOptions, *, look_first: bool
 ) -> tuple[Move | NotConsolidatable, bool]:
-    """What is decided, and whether a look is enough to see that it is impossible.
+    """The result, and whether the quick check alone shows that the node cannot be removed.
 
-    A look costs as much as to try, and nodes that come one after the other are much alike: so whether to look first is
-    decided by the node before. What comes out is the same.
+    The quick check costs as much as the full one, and consecutive nodes are similar. So it runs first only if it was
+    sufficient for the previous node. The result is the same.
     """
     impossible = _impossible(board, candidate) if look_first else None
     if impossible is not None:
@@ -108,7 +110,7 @@ def _impossible(board: DisruptionBoard, candidate: Candidate) -> NotConsolidatab
     seen = witness(board.world, candidate.pods, [candidate.node], candidate.price)
     if seen is None or seen.dearer is None:
         return None
-    return NotConsolidatable(seen.sentence, dear=seen.dearer.price is not None)
+    return NotConsolidatable(seen.sentence, too_expensive=seen.dearer.price is not None)
 
 
 def _wanted(
@@ -119,7 +121,7 @@ def _wanted(
 
 
 def _best_first(moves: Iterable[Move]) -> tuple[Move, ...]:
-    return tuple(sorted(moves, key=lambda move: (-move.worth, move.candidates[0].node)))
+    return tuple(sorted(moves, key=lambda move: (-move.savings_per_cost, move.candidates[0].node)))
 
 
 def multi(
@@ -130,28 +132,28 @@ def multi(
     *,
     again: bool = False,
 ) -> Move | None:
-    """The set of two or more nodes that saves most, within budgets. `alone`: what `single` has found.
+    """The set of two or more nodes that saves most, within budgets. `alone`: the result of `single`.
 
-    `again`: it is not the first of this pass, and the search is a shorter one.
+    `again`: it is not the first search of this pass, so it is shorter.
     """
     alone = single(board, rules, go_on) if alone is None else alone
-    spare, dear = [move.candidates[0] for move in alone.moves], list(alone.dear)
+    removable, expensive = [move.candidates[0] for move in alone.moves], list(alone.too_expensive)
     search = _Search(board, rules, go_on)
-    work = sum(len(each.pods) for each in (*spare, *dear)) * _TIMES
+    work = sum(len(each.pods) for each in (*removable, *expensive)) * _TIMES
     most = max(_FEWEST_PODS, min(work, _FEWEST_PODS if again else _MOST_PODS))
     found = [] if again else [search.longest_prefix(_within_budgets(board)[:_PREFIX])]
-    found.append(search.walk(spare, dear, most * 3 // 4))
-    pools = sorted({each.pool for each in (*spare, *dear)})
+    found.append(search.walk(removable, expensive, most * 3 // 4))
+    pools = sorted({each.pool for each in (*removable, *expensive)})
     found += [
-        search.walk(_of_pool(spare, pool), _of_pool(dear, pool), most // 4 // len(pools))
+        search.walk(_of_pool(removable, pool), _of_pool(expensive, pool), most // 4 // len(pools))
         for pool in (pools if len(pools) > 1 else ())
     ]
     sets = [move for move in found if move is not None and len(move.candidates) > 1]
     return max(sets, key=_gain, default=None)
 
 
-def besides(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | None:
-    """The same nodes, if they can go besides what the pass has decided since."""
+def still_possible(board: DisruptionBoard, rules: ConsolidationOptions, move: Move) -> Move | None:
+    """The move as it is possible together with what the pass has decided since; None if it is not."""
     fits = all(map(board.is_open, move.candidates)) and RemainingBudgets(board, Reason.UNDERUTILIZED).within(
         move.candidates
     )
@@ -169,14 +171,14 @@ def _of_pool(candidates: Iterable[Candidate], pool: str) -> list[Candidate]:
 
 
 def _gain(move: Move | None) -> tuple[int, int, float]:
-    """What is saved; of nodes without a price, how many go; and as little trouble as possible."""
+    """Orders sets: by savings, by the number of nodes without a price, by the lowest cost."""
     if move is None:
         return -1, 0, 0.0
     return move.savings, sum(not each.price for each in move.candidates), -move.cost
 
 
 class _Search:
-    """Sets that were tried. `_spent`: how many pods they had."""
+    """The sets that were tried. `_spent`: the number of their pods."""
 
     def __init__(self, board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> None:
         self._board = board
@@ -194,7 +196,7 @@ class _Search:
         return self._known[key]
 
     def longest_prefix(self, order: Sequence[Candidate]) -> Move | None:
-        """By halves, as if a longer prefix were never possible where a shorter one is not."""
+        """Binary search, as if a longer prefix were never possible where a shorter one is not."""
         best, low, high = None, 2, len(order)
         while low <= high and self._go_on():
             middle = (low + high) // 2
@@ -205,12 +207,12 @@ class _Search:
                 best, low = found, middle + 1
         return best
 
-    def walk(self, spare: Sequence[Candidate], dear: Sequence[Candidate], most_pods: int) -> Move | None:
+    def walk(self, removable: Sequence[Candidate], expensive: Sequence[Candidate], most_pods: int) -> Move | None:
         end = self._spent + most_pods
-        return self._together(self._grown(spare, end), dear[:_PREFIX], end)
+        return self._together(self._grown(removable, end), expensive[:_PREFIX], end)
 
     def _grown(self, order: Sequence[Candidate], end: int) -> Move | None:
-        """Take what can be taken with what is taken already: half of what sums allow, then more or less at a time."""
+        """Grows a set: first half of what the sums allow, then more or fewer nodes at a time."""
         taken: list[Candidate] = []
         best: Move | None = None
         place, step = 0, max(1, len(self._room.next_of(order, 0, len(order), taken)[0]) // 2)
@@ -230,7 +232,7 @@ class _Search:
         return best
 
     def _together(self, best: Move | None, order: Sequence[Candidate], end: int) -> Move | None:
-        """With nodes that are no gain until there are enough of them."""
+        """Extends a set by nodes that save something only together."""
         taken = [] if best is None else list(best.candidates)
         waiting: list[Candidate] = []
         place = 0
@@ -242,20 +244,20 @@ class _Search:
             if self._room.price_of_rest(together) is None:
                 continue
             if len(together) == 1 or not self._room.may_save(together):
-                waiting += more  # no gain yet, as sums tell, or what is known of each alone
+                waiting += more  # saves nothing yet, according to the sums
                 continue
             found = self._try(together)
             if isinstance(found, Move) and _gain(found) > _gain(best):
                 best = found
                 taken += [*waiting, *more]
                 waiting = []
-            elif isinstance(found, Move) or found.dear:
+            elif isinstance(found, Move) or found.too_expensive:
                 waiting += more
         return best
 
 
 class _Room:
-    """What could go together as far as sums tell: of budgets, and of resources on the other nodes and on a new one."""
+    """Bounds what can be removed together: sums of budgets, and of resources on the other nodes and on a new one."""
 
     def __init__(self, board: DisruptionBoard) -> None:
         self._board = board
@@ -264,7 +266,7 @@ class _Room:
         for table in board.world.tables:
             for _, type_ in table.chosen(table.suitable(table.start)):
                 largest |= type_.allocatable
-        # What is left on a node is of no use if not even the smallest pod there is would fit.
+        # Free resources count only where at least the smallest pod fits.
         requests = dict.fromkeys(pod.request for each in board.of(Reason.UNDERUTILIZED) for pod in each.pods)
         self._useful = self._rows.with_room(reduce(and_, requests, next(iter(requests), NOTHING)))
         if board.world.options.refuse_uninitialized:
@@ -277,7 +279,7 @@ class _Room:
     def next_of(
         self, order: Sequence[Candidate], place: int, most: int, taken: Sequence[Candidate]
     ) -> tuple[list[Candidate], int]:
-        """So many from a place of the order on, without those that cannot go with what is taken; and where they end."""
+        """Up to `most` nodes from `place` on that fit together with `taken`, and the place after them."""
         budgets = RemainingBudgets(self._board, Reason.UNDERUTILIZED)
         left = self._there
         for each in taken:
@@ -293,12 +295,12 @@ class _Room:
         return found, place
 
     def may_save(self, taken: Sequence[Candidate]) -> bool:
-        """Whether one new node for what the others have no room for may be cheaper, or none is needed."""
+        """Whether no new node is needed, or one for the rest of the pods may be cheaper."""
         price = self.price_of_rest(taken)
         return price is not None and (price == 0 or price < sum(each.price or 0 for each in taken))
 
     def price_of_rest(self, taken: Iterable[Candidate]) -> int | None:
-        """What one new node for all that the others have no room for costs at least; None: no type is that large."""
+        """The lowest price of one new node for the pods without room; 0: none needed; None: no type is large enough."""
         lacking = total(map(self._of, taken)) - self._free
         needed = {name: amount for name, amount in lacking.items() if amount > 0}
         if not needed:
@@ -308,7 +310,7 @@ class _Room:
         return min((each[0] for each in found if each is not None), default=None)
 
     def _of(self, candidate: Candidate) -> Resources:
-        """What is needed elsewhere when it goes, and what goes with it."""
+        """The requests of its pods, and the free resources that are lost with the node."""
         known = self._takes.get(candidate.node)
         if known is None:
             row = self._rows.of_name[candidate.node]

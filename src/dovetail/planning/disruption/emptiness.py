@@ -1,7 +1,7 @@
-"""Which nodes go without a replacement, because they are empty or their pods cost nothing to move (02 §7.2, R51)?
+"""Finds nodes to remove without a replacement: empty ones, and those whose pods cost nothing to move (02 §7.2, R51).
 
-Pods that cost nothing to move count for the budget of Empty. They still need a place: their node goes only if the nodes
-that stay have room for them.
+Nodes with pods that cost nothing to move use the budget of Empty. They are removed only if other nodes have room for
+these pods.
 """
 
 from collections import defaultdict
@@ -16,10 +16,7 @@ from dovetail.scheduling.placement import Solution
 
 
 class EmptinessResult(NamedTuple):
-    """`taken` go. `waiting` could go, but for a budget. `refused`: of the others, why they cannot.
-
-    `board`: as if `taken` had gone.
-    """
+    """`taken` are removed. A budget blocks `waiting`. `refused`: why the others stay. `board`: without `taken`."""
 
     taken: list[Candidate]
     waiting: list[Candidate]
@@ -29,7 +26,7 @@ class EmptinessResult(NamedTuple):
 
     @property
     def landing(self) -> Solution:
-        """Where the pods go."""
+        """The targets of the pods."""
         existing: dict[str, tuple[str, ...]] = defaultdict(tuple)
         for uid, node in self.board.landing.items():
             existing[node] += (uid,)
@@ -39,7 +36,7 @@ class EmptinessResult(NamedTuple):
 def without_replacement(
     board: DisruptionBoard, candidates: Sequence[Candidate], go_on: Callable[[], bool] = lambda: True
 ) -> EmptinessResult:
-    """Empty nodes first, so that no pod is sent there; then, one by one, those whose pods have a place."""
+    """Takes empty nodes first, so that no pod is sent there; then, one by one, those whose pods have a place."""
     budgets = RemainingBudgets(board, Reason.EMPTY)
     taken: list[Candidate] = []
     waiting: list[Candidate] = []
@@ -67,7 +64,7 @@ def without_replacement(
 
 
 def _placed(board: DisruptionBoard, candidate: Candidate) -> Solution | NotConsolidatable:
-    """Where its pods go, if the nodes that are there have room."""
+    """The targets of its pods on existing nodes."""
     found = simulate(board, [candidate], most_new=1)
     if isinstance(found, NotConsolidatable):
         return found

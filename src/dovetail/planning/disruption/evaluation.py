@@ -1,7 +1,6 @@
-"""Where does each node of ours stand, which disruptions are wanted of it, and what holds them back now?
+"""Which disruptions each node has a reason for, and which rules block them now.
 
-This works on nodes as they were noted, on any thread, and keeps what it made as long as nothing changed, so that 5,000
-nodes are cheap.
+Runs on any thread. Results are cached until something changes, so that 5,000 nodes are cheap.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,13 +23,13 @@ from dovetail.state.protections import PodGroup, PodProtections, blockers, stand
 
 
 class NodeEvaluation(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A member as the rules read it."""
+    """A node with its reasons."""
 
     of: ManagedNode
     pool: PoolRecord | None
     wanted: tuple[Reason, ...]
-    wanted_until: datetime | None  # when time alone may add a reason
-    groups: tuple[PodGroup, ...]  # of the pods, where something is wanted and has led to nothing yet
+    wanted_until: datetime | None  # when time alone adds a reason
+    groups: tuple[PodGroup, ...]  # of the pods, if the node has a reason and is not being disrupted
 
     @property
     def member(self) -> ClusterNode:
@@ -50,15 +49,15 @@ class NodeEvaluation(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class BlockedDisruption(NamedTuple):
-    """A disruption that is wanted and does not happen: the rules that block it now, and when the first of them ends."""
+    """A blocked reason: the rules that block it now, and when the first of them ends."""
 
     reason: Reason
     rules: set[Rule]
-    until: datetime | None  # by the passing of time alone; None: only an edit changes it
+    until: datetime | None  # None: only an edit ends it
 
 
 class NodeEvaluator:
-    """Of what was noted; asked by one thread at a time."""
+    """Caches the results. Used by one thread at a time."""
 
     def __init__(self, pods: PodProtections) -> None:
         self._pods = pods
@@ -67,7 +66,7 @@ class NodeEvaluator:
     def at(
         self, now: datetime, members: Mapping[NodeKey, ManagedNode], pools: Mapping[str, PoolRecord]
     ) -> list[NodeEvaluation]:
-        """Everything as it was noted, at that instant."""
+        """All nodes at that instant."""
         found: dict[NodeKey, NodeEvaluation] = {}
         for key, member in members.items():
             known = self._known.get(key)
@@ -77,8 +76,8 @@ class NodeEvaluator:
         self._known = found
         return list(found.values())
 
-    def held_back(self, standing: NodeEvaluation, now: datetime) -> Iterator[BlockedDisruption]:
-        """For each reason that is held back, what blocks it now; budgets are the pool's matter."""
+    def blocked_reasons(self, standing: NodeEvaluation, now: datetime) -> Iterator[BlockedDisruption]:
+        """The blocked reasons of a node, without budgets."""
         if standing.state in IN_DISRUPTION:
             return
         member, pool = standing.member, standing.pool

@@ -1,7 +1,7 @@
-"""What does a pass decide: the methods in their order, each under the budgets of its reason (02 §2, §7)?"""
+"""The methods of a pass in their order, each under the budgets of its reason (02 §2, §7)."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
@@ -10,28 +10,35 @@ import msgspec
 
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, Candidate, DisruptionBoard, Method, RemainingBudgets
-from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, side_by_side
-from dovetail.planning.disruption.consolidation import ConsolidationResult, GoOn, besides, in_order, multi, single
+from dovetail.planning.disruption.commands import Command, make_command, saved_by_deleting, with_final_landing
+from dovetail.planning.disruption.consolidation import (
+    ConsolidationResult,
+    GoOn,
+    in_order,
+    multi,
+    single,
+    still_possible,
+)
 from dovetail.planning.disruption.emptiness import without_replacement
 from dovetail.planning.disruption.replacing import ConsolidationOptions, Move, NotConsolidatable, simulate
 from dovetail.scheduling.placement import NewClaim, Solution
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
 
-# So many sets, and so many single nodes besides, are consolidated side by side.
+# Limits of the sets and single nodes that one pass consolidates.
 _SETS: Final = 10
 _SINGLES: Final = 50
-# So many of a pool that no longer fit besides the others mean that its room is used up; the next pass looks again.
+# After so many misses the room of a pool is used up; the next pass tries again.
 _MISSES: Final = 20
 _NEVER_SEEN: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What one pass has found.
+    """The result of a pass.
 
-    `commands` are to be started, those of `validated_first` only after a while and if they are still right (02 §8).
-    `standing`: nodes that could go, and do not go now (R22). `refused`: of the others, why they cannot.
-    `board`: as it is with the commands, if others may be decided besides.
+    `commands` are to be started; if `validated_first`, after a validation (02 §8). `standing`: nodes that could be
+    disrupted and are not (R22). `refused`: why the others cannot. `board`: with the commands executed, if the pass
+    continues.
     """
 
     commands: tuple[Command, ...] = ()
@@ -42,16 +49,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     board: DisruptionBoard | None = None
 
 
-def decide_pass(
-    board: DisruptionBoard,
-    rules: ConsolidationOptions,
-    *,
-    skip: Callable[[Method], bool] = lambda _: False,
-    go_on: GoOn = lambda: True,
-) -> Decision:
-    """The first method that has something to do decides. `skip`: methods to leave out, for tests of the others.
+def decide_pass(board: DisruptionBoard, rules: ConsolidationOptions, *, go_on: GoOn = lambda: True) -> Decision:
+    """Runs the methods in their order. The first one that produces commands ends the pass.
 
-    Empty nodes do not keep the others waiting: consolidation is decided besides, as if they had gone.
+    Empty nodes are the exception: the pass continues with consolidation, as if they had gone.
     """
     standing: set[str] = set()
     refused: dict[str, Sentence] = {}
@@ -59,8 +60,6 @@ def decide_pass(
     commands: tuple[Command, ...] = ()
     this = _Pass(board, rules, go_on)
     for method, decide in _METHODS:
-        if skip(method):
-            continue
         found = decide(this, method)
         standing |= found.standing
         refused |= found.refused
@@ -68,12 +67,12 @@ def decide_pass(
         if not found.commands:
             continue
         if commands and not found.validated_first:
-            break  # it would overtake them: the next pass finds it again
+            break  # it would start before them; the next pass finds it again
         commands, validated_first = (*commands, *found.commands), found.validated_first
         if method is not Method.EMPTINESS:
             break
         assert found.board is not None
-        this = _Pass(found.board.with_open_ones(), rules, go_on)
+        this = _Pass(found.board.without_decided(), rules, go_on)
     taken = {node for command in commands for node in command.nodes}
     started = taken if not validated_first else set[str]()
     return Decision(
@@ -86,7 +85,7 @@ def decide_pass(
 
 
 class _Pass:
-    """What the methods share: `alone`, what can be said of each node by itself, is worked out once."""
+    """The arguments of the methods. `alone`, the result for each single node, is computed once."""
 
     def __init__(self, board: DisruptionBoard, rules: ConsolidationOptions, go_on: GoOn) -> None:
         self.board = board
@@ -99,8 +98,8 @@ class _Pass:
 
 
 def _emptiness(this: _Pass, method: Method) -> Decision:
-    """All empty nodes that the budgets allow, in one command (02 §7.2), and a command for each that is left by pods
-    that cost nothing to move (R51)."""
+    """One command for all empty nodes that the budgets allow (02 §7.2), and one for each node whose pods cost nothing
+    to move (R51)."""
     found = without_replacement(this.board, in_order(this.board.of(REASONS[method])), this.go_on)
     bare = [each for each in found.taken if each.bare]
     groups = [*([bare] if bare else []), *([each] for each in found.taken if not each.bare)]
@@ -118,7 +117,7 @@ def _emptiness(this: _Pass, method: Method) -> Decision:
 
 
 def _like_for_like(this: _Pass, method: Method) -> Decision:
-    """One new node from the template for each that goes, as far as budget and the limit of nodes allow (02 §7.3)."""
+    """Replaces each node by one from the template, within the budget and the limit of nodes (02 §7.3)."""
     board, reason = this.board, REASONS[method]
     budgets = RemainingBudgets(board, reason)
     order = [each for each in _longest_first(board.of(reason)) if _is_static(board, each)]
@@ -127,7 +126,7 @@ def _like_for_like(this: _Pass, method: Method) -> Decision:
     for each in order:
         pool, left = board.pools[each.pool], free[each.pool]
         if pool.claims > (pool.replicas or 0) or (left is not None and left <= 0):
-            continue  # scaling down comes first; and a replacement must be allowed
+            continue  # scaling down comes first, and the limit must allow a replacement
         if budgets.take(each):
             free[each.pool] = None if left is None else left - 1
             template = NewClaim(pool=each.pool, pods=(), requirements=NO_REQUIREMENTS, types=(), requests=NOTHING)
@@ -138,7 +137,7 @@ def _like_for_like(this: _Pass, method: Method) -> Decision:
 
 
 def _replaced(this: _Pass, method: Method) -> Decision:
-    """All that need no place for their pods, or else all whose pods have one; a command for each (02 §7.4)."""
+    """All nodes without pods to place, or else all nodes whose pods have a place; one command each (02 §7.4)."""
     board, reason = this.board, REASONS[method]
     order = _longest_first(each for each in board.of(reason) if not _is_static(board, each))
     budgets = RemainingBudgets(board, reason)
@@ -162,7 +161,7 @@ def _replaced(this: _Pass, method: Method) -> Decision:
             new = exchange.go(each, solution)
             commands.append(make_command(board, method, [each], solution=solution, replacements=new))
     return Decision(
-        commands=side_by_side(commands, exchange.board),
+        commands=with_final_landing(commands, exchange.board),
         standing=nodes - refused.keys(),
         refused=refused,
         complete=complete,
@@ -170,10 +169,10 @@ def _replaced(this: _Pass, method: Method) -> Decision:
 
 
 class _NodeExchange:
-    """Where the pods of nodes go that are exchanged for new ones, many in one pass (02 §7.4, R20).
+    """Places the pods of many nodes that one pass replaces (02 §7.4, R20).
 
-    Nodes that are starting accept only the pods that they were created for, so exchanges do not wait for each other.
-    Pods go to nodes that are to be exchanged themselves only if nothing else is possible: they would move again.
+    A node that is still starting accepts only the pods it was created for, so replacements run in parallel. Pods go to
+    nodes that are to be replaced themselves only if nothing else is possible, because they would move again.
     """
 
     def __init__(self, board: DisruptionBoard, candidates: Iterable[Candidate]) -> None:
@@ -182,7 +181,7 @@ class _NodeExchange:
         self._aging = {each.node for each in candidates}
 
     def place(self, candidate: Candidate) -> Solution | NotConsolidatable:
-        """Where its pods go, besides those that have been sent away before."""
+        """The targets of its pods, in addition to the pods that were placed before."""
         board = self.board
         aging = sorted(self._aging - {candidate.node, *self._coming} - board.gone - board.expecting)
         found = simulate(board, [candidate], shut=[*self._coming, *aging], owed=self._owed) if aging else None
@@ -191,13 +190,13 @@ class _NodeExchange:
         return simulate(board, [candidate], shut=self._coming, owed=self._owed, explain=True)
 
     def go(self, candidate: Candidate, solution: Solution) -> list[NewClaim]:
-        """It goes, and needs these new nodes."""
+        """Takes the node, and returns the new nodes it needs."""
         self.board = self.board.after([candidate], solution)
         return solution.new_for({pod.uid for pod in candidate.pods})
 
 
 def _longest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Without pods that need a place first, then those that have the reason longest."""
+    """Nodes without pods to place first, then by the age of the reason."""
     return sorted(candidates, key=lambda each: (not each.bare, each.since or _NEVER_SEEN, each.node))
 
 
@@ -206,7 +205,7 @@ def _is_static(board: DisruptionBoard, candidate: Candidate) -> bool:
 
 
 def _several(this: _Pass, method: Method) -> Decision:
-    """Sets, and then single nodes, that can go side by side; that there is none is only sure if time was enough."""
+    """Sets, then single nodes, that can be consolidated together."""
     board, alone = this.board, this.alone
     commands: list[Command] = []
     while len(commands) < _SETS:
@@ -215,7 +214,7 @@ def _several(this: _Pass, method: Method) -> Decision:
             break
         commands.append(_consolidating(board, method, move))
         board = board.after(move.candidates, move.solution)
-        alone = alone.besides(board)
+        alone = alone.without_decided(board)
     if not commands:
         return Decision(complete=this.go_on())
     return _consolidated(this, commands, board, alone)
@@ -226,13 +225,13 @@ def _one(this: _Pass, _: Method) -> Decision:
 
 
 def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, rest: ConsolidationResult) -> Decision:
-    """These, and single nodes besides."""
+    """Adds single nodes to the commands."""
     most, misses = len(commands) + _SINGLES, Counter[str]()
     for alone in rest.moves:
         if len(commands) >= most or not this.go_on():
             break
         pool = alone.candidates[0].pool
-        move = besides(board, this.rules, alone) if misses[pool] < _MISSES else None
+        move = still_possible(board, this.rules, alone) if misses[pool] < _MISSES else None
         misses[pool] += move is None
         if move is not None:
             commands.append(_consolidating(board, Method.SINGLE_NODE, move))
@@ -240,7 +239,7 @@ def _consolidated(this: _Pass, commands: list[Command], board: DisruptionBoard, 
     found = this.alone
     could_go = {each.node for move in found.moves for each in move.candidates}
     return Decision(
-        commands=side_by_side(commands, board),
+        commands=with_final_landing(commands, board),
         validated_first=True,
         standing=frozenset(could_go.union(*(command.nodes for command in commands))),
         refused=found.refused,
@@ -259,7 +258,7 @@ def _consolidating(board: DisruptionBoard, method: Method, move: Move) -> Comman
     )
 
 
-# In the order in which they decide. Graceful expiry works as drift does (R20).
+# In the order of a pass. Graceful expiration works like drift (R20).
 _METHODS = (
     (Method.EMPTINESS, _emptiness),
     (Method.STATIC_DRIFT, _like_for_like),

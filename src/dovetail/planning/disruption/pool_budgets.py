@@ -1,4 +1,4 @@
-"""What do the budgets of our NodePools allow now, given the nodes that use them up (R25–R30)?"""
+"""What the budgets of our NodePools allow now, and which nodes use them (R25–R30)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +25,7 @@ from dovetail.rules.states import NodeState
 
 
 class ParsedPool(msgspec.Struct, frozen=True, eq=False):
-    """A pool of ours, its budgets read."""
+    """A NodePool with its budgets."""
 
     pool: objects.NodePool
     record: PoolRecord
@@ -33,27 +33,29 @@ class ParsedPool(msgspec.Struct, frozen=True, eq=False):
 
 
 class PoolAllowances(msgspec.Struct, frozen=True, eq=False):
-    """What a pool's budgets allow for each reason, and which nodes use them up."""
+    """What a pool's budgets allow for each reason, and which nodes use them."""
 
     counts: PoolCounts
     allowances: Mapping[Reason, Allowance]
 
 
 class PoolBudgets:
-    """Reads a pool once, as long as it does not change."""
+    """Reads the budgets of a pool again only when it changes."""
 
     def __init__(self, reading: BudgetSemantics = BudgetSemantics.SEED) -> None:
         self._reading = reading
         self._known: dict[str, ParsedPool] = {}
 
     def read(self, pools: Iterable[objects.NodePool]) -> Mapping[str, ParsedPool]:
-        """By name."""
+        """Returns the pools by name."""
         found: dict[str, ParsedPool] = {}
         for pool in pools:
             known = self._known.get(pool.metadata.name)
             if known is None or known.pool is not pool:
                 record = pool_record(pool)
-                if known is not None and record == known.record:  # its status is new; nothing is to be judged anew
+                if (
+                    known is not None and record == known.record
+                ):  # only its status changed, so that cached verdicts stay valid
                     known = ParsedPool(pool, known.record, known.budgets)
                 else:
                     known = ParsedPool(pool, record, read_budgets(record.budgets))
@@ -68,7 +70,7 @@ class PoolBudgets:
         now: datetime,
         taken: Callable[[str], bool] = lambda _: False,
     ) -> dict[str, PoolAllowances]:
-        """Of each of these pools, on any thread. `taken`: claims of commands that do not show yet."""
+        """By pool. `taken`: whether a claim is in a command, also before its objects show that."""
         standing = defaultdict(list)
         for one in nodes:
             standing[one.member.pool].append((one.member, one.state))
@@ -83,7 +85,7 @@ class PoolBudgets:
 def count_with(
     counts: PoolCounts, members: Iterable[tuple[ClusterNode, NodeState]], taken: Callable[[str], bool]
 ) -> PoolCounts:
-    """The counts with those claims that commands have taken and that do not show it yet."""
+    """Adds the claims in commands that do not show that yet to the counts."""
     counted = {consumer.node for consumer in counts.consumers}
     more = tuple(
         BudgetConsumer(node=member.name, state=NodeState.DISRUPTING, unhealthy=False)

@@ -1,7 +1,7 @@
-"""How is a command written down on its NodeClaims, so that a new leader carries it on (R24)?
+"""The record of a command on its NodeClaims, from which a new leader continues it (R24).
 
-Who may edit a NodeClaim can write such a record, too. So a record counts only if every claim that it names carries the
-identical record (R54), and its nodes are drained only if the rules allow that then (R50).
+Everybody who may edit NodeClaims can write such a record. It counts only if every claim that it names carries the
+identical record (R54), and the nodes are drained only if the rules allow it (R50).
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from dovetail.planning.disruption.board import Method
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.provisioning.claims import claim_name
 
-# Longer than one for a thousand claims, which is far more than a command has.
+# Enough for a thousand claims; a command has far fewer.
 LONGEST_RECORD: Final = 128 * 1024
 
 
 class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The value of the annotation. Nodes go when all replacements, by name, are initialized; not after the deadline.
+    """The value of the annotation. The claims are deleted once all replacements are initialized by the deadline.
 
-    `claims`: the names of the NodeClaims that it is about, each of which carries it.
+    `claims`: the names of the claims of the command, each of which carries the record.
     """
 
     id: Annotated[str, msgspec.Meta(min_length=1)]
@@ -35,17 +35,15 @@ class CommandRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def record_of(command: Command, deadline: datetime) -> CommandRecord:
-    """With the names that the replacements are going to have."""
-    names = (
-        claim_name(claim.pool, command.id, str(number)) for number, claim in enumerate(command.replacements, start=1)
-    )
+    """Chooses the names of the replacements."""
+    replacements = enumerate(command.replacements, start=1)
     return CommandRecord(
         id=command.id,
         reason=command.reason,
         method=command.method,
         deadline=deadline,
         claims=tuple(sorted(each.claim for each in command.candidates)),
-        replacements=tuple(names),
+        replacements=tuple(claim_name(claim.pool, command.id, str(number)) for number, claim in replacements),
     )
 
 
@@ -54,7 +52,7 @@ def written(recorded: CommandRecord) -> str:
 
 
 def read_record(text: str) -> CommandRecord | None:
-    """None: somebody has written something else there, and there is no command to carry on."""
+    """Returns None for any other text."""
     if len(text) > LONGEST_RECORD:
         return None
     try:
@@ -64,24 +62,24 @@ def read_record(text: str) -> CommandRecord | None:
 
 
 def record_on(claim: objects.NodeClaim) -> CommandRecord | None:
-    """The command that the claim is in; None: in none, or in none that can be read."""
+    """The record on the claim, if it has one that can be read."""
     text = claim.metadata.annotations.get(names.DISRUPTION_COMMAND)
     return None if text is None else read_record(text)
 
 
 def is_carried_by_all(record: CommandRecord, find: Callable[[str], objects.NodeClaim | None]) -> bool:
-    """Whether every claim that the record names carries it, and there is one. `find`: a claim by its name.
+    """Whether all claims that the record names carry it. `find`: returns a claim by name.
 
-    Claims that are gone or being deleted count no more: their part of the command is done.
+    Claims that are gone or being deleted do not count; at least one must be left.
     """
     found = [claim for claim in map(find, record.claims) if claim and claim.metadata.deletion_timestamp is None]
     return bool(found) and all(record_on(claim) == record for claim in found)
 
 
 def is_replacement(claim: objects.NodeClaim, record: CommandRecord) -> bool:
-    """Whether the claim was made for the command: its annotation says so, and its name follows from the command's id.
+    """Whether the claim was created for the command, by its annotation and its name.
 
-    Annotations can be edited and names cannot, so no edit turns another claim into a replacement.
+    Names cannot be edited, so no edit turns another claim into a replacement.
     """
     pool = claim.metadata.labels.get(names.NODEPOOL_LABEL, "")
     numbers = range(1, len(record.replacements) + 1)

@@ -1,4 +1,4 @@
-"""May nodes go without a replacement, or for one that is cheaper (02 §7.6, §7.7; 05 §12)?"""
+"""Decides whether nodes can be removed, or replaced by a cheaper one (02 §7.6, §7.7; 05 §12)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -13,46 +13,45 @@ from dovetail.scheduling.new_nodes import too_few
 from dovetail.scheduling.placement import MachineType, NewClaim, Offer, Origin, PodInfo, Solution, price_text
 from dovetail.scheduling.requirements import Requirements, one_of
 
-# In this order a launch takes what there is.
+# The order in which a launch tries capacity types.
 _LAUNCH_ORDER = (CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)
 _FEWEST_SPOT_TYPES = 15
-# A replacement must save at least a twentieth: pods are not moved for cents, again and again.
+# A replacement must save at least a twentieth, so that pods are not moved for small savings.
 _LEAST_SAVING = 20
 _SPOT_TO_SPOT = "all of it is spot capacity, and spot is not consolidated into spot (SpotToSpotConsolidation)"
-# To buy types, by their names.
+# The offers of each type, by name.
 Ways = dict[str, list[Offer]]
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A set of nodes that can go."""
+    """A set of nodes that can be removed."""
 
     candidates: tuple[Candidate, ...]
     solution: Solution
     replacements: tuple[NewClaim, ...] = ()
-    savings: int = 0  # billionths an hour
+    savings: int = 0  # billionths per hour
 
     @property
     def cost(self) -> float:
         return sum(each.cost for each in self.candidates)
 
     @property
-    def worth(self) -> float:
-        """What is saved for what it costs to move."""
+    def savings_per_cost(self) -> float:
         return self.savings / self.cost
 
 
 class NotConsolidatable(msgspec.Struct, frozen=True):
-    """Why they cannot; for people. `dear`: their pods would have a place, but not one that is worth it."""
+    """Why the nodes cannot be removed. `too_expensive`: their pods have a place, but it saves nothing."""
 
     message: Sentence
-    dear: bool = False
+    too_expensive: bool = False
 
     def __str__(self) -> str:
         return str(self.message)
 
 
 class ConsolidationOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What is a matter of settings."""
+    """Options of consolidation."""
 
     spot_to_spot: bool = False
 
@@ -66,9 +65,9 @@ def simulate(
     explain: bool = False,
     most_new: int | None = None,
 ) -> Solution | NotConsolidatable:
-    """Where their pods would go (02 §7.5), besides those that the same pass has sent away before.
+    """The targets of the pods (02 §7.5), in addition to the pods that the same pass has moved before.
 
-    `shut`: nodes that take none. `owed`: instead of the board's.
+    `shut`: nodes that take no pods. `owed`: instead of the board's.
     """
     unmovable = next((why for each in candidates for why in each.unmovable), None)
     if unmovable is not None:
@@ -95,10 +94,10 @@ def _crowded(pod: PodInfo) -> NotConsolidatable:
 
 
 def crowded_out(board: DisruptionBoard, solution: Solution) -> NotConsolidatable | None:
-    """Whether a pod that is owed a place would lose the room that there is for it now, and need a new node.
+    """Whether a pod that needs a place anyway would lose its room on an existing node and need a new one.
 
-    That node would be bought whatever is decided. But then nothing is saved: the new one is soon spared again, as long
-    as the pod is owed a place, which is for ever where its node drains and a PodDisruptionBudget allows nothing.
+    Then nothing is saved: the new node is soon consolidated again. This would repeat for as long as the pod needs a
+    place, which is forever where its node drains and a PodDisruptionBudget allows nothing.
     """
     with_room = board.world.with_room(board.owed)
     if not with_room:
@@ -121,9 +120,9 @@ def _why_not(solution: Solution) -> Sentence:
 def decide(
     board: DisruptionBoard, candidates: Sequence[Candidate], rules: ConsolidationOptions
 ) -> Move | NotConsolidatable:
-    """Whether consolidating them is possible and saves something.
+    """Whether consolidating the nodes is possible and saves something.
 
-    Nodes for pods that wait anyway are not replacements: they are made whatever is decided here.
+    New nodes for pending pods are not replacements: they are created whatever is decided here.
     """
     solution = simulate(board, candidates, most_new=1)
     if isinstance(solution, NotConsolidatable):
@@ -142,12 +141,12 @@ def decide(
         )
     replacement = cheaper(board.world.types, new[0], candidates, rules)
     if isinstance(replacement, NotConsolidatable):
-        return msgspec.structs.replace(replacement, dear=True)
+        return msgspec.structs.replace(replacement, too_expensive=True)
     price = sum(each.price or 0 for each in candidates)
     saved = price - launch_price(board.world.types, replacement)
     if saved * _LEAST_SAVING < price:
         little = f"a new node would save {price_text(saved)} of {price_text(price)}, less than a twentieth"
-        return NotConsolidatable(Sentence(little), dear=True)
+        return NotConsolidatable(Sentence(little), too_expensive=True)
     return Move(candidates=chosen, solution=solution, replacements=(replacement,), savings=saved)
 
 
@@ -160,7 +159,7 @@ def cheaper(
     candidates: Sequence[Candidate],
     rules: ConsolidationOptions,
 ) -> NewClaim | NotConsolidatable:
-    """The new node, of those types only that cost less in the worst case than all these together."""
+    """The new node, with only those types that cost less in the worst case than all candidates together."""
     limit = sum(each.price or 0 for each in candidates)
     allowed = claim.requirements.get(names.CAPACITY_TYPE_LABEL)
     from_spot = all(each.spot for each in candidates) and allowed.has(CapacityType.SPOT)
@@ -169,7 +168,7 @@ def cheaper(
     ways = _ways_below(types, claim, limit)
     spot = {name: bought for name, each in ways.items() if (bought := [way for way in each if _is_spot(way)])}
     if from_spot or (allowed.has(CapacityType.SPOT) and allowed.has(CapacityType.ON_DEMAND) and spot):
-        # A failed launch of spot capacity must not become a dearer one on demand.
+        # A failed spot launch must not become a more expensive on-demand launch.
         claim, ways = _pinned(claim, CapacityType.SPOT), spot
     found = _below(types, claim, ways, limit)
     if isinstance(found, NewClaim) and len(candidates) > 1:
@@ -183,15 +182,15 @@ def cheaper(
 
 
 def _ways_below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, limit: int) -> Ways:
-    """Without types that are too dear at their best: the cheapest come first, so that few of them are looked at."""
+    """Stops at the first type that is too expensive at its cheapest offer: the types are ordered by price."""
     known = {type_.name: type_ for type_ in types_of(types, claim)}
     found: Ways = {}
     for name in claim.types:
         ways = _ways(known[name], claim) if name in known else []
-        too_dear = bool(ways) and min(way.price for way in ways) >= limit
-        if ways and not (too_dear and found):  # where nothing is cheaper, what the cheapest costs is worth knowing
+        too_expensive = bool(ways) and min(way.price for way in ways) >= limit
+        if ways and not (too_expensive and found):  # keeps the cheapest type for the message if none is cheaper
             found[name] = ways
-        if too_dear:
+        if too_expensive:
             break
     return found
 
@@ -199,7 +198,7 @@ def _ways_below(types: Mapping[str, Sequence[MachineType]], claim: NewClaim, lim
 def _below(
     types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, limit: int
 ) -> NewClaim | NotConsolidatable:
-    """Strictly: the same price is not worth the trouble."""
+    """With the types that cost strictly less than the limit."""
     named = set(claim.types)
     prices = [(min(way.price for way in each), name, worst_price(each)) for name, each in ways.items() if name in named]
     if not prices:
@@ -214,13 +213,13 @@ def _below(
 def _unlike(
     types: Mapping[str, Sequence[MachineType]], claim: NewClaim, ways: Ways, candidates: Iterable[Candidate]
 ) -> NewClaim | NotConsolidatable:
-    """Of several nodes into one of a type that is among them: only if that is cheaper than the cheapest such node."""
+    """Several nodes become one of the same type only if that is cheaper than the cheapest such node."""
     same = [each.price or 0 for each in candidates if each.type in claim.types]
     return _below(types, claim, ways, min(same)) if same else claim
 
 
 def _fewest(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> NewClaim:
-    """The cheapest fifteen, or as many more as its minimum numbers of values need."""
+    """The cheapest fifteen types, or more if `minValues` needs them."""
     for number in range(_FEWEST_SPOT_TYPES, len(claim.types) + 1):
         kept = _with_types(types, claim, claim.types[:number])
         if isinstance(kept, NewClaim):
@@ -241,7 +240,7 @@ def _with_types(
 def too_few_kinds(
     types: Mapping[str, Sequence[MachineType]], claim: NewClaim, kept: Sequence[str]
 ) -> Mapping[str, int]:
-    """Of the labels whose minimum number of values is not reached with these types, how many there are."""
+    """The labels whose `minValues` these types do not reach, with the number of their values."""
     chosen = msgspec.structs.replace(claim, types=tuple(kept))
     return too_few(claim.requirements, list(types_of(types, chosen)))
 
@@ -252,13 +251,13 @@ def _pinned(claim: NewClaim, capacity_type: CapacityType) -> NewClaim:
 
 
 def types_of(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> Iterable[MachineType]:
-    """In the order of the pool's."""
+    """In the order of the pool."""
     named = set(claim.types)
     return (type_ for type_ in types.get(claim.pool, ()) if type_.name in named)
 
 
 def worst_price(ways: Sequence[Offer]) -> int:
-    """What a launch may cost: the dearest of the ways to buy of the capacity type that it takes."""
+    """The highest price of a launch: the most expensive offer of the capacity type that it tries first."""
     prices: dict[CapacityType, int] = {}
     for way in ways:
         asked = way.requirements.get(names.CAPACITY_TYPE_LABEL)
@@ -269,12 +268,12 @@ def worst_price(ways: Sequence[Offer]) -> int:
 
 
 def launch_price(types: Mapping[str, Sequence[MachineType]], claim: NewClaim) -> int:
-    """What it is expected to cost: the cheapest way to buy one of its types."""
+    """The expected price: the cheapest offer of its types."""
     return min((way.price for type_ in types_of(types, claim) for way in _ways(type_, claim)), default=0)
 
 
 def _ways(type_: MachineType, claim: NewClaim) -> list[Offer]:
-    """To buy it for this node: in a reservation that it holds, if it holds one, and never in another."""
+    """The available offers of the type for this node. Reserved offers count only for its own reservations."""
     node, may_use = claim.requirements, claim.reservations or ("",)
     return [
         each
@@ -283,7 +282,7 @@ def _ways(type_: MachineType, claim: NewClaim) -> list[Offer]:
     ]
 
 
-@lru_cache(maxsize=4096)  # there are few different ones of either
+@lru_cache(maxsize=4096)  # there are few distinct values of either
 def _suits(node: Requirements, offer: Requirements) -> bool:
     return node.intersects(offer)
 

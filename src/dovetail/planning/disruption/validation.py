@@ -1,4 +1,4 @@
-"""Is a command that was found a while ago still right (02 §8)?"""
+"""Validates commands before they start (02 §8)."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ _SMALLER: Final = "the budget has become smaller"
 
 
 class RejectionCause(StrEnum):
-    """What has changed meanwhile; upstream's words."""
+    """What has changed since the decision, in upstream's words."""
 
     CHURN = "churn"
     BUDGET = "budget"
@@ -29,7 +29,7 @@ class RejectionCause(StrEnum):
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """The command is not to be started. `nodes`: because of these."""
+    """Why a command, or a part of it, is not started. `nodes`: the rejected nodes."""
 
     cause: RejectionCause
     message: Sentence
@@ -37,10 +37,7 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ValidationResult(NamedTuple):
-    """The command as it can be started now, if it can, and what has fallen out of it, if anything has.
-
-    `board`: as it is with the command, for those that are to be started besides.
-    """
+    """The command as it can start now, and what was rejected. `board`: with the command executed."""
 
     started: Command | None
     rejected: Rejection | None
@@ -48,7 +45,7 @@ class ValidationResult(NamedTuple):
 
 
 def validated(command: Command, board: DisruptionBoard, rules: ConsolidationOptions) -> ValidationResult:
-    """Look at it again."""
+    """Validates one command."""
     if command.method is Method.EMPTINESS:
         return _still_empty(command, board)
     if command.method in (Method.MULTI_NODE, Method.SINGLE_NODE):
@@ -57,14 +54,14 @@ def validated(command: Command, board: DisruptionBoard, rules: ConsolidationOpti
 
 
 def _present(command: Command, board: DisruptionBoard) -> list[Candidate]:
-    """Its candidates as they are now, without those that are none any more."""
+    """The current versions of its candidates, as far as they are still candidates."""
     now = {each.node: each for each in board.of(REASONS[command.method])}
     same = ((each, now.get(each.node)) for each in command.candidates)
     return [new for old, new in same if new and new.claim_uid == old.claim_uid and board.is_open(new)]
 
 
 def _still_empty(command: Command, board: DisruptionBoard) -> ValidationResult:
-    """Those that still are go; the others stay."""
+    """Keeps the nodes that are still empty."""
     found = without_replacement(board, _present(command, board))
     kept = {each.node for each in found.taken}
     lost = tuple(node for node in command.nodes if node not in kept)
@@ -82,7 +79,7 @@ def _still_empty(command: Command, board: DisruptionBoard) -> ValidationResult:
 
 
 def _still_consolidating(command: Command, board: DisruptionBoard, rules: ConsolidationOptions) -> ValidationResult:
-    """All of it or nothing. The types that were planned must be among those that are found now."""
+    """All or nothing. The planned types must be among those that are found now."""
     nodes = tuple(command.nodes)
 
     def refused(cause: RejectionCause, message: str | Sentence) -> ValidationResult:

@@ -1,7 +1,7 @@
-"""What is to be done with each pod of a node that is going, and when does that change by the clock alone (03 §4–§5)?
+"""The drain plan of a node: what to do with each pod, and when time alone changes that (03 §4–§5).
 
-The whole of a drain is this one function of the pods, the deadline and the instant. Whoever acts on a pod asks it again
-right before, so that a protection that came back, a deadline that came near or a window that closed is never missed.
+`drain_plan` is a pure function of the pods, the deadline and the instant. Callers ask it again right before they act on
+a pod, so that a new protection, a new deadline or a closed window is never missed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,17 +19,17 @@ from dovetail.values.timestamp import format_time
 
 
 class DrainAction(StrEnum):
-    """What a pod's turn is."""
+    """What to do with a pod."""
 
     EVICT = "evict"
-    DELETE = "delete"  # for the node's deadline, whatever protects it (R17)
+    DELETE = "delete"  # for the node's deadline, despite protections (R17)
     PROTECTED = "protected"  # until its verdict changes
-    GOING = "going"  # terminating already
-    LATER = "later"  # its group's turn has not come
+    GOING = "going"  # already terminating
+    LATER = "later"  # an earlier group is not gone yet
 
 
 class PodStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One pod that the drain waits for; `until` is when time alone changes its action."""
+    """A pod that the drain waits for. `until`: when time alone changes the action."""
 
     pod: PodRecord
     action: DrainAction
@@ -39,7 +39,7 @@ class PodStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class DrainPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods that are waited for, in the order of their groups."""
+    """The pods that the drain waits for, in the order of their groups."""
 
     steps: tuple[PodStep, ...]
     until: datetime | None
@@ -55,7 +55,7 @@ def drain_plan(
     now: datetime,
     timings: Timings = Timings(),  # noqa: B008
 ) -> DrainPlan:
-    """Groups go one after the other; deletions for the deadline wait for no group (03 §4.3)."""
+    """Groups are evicted one after the other. Deletions for the deadline do not wait (03 §4.3)."""
     waiting = sorted(
         (pod for pod in pods if is_waited_for(pod, now, timings)),
         key=lambda pod: (_group(pod), pod.namespace, pod.name),
@@ -65,7 +65,7 @@ def drain_plan(
         for pod in waiting
         if deadline is not None and (deletion := forced_deletion(pod, deadline, now)) is not None
     }
-    # A pod that is deleted for the deadline still has its grace, and until it is gone its group is not (03 §4.4).
+    # A pod that is deleted for the deadline still has its grace, and its group waits for it (03 §4.4).
     first = min(map(_group, waiting), default=0)
     steps = tuple(_step(pod, forced.get(pod.uid), _group(pod) == first, now, timings) for pod in waiting)
     instants = [step.until for step in steps if step.until is not None]
@@ -75,24 +75,19 @@ def drain_plan(
 
 
 def is_drainable(pod: PodRecord) -> bool:
-    """Whether a drain concerns the pod at all: mirror pods and those that tolerate the taint stay (02 §4.1)."""
+    """Whether a drain removes the pod: mirror pods and pods that tolerate the taint stay (02 §4.1)."""
     return not (pod.owner & Owner.NODE or pod.tolerates_disrupted)
 
 
 def is_waited_for(pod: PodRecord, now: datetime, timings: Timings) -> bool:
     """Whether the node must not go before the pod is gone."""
-    return (
-        is_drainable(pod) and not pod.terminal and not (pod.deleted_at is not None and now >= _stuck_at(pod, timings))
-    )
+    stuck = pod.deleted_at is not None and now >= _stuck_at(pod, timings)
+    return is_drainable(pod) and not pod.terminal and not stuck
 
 
 def _group(pod: PodRecord) -> int:
-    """03 §4: critical pods last, and within each half DaemonSets' last."""
+    """Critical pods last, and within each half pods of DaemonSets last (03 §4)."""
     return 2 * pod.critical + bool(pod.owner & Owner.DAEMONSET)
-
-
-def _due(forced: ForcedDeletion | None, now: datetime) -> bool:
-    return forced is not None and forced.at <= now
 
 
 def _stuck_at(pod: PodRecord, timings: Timings) -> datetime:
@@ -101,15 +96,14 @@ def _stuck_at(pod: PodRecord, timings: Timings) -> datetime:
 
 
 def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: datetime, timings: Timings) -> PodStep:
-    if _due(forced, now):
-        # One that is terminating is deleted again for as long as that would shorten its end.
+    if forced is not None and forced.at <= now:
+        # A terminating pod is deleted again as long as that shortens its grace.
         until = None if pod.deleted_at is None else pod.deleted_at - timedelta(seconds=LEAST_GRACE_SECONDS)
         return PodStep(pod=pod, action=DrainAction.DELETE, why="its node's deadline", until=until, forced=forced)
     force_at = None if forced is None else forced.at
     if pod.deleted_at is not None:
-        stuck_at = _stuck_at(pod, timings)
         why = f"terminating, until {format_time(pod.deleted_at)}"
-        return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=stuck_at, forced=forced)
+        return PodStep(pod=pod, action=DrainAction.GOING, why=why, until=_stuck_at(pod, timings), forced=forced)
     if not its_turn:
         return PodStep(pod=pod, action=DrainAction.LATER, why="others go first", until=force_at, forced=forced)
     verdicts = protection(pod, now)
@@ -124,24 +118,20 @@ def _step(pod: PodRecord, forced: ForcedDeletion | None, its_turn: bool, now: da
     )
 
 
-# -- what it waits for, for people -------------------------------------------------------------------------------------
-
 NAMED_AT_MOST = 3
 
 
 def waiting_note(steps: Sequence[PodStep], deadline: datetime | None, blocked: dict[str, str]) -> str:
-    """Who a drain waits for and why, and when it is forced. `blocked`: what eviction was refused for, by pod UID."""
+    """Which pods the drain waits for and why, and the deadline. `blocked`: refused evictions, by pod UID."""
     one = len(steps) == 1
     named = [
         f"{step.pod.namespace}/{step.pod.name} ({blocked.get(step.pod.uid, step.why)})"
         for step in sorted(steps, key=_tells_most)[:NAMED_AT_MOST]
     ]
     more = f" and {len(steps) - NAMED_AT_MOST} more" if len(steps) > NAMED_AT_MOST else ""
-    forced = (
-        f"; all that is left is deleted by {format_time(deadline)}"
-        if deadline is not None
-        else "; the drain has no deadline, so the node waits for as long as it takes"
-    )
+    forced = "; the drain has no deadline, so the node waits for as long as it takes"
+    if deadline is not None:
+        forced = f"; all that is left is deleted by {format_time(deadline)}"
     return f"{len(steps)} {'pod is' if one else 'pods are'} waiting to be evicted: {', '.join(named)}{more}{forced}"
 
 

@@ -1,4 +1,4 @@
-"""Which nodes are so unhealthy that they are replaced, and from when (02 §11, R24a, R47)?"""
+"""Decides which unhealthy nodes are replaced, and when (02 §11, R24a, R47)."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -13,16 +13,16 @@ TOLERATED_PERCENT = 20
 
 
 class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A node whose condition has had this status for so long is to be replaced, after a drain of so long at most."""
+    """Replaces a node whose condition has this status for so long, with a drain of at most `drain_seconds`."""
 
     condition: str
     status: str
     toleration_seconds: int
-    drain_seconds: int | None = None  # None: only the claim bounds its drain
+    drain_seconds: int | None = None  # None: only the claim limits the drain
 
 
 class NodeFault(msgspec.Struct, frozen=True):
-    """What is wrong with a node, and when it is replaced for it."""
+    """A fault of a node, and when it is replaced for it."""
 
     condition: str
     replace_at: datetime
@@ -30,7 +30,7 @@ class NodeFault(msgspec.Struct, frozen=True):
 
 
 def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> NodeFault | None:
-    """The one that comes first; None for a healthy node."""
+    """The fault that is due first; None for a healthy node."""
     found = [
         NodeFault(condition.type, replace_at, policy.drain_seconds)
         for condition in node.status.conditions
@@ -43,12 +43,12 @@ def ailment(node: objects.Node, policies: Sequence[RepairPolicy]) -> NodeFault |
 
 
 def is_repaired(node: objects.Node) -> bool:
-    """Whether the Node's owner lets it be replaced (R47)."""
+    """Whether the Node may be replaced (R47)."""
     return node.metadata.annotations.get(names.DO_NOT_REPAIR) != "true"
 
 
 def too_many_unhealthy(nodes: Iterable[objects.Node], policies: Sequence[RepairPolicy]) -> str | None:
-    """The 20 % guard: what ails so many at once is not cured by replacing them. None: go ahead."""
+    """The 20 % guard: replacing nodes does not repair a fault of the whole cluster. None: replace."""
     all_ = list(nodes)
     unhealthy = sum(ailment(node, policies) is not None for node in all_)
     tolerated = -(-len(all_) * TOLERATED_PERCENT // 100)
@@ -58,5 +58,5 @@ def too_many_unhealthy(nodes: Iterable[objects.Node], policies: Sequence[RepairP
 
 
 def snake_case(condition: str) -> str:
-    """KernelReady as kernel_ready and PIDPressure as pid_pressure, for the metrics."""
+    """For metrics: KernelReady is kernel_ready, PIDPressure is pid_pressure."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", condition).lower()

@@ -1,4 +1,4 @@
-"""When did pods last come to a node or leave it, and has it been quiet for long enough to be consolidated (02 §10)?"""
+"""Pod events of a node, and whether the last one is long enough ago for consolidation (02 §10)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,7 +14,7 @@ from dovetail.values.duration import SECOND, add
 
 
 class ConsolidatableStatus(msgspec.Struct, frozen=True):
-    """Whether the condition is to be True (else it goes), and when time alone changes that; None: never."""
+    """Whether the condition is True (else it is removed), and when time alone changes that; None: never."""
 
     holds: bool
     until: datetime | None
@@ -23,7 +23,7 @@ class ConsolidatableStatus(msgspec.Struct, frozen=True):
 def consolidatable(
     claim: ClaimRecord, pool: PoolRecord, now: datetime, *, event_at: datetime | None = None
 ) -> ConsolidatableStatus | None:
-    """`event_at`: a pod event that the claim does not record yet. None: the condition is not for such claims."""
+    """`event_at`: a pod event that is not recorded yet. Returns None for claims of pools with replicas."""
     if pool.replicas is not None:
         return None
     if not claim.is_true(ConditionType.INITIALIZED):
@@ -38,9 +38,9 @@ def consolidatable(
 
 
 def is_pod_event(old: PodRecord | None, new: PodRecord) -> bool:
-    """Whether a pod has come to its node, or has begun or ended to leave it. `old` None: seen for the first time.
+    """Whether the pod was bound, became terminal or began to terminate. `old` None: seen for the first time.
 
-    That a pod's object is gone is none: it was terminal or terminating before.
+    The deletion of the object is no event: the pod was terminal or terminating before.
     """
     if not new.node_name or _is_daemon(new):
         return False
@@ -52,10 +52,10 @@ def is_pod_event(old: PodRecord | None, new: PodRecord) -> bool:
 def unrecorded_event(
     claim: ClaimRecord, pods: Iterable[PodRecord], seen_at: datetime | None, now: datetime
 ) -> datetime | None:
-    """The last pod event, to the second, if it is later than what the claim records.
+    """The last pod event, to the second, if it is later than the recorded one.
 
-    `seen_at`: when one was last seen to happen. Of what nobody has seen only a pod's coming can be told: it counts if
-    that is later than the last event, or than the initialization (R24). A time that is still to come says nothing.
+    `seen_at`: when the controller last saw an event. Of events that it missed only bindings are known: they count if
+    they are later than the last event or the initialization (R24). Times in the future do not count.
     """
     recorded_at = claim.last_pod_event_at
     quiet_since = recorded_at or claim.true_since(ConditionType.INITIALIZED)
@@ -66,18 +66,18 @@ def unrecorded_event(
     last_at = max(events, default=None)
     if last_at is None:
         return None
-    last_at = last_at.replace(microsecond=0)  # as coarse as the field
+    last_at = last_at.replace(microsecond=0)  # the resolution of the field
     return last_at if recorded_at is None or last_at > recorded_at else None
 
 
 def recordable_at(claim: ClaimRecord, wrote_at: datetime | None, timings: Timings) -> datetime | None:
-    """From when on the next event may be recorded; None: at once. `wrote_at`: when the last one was."""
+    """When the next event may be recorded; None: now. `wrote_at`: when the last one was."""
     last_at = max((at for at in (claim.last_pod_event_at, wrote_at) if at is not None), default=None)
     return None if last_at is None else add(last_at, round(timings.pod_event_seconds * SECOND))
 
 
 def bound_at(pod: PodRecord) -> datetime | None:
-    """When the pod came to its node; for one that does not say, when it was made."""
+    """When the pod was bound, or else when it was created."""
     return pod.scheduled_at or pod.created_at
 
 

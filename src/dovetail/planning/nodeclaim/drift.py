@@ -1,7 +1,7 @@
-"""Would a NodeClaim be made otherwise today, and when is that to be asked again (02 §10)?
+"""Decides whether a NodeClaim has drifted, and when to check again (02 §10).
 
-The first that says so wins: the hash of the pool's template, the pool's requirements, whether the machine is still
-offered, and the provider. The first two can be told from the objects, and only an edit changes the answer.
+Checks, in this order: the hash of the pool's template, the pool's requirements, whether the instance type is still
+offered, and the provider. The first two depend on objects only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,17 +22,17 @@ _NEAR_SECONDS: Final = 1.0
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """Why the claim has drifted (empty: it has not), and when to ask again; None: only an edit changes it."""
+    """Why the claim has drifted (empty: it has not), and when to check again; None: only an edit changes it."""
 
     reason: str
     until: datetime | None = None
 
 
-# -- what the objects tell ---------------------------------------------------------------------------------------------
+# -- checks of objects -------------------------------------------------------------------------------------------------
 
 
 def drift_by_objects(claim: objects.NodeClaim, pool: objects.NodePool) -> Drift | None:
-    """None: the provider has to be asked."""
+    """Returns None if the provider has to be asked."""
     if _true_reason(claim, ConditionType.LAUNCHED) is None:
         return Drift("")
     if _has_other_hash(claim, pool):
@@ -47,8 +47,8 @@ def _has_other_hash(claim: objects.NodeClaim, pool: objects.NodePool) -> bool:
     if ours is None or theirs is None:
         return False
     if ours[0] != theirs[0]:
-        # Hashes of different versions cannot be compared: what stood before stands until the claim and its pool have
-        # been brought over to one version, so that this neither drifts anybody nor takes it back (02 §14.57).
+        # Hashes of different versions cannot be compared. The condition stays as it is until both have the same version
+        # (02 §14.57).
         return _true_reason(claim, ConditionType.DRIFTED) == ConditionReason.NODEPOOL_DRIFTED
     return ours[1] != theirs[1]
 
@@ -59,35 +59,35 @@ def _hash_of(meta: objects.ObjectMeta) -> tuple[str, str] | None:
 
 
 def _breaks_requirements(labels: Mapping[str, str], entries: Iterable[objects.NodeSelectorRequirement]) -> bool:
-    """A label that is asked for and missing breaks them, a well-known one too."""
+    """A missing label breaks a requirement, also a well-known label."""
     try:
         wanted = read_requirements(entries)
-    except RequirementError:  # the pool's ValidationSucceeded says so; nothing is replaced by a mistake (R32)
+    except RequirementError:  # ValidationSucceeded of the pool reports it; a mistake replaces nothing (R32)
         return False
     return not of_labels(labels).compatible(wanted)
 
 
 def _true_reason(claim: objects.NodeClaim, condition: ConditionType) -> str | None:
-    """The reason of a condition that is True."""
+    """The reason of the condition, if it is True."""
     return next(
         (each.reason for each in claim.status.conditions if (each.type, each.status) == (condition, "True")), None
     )
 
 
-# -- what the provider tells -------------------------------------------------------------------------------------------
+# -- checks of the provider --------------------------------------------------------------------------------------------
 
 
 def drift_by_provider(
     claim: objects.NodeClaim, *, offered: bool, reason: str, now: datetime, timings: Timings
 ) -> Drift:
-    """`reason`: why the provider itself finds it drifted; empty if it does not."""
+    """`reason`: why the provider considers the claim drifted; empty if it does not."""
     ahead = [_next_look_at(claim.metadata.uid, now, timings.drift_seconds), type_check_at(claim, None, timings)]
     until = min(at for at in ahead if at is not None and at > now)
     return Drift(reason if offered else ConditionReason.INSTANCE_TYPE_NOT_FOUND, until)
 
 
 def type_check_at(claim: objects.NodeClaim, offered_at: datetime | None, timings: Timings) -> datetime | None:
-    """When to ask whether its machine is still offered, which it was found to be at `offered_at`; None: never."""
+    """When to check whether the instance type is still offered; `offered_at`: the last success. None: never."""
     created_at = claim.metadata.creation_timestamp
     old_at = None if created_at is None else add(created_at, round(timings.type_check_age_seconds * SECOND))
     if old_at is None or offered_at is None:
@@ -96,9 +96,9 @@ def type_check_at(claim: objects.NodeClaim, offered_at: datetime | None, timings
 
 
 def is_offered(labels: Mapping[str, str], offerings: Iterable[Requirements]) -> bool:
-    """Whether one of its type's offerings is what the claim has. Whether it can be had now does not matter.
+    """Whether an offering of the type, available or not, matches the claim.
 
-    A reservation that has ended goes on as on-demand.
+    A claim whose reservation has ended continues as on-demand.
     """
     had = of_labels(labels)
     if labels.get(names.CAPACITY_TYPE_LABEL) == CapacityType.RESERVED:
@@ -108,8 +108,8 @@ def is_offered(labels: Mapping[str, str], offerings: Iterable[Requirements]) -> 
 
 
 def _next_look_at(uid: str, now: datetime, every_seconds: float) -> datetime:
-    """Each claim has its own moment within the period: a thousand of them are not looked at together."""
+    """Each claim has its own moment within the period, so that checks are spread out."""
     moment_seconds = crc32(uid.encode()) / _HASHES * every_seconds
     ahead_seconds = every_seconds - (now.timestamp() - moment_seconds) % every_seconds
-    # One that is so near is the one that we have come for.
+    # A moment that is so near is the one of this check.
     return now + timedelta(seconds=ahead_seconds if ahead_seconds >= _NEAR_SECONDS else ahead_seconds + every_seconds)

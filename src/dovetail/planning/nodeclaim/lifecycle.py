@@ -1,4 +1,4 @@
-"""Where does a NodeClaim stand between wanted and initialized, and what is written next (03 §7)?"""
+"""The progress of a NodeClaim from creation to initialization, and what is written next (03 §7)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,9 +22,9 @@ _UNREGISTERED = objects.Taint(key=names.UNREGISTERED_TAINT, effect=TaintEffect.N
 
 
 def registration_patch(claim: objects.NodeClaim, node: objects.Node, label: str) -> dict[str, Any]:
-    """What registration makes of the Node, as a merge patch with a lock: lists are written whole.
+    """The merge patch of registration, with a precondition, because lists are written as a whole.
 
-    `label` is the one that says which node class it is; termination only handles Nodes that have it (03 §7.5).
+    `label`: of the node class. Termination only handles Nodes that have it (03 §7.5).
     """
     meta = node.metadata
     return {
@@ -44,14 +44,16 @@ def registration_patch(claim: objects.NodeClaim, node: objects.Node, label: str)
 
 
 def lacks_guard(node: objects.Node) -> bool:
-    """Whether pods may have come to the node before its taints did (03 §7.2)."""
+    """Whether pods may have been bound before the node had its taints (03 §7.2)."""
     registered = node.metadata.labels.get(names.REGISTERED_LABEL) == "true"
     return not registered and not any(taint.matches(_UNREGISTERED) for taint in node.spec.taints)
 
 
 def is_new(node: objects.Node, conditions: Conditions) -> bool:
-    """Whether the Node was created after its claim was registered, as by a kubelet that starts anew, and nobody has
-    registered this one. Labels do not tell: people edit them."""
+    """Whether the Node is unregistered and newer than the registration of its claim, as after a kubelet restart.
+
+    Labels do not count, because people edit them.
+    """
     created_at, registered_at = node.metadata.creation_timestamp, conditions.since(ConditionType.REGISTERED)
     if created_at is None or registered_at is None or node.metadata.deletion_timestamp is not None:
         return False
@@ -62,7 +64,7 @@ def _registered_taints(claim: objects.NodeClaim, node: objects.Node) -> list[obj
     taints = [taint for taint in node.spec.taints if not taint.matches(_UNREGISTERED)]
     if node.metadata.labels.get(names.DO_NOT_SYNC_TAINTS_LABEL) == "true":
         return taints
-    # A startup taint that has been removed since must not come back.
+    # A removed startup taint must not come back.
     synced = node.metadata.labels.get(names.REGISTERED_LABEL) == "true"
     for wanted in () if synced else (*claim.spec.taints, *claim.spec.startup_taints):
         if not any(taint.matches(wanted) for taint in taints):
@@ -89,7 +91,7 @@ def _with_owner(owners: Sequence[objects.OwnerReference], claim: objects.NodeCla
 
 
 def to_body(struct: objects.Wire) -> dict[str, Any]:
-    """A wire struct as the API takes it."""
+    """A struct as JSON for the API."""
     body: dict[str, Any] = msgspec.to_builtins(struct)
     return body
 
@@ -98,28 +100,25 @@ def to_body(struct: objects.Wire) -> dict[str, Any]:
 
 
 class InitializationBlocker(msgspec.Struct, frozen=True):
-    """Why a registered claim is not initialized yet."""
+    """Why a registered claim is not initialized."""
 
     reason: ConditionReason
     message: str
 
 
 def why_not_initialized(claim: objects.NodeClaim, node: objects.Node) -> InitializationBlocker | None:
-    """The first check of 03 §7.3 that fails."""
+    """The first failed check (03 §7.3)."""
     name = node.metadata.name
     if not is_ready(node):
         return InitializationBlocker(ConditionReason.NODE_NOT_READY, f"Node {name} is not Ready")
-    startup = [
-        taint for taint in node.spec.taints if any(taint.matches(wanted) for wanted in claim.spec.startup_taints)
-    ]
-    if startup:
+    for taint in node.spec.taints:
+        if any(map(taint.matches, claim.spec.startup_taints)):
+            return InitializationBlocker(
+                ConditionReason.STARTUP_TAINTS_EXIST, f"Node {name} still has startup taint {_text(taint)}"
+            )
+    for taint in filter(is_ephemeral, node.spec.taints):
         return InitializationBlocker(
-            ConditionReason.STARTUP_TAINTS_EXIST, f"Node {name} still has startup taint {_text(startup[0])}"
-        )
-    ephemeral = [taint for taint in node.spec.taints if is_ephemeral(taint)]
-    if ephemeral:
-        return InitializationBlocker(
-            ConditionReason.KNOWN_EPHEMERAL_TAINTS_EXIST, f"Node {name} still has taint {_text(ephemeral[0])}"
+            ConditionReason.KNOWN_EPHEMERAL_TAINTS_EXIST, f"Node {name} still has taint {_text(taint)}"
         )
     for resource, amount in sorted(claim.spec.resources.requests.items()):
         if not _is_zero(amount) and _is_zero(node.status.allocatable.get(resource, "0")):
@@ -130,7 +129,7 @@ def why_not_initialized(claim: objects.NodeClaim, node: objects.Node) -> Initial
 
 
 def _is_zero(amount: str | int | float) -> bool:
-    """What cannot be read is nothing: it is neither offered nor waited for."""
+    """A quantity that cannot be read counts as 0."""
     try:
         return parse_quantity(str(amount)).nano == 0
     except QuantityError:
@@ -138,7 +137,7 @@ def _is_zero(amount: str | int | float) -> bool:
 
 
 def is_ready(node: objects.Node) -> bool:
-    """Missing counts as not ready (03 §10.20)."""
+    """A missing condition counts as not ready (03 §10.20)."""
     return is_true(node, ConditionType.READY)
 
 
@@ -146,36 +145,30 @@ def _text(taint: objects.Taint) -> str:
     return f"{taint.key}:{taint.effect}"
 
 
-# -- all of it ---------------------------------------------------------------------------------------------------------
+# -- timeouts ----------------------------------------------------------------------------------------------------------
 
 
 class LivenessTimeout(msgspec.Struct, frozen=True):
-    """The claim has taken too long; `reason` is that of the metrics."""
+    """The claim took too long and is deleted. `reason`: the label of metrics."""
 
     reason: str
     message: str
 
 
 def liveness(conditions: Conditions, now: datetime, timings: Timings) -> LivenessTimeout | datetime | None:
-    """03 §7.4: give it up, or the instant at which it would be, or None if it is registered and has its Node."""
-    lost = (ConditionType.NODE_LOST, timings.lost_node_seconds, "node_lost", "without a Node for")
-    launch = (ConditionType.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "not launched within")
-    registration = (
-        ConditionType.REGISTERED,
-        timings.registration_timeout_seconds,
-        "registration_timeout",
-        "not registered within",
-    )
+    """Whether the claim took too long, or when it will have; None: it is registered and has its Node (03 §7.4)."""
+    seconds = timings.registration_timeout_seconds
+    limits = [(ConditionType.REGISTERED, seconds, "registration_timeout", "not registered within")]
     if conditions.is_true(ConditionType.REGISTERED):
-        limits = [lost]
-    else:
-        limits = [registration] if conditions.is_true(ConditionType.LAUNCHED) else [launch, registration]
+        limits = [(ConditionType.NODE_LOST, timings.lost_node_seconds, "node_lost", "without a Node for")]
+    elif not conditions.is_true(ConditionType.LAUNCHED):
+        limits.insert(
+            0, (ConditionType.LAUNCHED, timings.launch_timeout_seconds, "launch_timeout", "not launched within")
+        )
     ends = []
     for condition, seconds, reason, words in limits:
         since = conditions.since(condition)
-        if since is None:
-            continue
-        at = add(since, round(seconds * SECOND))
+        at = None if since is None else add(since, round(seconds * SECOND))
         if at is None:
             continue
         if now >= at:
@@ -185,30 +178,25 @@ def liveness(conditions: Conditions, now: datetime, timings: Timings) -> Livenes
 
 
 def note_launch_failure(conditions: Conditions, reason: str, message: str) -> None:
-    """Launched stays Unknown, and says why (03 §7.1)."""
+    """Sets Launched to Unknown with the reason (03 §7.1)."""
     conditions.set(ConditionType.LAUNCHED, UNKNOWN, reason, message[:300])
 
 
 def note_nodes(conditions: Conditions, count: int) -> None:
-    """What Registered says while there is not exactly one Node."""
-    if count == 0:
-        conditions.set(
-            ConditionType.REGISTERED, UNKNOWN, ConditionReason.NODE_NOT_FOUND, "Node not registered with cluster"
-        )
-    else:
-        conditions.set(
-            ConditionType.REGISTERED, FALSE, ConditionReason.MULTIPLE_NODES_FOUND, f"{count} Nodes have its provider ID"
-        )
+    """Sets Registered while there is not exactly one Node."""
+    status, reason, message = UNKNOWN, ConditionReason.NODE_NOT_FOUND, "Node not registered with cluster"
+    if count:
+        status, reason = FALSE, ConditionReason.MULTIPLE_NODES_FOUND
+        message = f"{count} Nodes have its provider ID"
+    conditions.set(ConditionType.REGISTERED, status, reason, message)
 
 
 def note_lost_node(conditions: Conditions, nodes: int) -> None:
-    """Say whether the claim was registered and has no Node any more; `nodes`: how many have its provider ID."""
-    if nodes or not conditions.is_true(ConditionType.REGISTERED):
-        conditions.clear(ConditionType.NODE_LOST)
-    else:
-        conditions.set(ConditionType.NODE_LOST, reason=ConditionReason.NODE_NOT_FOUND, message="its Node is gone")
+    """Sets NodeLost if the claim is registered and no Node has its provider ID."""
+    lost = not nodes and conditions.is_true(ConditionType.REGISTERED)
+    conditions.set_or_clear(ConditionType.NODE_LOST, lost, ConditionReason.NODE_NOT_FOUND, "its Node is gone")
 
 
 def launched_metadata(claim: objects.NodeClaim, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Any:
-    """03 §7.1: provider labels overlaid by the claim's own; the claim's annotations overlaid by the provider's."""
+    """The claim's labels win over the provider's, and the provider's annotations over the claim's (03 §7.1)."""
     return {"labels": {**labels, **claim.metadata.labels}, "annotations": {**claim.metadata.annotations, **annotations}}

@@ -1,8 +1,8 @@
-"""What does a NodePool's template hash to, and which annotations carry the hash (01 §7)?
+"""The hash of a NodePool's template, and the annotations that carry it (01 §7).
 
-The hash must be upstream's to the bit: clusters change hands with claims that carry it, and another value would drift
-them all. It is FNV-1 of 64 bits over the template as upstream's types name it: a field that is absent is left out, an
-empty list or mapping is not.
+The hash must equal upstream's: migrated clusters have claims with upstream's hash, and another value would drift them
+all. It is FNV-1 of 64 bits over the template with upstream's type names. Absent fields are left out; empty lists and
+mappings are not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ _MASK: Final = 2**64 - 1
 
 
 def pool_hash(template: objects.NodeClaimTemplate) -> str:
-    """The hash as the annotation has it. Raises DurationError, for times that the CRD lets pass."""
+    """The value of the annotation. Raises DurationError for durations that the CRD accepts."""
     spec = template.spec
     ref = spec.node_class_ref
     grace, expire_after = spec.termination_grace_period, parse_nillable(spec.expire_after)
@@ -44,14 +44,14 @@ def pool_hash(template: objects.NodeClaimTemplate) -> str:
 
 
 def pool_annotations(hashed: str) -> dict[str, str]:
-    """What a pool, and a claim made from it now, is annotated with."""
+    """The annotations of a pool and of its new claims."""
     return {names.NODEPOOL_HASH: hashed, names.NODEPOOL_HASH_VERSION: names.HASH_VERSION}
 
 
 def migrated_annotations(claim: objects.NodeClaim, hashed: str) -> dict[str, str]:
-    """What a claim annotated by another version of the hash is to be annotated with; empty if it is of this version.
+    """The new annotations of a claim with another version of the hash; empty if it has this version.
 
-    A claim with a Drifted condition, whatever its status, keeps its hash: the new one would make it look like its pool.
+    A claim with a Drifted condition, whatever its status, keeps its hash: a new one would hide the drift.
     """
     if claim.metadata.annotations.get(names.NODEPOOL_HASH_VERSION) == names.HASH_VERSION:
         return {}
@@ -60,7 +60,7 @@ def migrated_annotations(claim: objects.NodeClaim, hashed: str) -> dict[str, str
     return pool_annotations(hashed)
 
 
-# -- the template, by upstream's types; None is a zero value, which is left out ----------------------------------------
+# -- the template by upstream's types; None is a zero value and is left out -------------------------------------------
 
 
 def _mapping(texts: Mapping[str, str] | None) -> int | None:
@@ -99,7 +99,7 @@ def _struct(type_name: str, *fields: tuple[str, int | None]) -> int:
 
 
 def _union(hashes: Iterable[int]) -> int:
-    """Of a set: the order does not count."""
+    """The hash of a set, which has no order."""
     return reduce(xor, hashes, 0)
 
 

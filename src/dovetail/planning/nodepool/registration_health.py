@@ -1,7 +1,4 @@
-"""Do the nodes that a NodePool asks for come up (01 §5.1)?
-
-The last four registrations of a pool count: two failures among them make it unhealthy.
-"""
+"""The condition NodeRegistrationHealthy of a NodePool: two failures among the last four registrations (01 §5.1)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -18,7 +15,7 @@ _AWAITING: Final = "no node has come up or failed to since the pool or its node 
 
 
 class RegistrationAttempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one claim of the pool; `reason` and `message` say why it failed."""
+    """The outcome of one claim; `reason` and `message` say why it failed."""
 
     claim_uid: str
     owner_uids: frozenset[str]
@@ -28,7 +25,7 @@ class RegistrationAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def attempt(claim: NodeClaim, *, registered: bool) -> RegistrationAttempt:
-    """The claim has registered; or it has not, and is given up."""
+    """`registered` False: the claim is deleted because it did not register."""
     reason, message = "", ""
     if not registered:
         reason, message = ConditionReason.REGISTRATION_FAILED, f"the node of {claim.metadata.name} has not registered"
@@ -45,7 +42,7 @@ def attempt(claim: NodeClaim, *, registered: bool) -> RegistrationAttempt:
 
 
 class RegistrationHistory(msgspec.Struct, frozen=True):
-    """How the last registrations went, the newest last: the claim's UID, which counts once, and whether it came up."""
+    """The last registrations, newest last: the UID of the claim, which counts once, and whether it registered."""
 
     results: tuple[tuple[str, bool], ...] = ()
 
@@ -61,7 +58,7 @@ class RegistrationHistory(msgspec.Struct, frozen=True):
 
 
 def remembered(pool: NodePool) -> RegistrationHistory:
-    """What the condition says of registrations that nobody else remembers: after a restart."""
+    """The history as far as the condition shows it, for use after a restart."""
     conditions = {entry.type: entry.status for entry in pool.status.conditions}
     match conditions.get(ConditionType.NODE_REGISTRATION_HEALTHY):
         case "True":
@@ -72,7 +69,7 @@ def remembered(pool: NodePool) -> RegistrationHistory:
 
 
 def is_outdated(pool: NodePool, node_class: NodeClass | None) -> bool:
-    """Whether the condition speaks of another pool or node class than there is now, so that all starts over."""
+    """Whether the condition is about an earlier version of the pool or its node class, so that the history restarts."""
     found = next((e for e in pool.status.conditions if e.type == ConditionType.NODE_REGISTRATION_HEALTHY), None)
     if found is None or found.observed_generation != pool.metadata.generation:
         return True
@@ -86,10 +83,9 @@ def reset(conditions: Conditions) -> None:
 def account(
     pool: NodePool, history: RegistrationHistory, attempts: Iterable[RegistrationAttempt], conditions: Conditions
 ) -> RegistrationHistory:
-    """The history with the attempts that are the pool's, and what they change in its condition.
+    """Adds the pool's attempts to the history and updates the condition.
 
-    A success never makes a pool unhealthy, and a failure never healthy: what the rest of the history says then stands
-    in the condition already.
+    A success never makes a pool unhealthy, and a failure never makes it healthy.
     """
     for latest in attempts:
         if pool.metadata.uid not in latest.owner_uids:

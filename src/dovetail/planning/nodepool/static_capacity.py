@@ -1,4 +1,4 @@
-"""How many NodeClaims does a NodePool with `replicas` lack, or which of them are too many (06 §9)?"""
+"""Which NodeClaims a NodePool with `replicas` lacks, and which are surplus (06 §9)."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -17,14 +17,14 @@ from dovetail.scheduling.resources import offered_amounts
 
 
 class ClaimCensus(msgspec.Struct, frozen=True, kw_only=True):
-    """The claims of a pool: those that stay, those that are about to be replaced, and those that are going."""
+    """The claims of a pool: active ones, those that are being replaced, and those that are being deleted."""
 
     active: tuple[ClusterNode, ...] = ()
-    awaited: frozenset[str] = frozenset()  # names of active claims that a command in flight waits for
+    awaited: frozenset[str] = frozenset()  # active claims that a command waits for
     pending_disruption: int = 0
     deleting: int = 0
-    reserved: int = 0  # created or about to be, and not to be seen yet
-    replacements: int = 0  # that commands in flight have not created yet
+    reserved: int = 0  # created, but not visible yet
+    replacements: int = 0  # that commands have not created yet
 
     @property
     def total(self) -> int:
@@ -38,10 +38,10 @@ def census(
     awaited: Collection[str] = (),
     reserved: int = 0,
 ) -> ClaimCensus:
-    """Of the pool's claims, with their Nodes and pods.
+    """Counts the pool's claims.
 
-    `in_commands` and `awaited`: names of claims that commands in flight replace, and of their replacements. The record
-    of a command counts although the Node may not show its taint yet: the watches of claims and Nodes are independent.
+    `in_commands` and `awaited`: the claims that commands replace, and their replacements. Records of commands count
+    before the Node shows the taint, because the watches of claims and Nodes are independent.
     """
     active, pending, deleting = [], 0, 0
     missing = set(awaited)
@@ -66,31 +66,30 @@ def census(
 
 
 def node_limit(pool: objects.NodePool) -> int | None:
-    """How many nodes the pool may have; a limit that cannot be read allows none."""
+    """The limit of nodes. A limit that cannot be read allows none."""
     limits = pool.spec.limits
     return offered_amounts(limits)[0][names.NODES_RESOURCE] if names.NODES_RESOURCE in limits else None
 
 
 class ScaleUp(msgspec.Struct, frozen=True):
-    """So many claims are lacking, and so many of them the limit allows."""
+    """The number of missing claims, and how many of them the limit allows."""
 
     lacking: int
     granted: int
 
 
 def growth(found: ClaimCensus, *, replicas: int, limit: int | None) -> ScaleUp:
-    """What is about to be replaced has its replacement coming, and counts as one of the replicas."""
+    """A claim that is being replaced counts as one of the replicas."""
     lacking = max(0, replicas - len(found.active) - found.pending_disruption - found.reserved)
     room = lacking if limit is None else max(0, limit - found.total)
     return ScaleUp(lacking, min(lacking, room))
 
 
 def victims(found: ClaimCensus, *, replicas: int, pdbs: PdbIndex, now: datetime) -> list[ClusterNode]:
-    """The surplus claims: first those that are not initialized, then those that are not Ready (R52).
+    """The surplus claims: first uninitialized ones, then those that are not Ready (R52).
 
-    Among equals, those without a machine go first, then empty ones, then those whose pods are cheap to move.
-
-    A replacement in flight is not surplus: its command would fail, and the claim that it replaces would stay.
+    Among equals: first claims without a machine, then empty ones, then those whose pods are cheap to move. Replacements
+    of commands under way are not surplus.
     """
     excess = max(0, len(found.active) - replicas)
     free = (member for member in found.active if member.claim and member.claim.name not in found.awaited)
@@ -102,27 +101,22 @@ def _order(member: ClusterNode, pdbs: PdbIndex, now: datetime) -> tuple[bool, bo
     initialized = member.node is not None and member.node.initialized
     ready = member.node is not None and member.node.ready
     protected = any(is_protected(pod, pdbs, now) for pod in member.pods)
-    if not member.claim.provider_id:
-        group = 0
-    elif not protected and is_empty(member):
-        group = 1
-    else:
-        group = 2
+    group = 0 if not member.claim.provider_id else 1 if is_empty(member) and not protected else 2
     return initialized, ready, group, protected, disruption_cost(member, now), member.claim.name
 
 
 def is_protected(pod: PodRecord, pdbs: PdbIndex, now: datetime) -> bool:
-    """By itself, or by a PodDisruptionBudget."""
+    """By its annotations or by a PodDisruptionBudget."""
     return not (all(verdict.allowed for verdict in protection(pod, now)) and pdbs.verdict(pod).allowed)
 
 
 def disruption_cost(member: ClusterNode, now: datetime) -> float:
-    """02 §6: what it costs to move its pods, less the nearer it is to its expiration."""
+    """The cost of moving its pods, reduced towards its expiration (02 §6)."""
     return sum(pod.eviction_cost for pod in member.pods) * _lifetime_left(member, now)
 
 
 def _lifetime_left(member: ClusterNode, now: datetime) -> float:
-    """As a share; 1 if it does not expire."""
+    """The share of the lifetime that is left; 1 if the claim does not expire."""
     claim = member.claim
     at = None if claim is None else expires_at(claim)
     if claim is None or claim.created_at is None or at is None or at <= claim.created_at:

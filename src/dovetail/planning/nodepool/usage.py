@@ -1,4 +1,4 @@
-"""How much is there of a NodePool: what its status counts, and its limits are held against (01 §5.1)?"""
+"""The resources of a NodePool, for its status and its limits (01 §5.1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _NOTHING: Final = Quantity(0)
 
 
 class PoolUsage(msgspec.Struct, frozen=True):
-    """The nodes, and the sum of their capacities; the nodes are among the resources, too."""
+    """The number of nodes and the sum of their capacities, which includes the number as a resource."""
 
     nodes: int
     resources: Mapping[str, Quantity]
@@ -26,9 +26,9 @@ class PoolUsage(msgspec.Struct, frozen=True):
 
 
 def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) -> PoolUsage:
-    """Of claims and their Nodes, either of which may be missing."""
+    """Adds up claims and their Nodes, either of which may be missing."""
     capacities = [_capacity(claim, node) for claim, node in held]
-    alike = Counter(map(id, capacities))  # those of one size are one object
+    alike = Counter(map(id, capacities))  # equal capacities are the same object
     total: dict[str, Quantity] = dict.fromkeys(_ALWAYS, _NOTHING)
     for amounts in capacities:
         for name, amount in amounts.items() if (count := alike.pop(id(amounts), 0)) else ():
@@ -39,7 +39,7 @@ def usage(held: Iterable[tuple[objects.NodeClaim | None, objects.Node | None]]) 
 
 
 def _capacity(claim: objects.NodeClaim | None, node: objects.Node | None) -> dict[str, Quantity]:
-    """What the Node says; until it is initialized, what it does not say yet is as the claim expects it."""
+    """The capacity of the Node. Until it is initialized, the claim's capacity fills the gaps."""
     expected = {} if claim is None else _amounts(claim.status.capacity)
     if node is None:
         return expected
@@ -55,7 +55,7 @@ def _amounts(quantities: objects.Quantities) -> dict[str, Quantity]:
 
 @lru_cache(maxsize=4096)  # thousands of nodes are of a few sizes
 def _read(quantities: tuple[tuple[str, object], ...]) -> dict[str, Quantity]:
-    """Without those that are nothing."""
+    """Without zero amounts."""
     amounts = {name: _amount(str(text)) for name, text in quantities}
     return {name: amount for name, amount in amounts.items() if amount.nano}
 
@@ -64,9 +64,9 @@ def _amount(text: str) -> Quantity:
     try:
         return parse_quantity(text)
     except QuantityError:
-        return _NOTHING  # R32: one bad number must not stop the count
+        return _NOTHING  # one bad quantity must not stop the count (R32)
 
 
 def _sum(total: Quantity, amount: Quantity, count: int) -> Quantity:
-    """Of so many alike; written as the first of them was."""
+    """Adds `count` equal amounts, in the format of the first one."""
     return Quantity(total.nano + amount.nano * count, total.format if total.nano else amount.format)

@@ -1,5 +1,4 @@
-"""Can a NodePool be used: what is wrong with it that the API server has let pass (01 §4.1, §4.2), and is its node class
-ready (01 §5.1)?"""
+"""Validates NodePools beyond what the API server checks (01 §4.1, §4.2), and their node class (01 §5.1)."""
 
 import re
 from collections.abc import Iterator
@@ -34,12 +33,12 @@ _KWOK_LABELS = frozenset(
 
 
 def pool_flaws(pool: objects.NodePool) -> list[str]:
-    """Everything that is wrong, a sentence each; the pool can be used if there is nothing."""
+    """A sentence for each flaw. A pool without flaws can be used."""
     return [flaw.message for flaw in field_flaws(pool)]
 
 
 def field_flaws(pool: objects.NodePool) -> list[FieldError]:
-    """The same, each with the path of its field."""
+    """The flaws, each with the path of its field."""
     template = pool.spec.template
     return [
         *_label_flaws(template.metadata.labels or {}),
@@ -54,7 +53,7 @@ def field_flaws(pool: objects.NodePool) -> list[FieldError]:
 
 
 def ignored_capacity_types(pool: objects.NodePool) -> list[str]:
-    """Capacity types that nobody knows, beside others that are known: such a pool is accepted."""
+    """Unknown capacity types. A pool that also has known ones is accepted."""
     requirements = pool.spec.template.spec.requirements
     listed = [value for each in requirements if _chooses_capacity_type(each) for value in each.values]
     return sorted(set(listed) - set(CapacityType))
@@ -64,7 +63,7 @@ def ignored_capacity_types(pool: objects.NodePool) -> list[str]:
 
 
 def restricted_label(key: str, *, nodepool_allowed: bool) -> str | None:
-    """Why this label may not be set or required, without the last two words (01 §4.1)."""
+    """Why this label may not be set or required (01 §4.1). The caller appends the verb."""
     if key == names.HOSTNAME_LABEL:
         return f"{key} is every node's own and may not"
     if key == names.NODEPOOL_LABEL:
@@ -77,7 +76,7 @@ def restricted_label(key: str, *, nodepool_allowed: bool) -> str | None:
 
 
 def unsettable_label(key: str) -> str | None:
-    """The same for the labels of a template, where kwok's domain is free (01 §4.1)."""
+    """The same for labels of a template, which may use kwok's domain (01 §4.1)."""
     return None if _KWOK_DOMAIN.match(key) else restricted_label(key, nodepool_allowed=False)
 
 
@@ -96,7 +95,7 @@ def _label_flaws(labels: dict[str, str]) -> Iterator[FieldError]:
 
 
 def _taint_flaws(spec: objects.NodeClaimTemplateSpec) -> Iterator[FieldError]:
-    """Of both lists together: a startup taint like a lasting one would never go."""
+    """Checks both lists together: a startup taint that equals a permanent one would never be removed."""
     lists = {"taints": spec.taints or (), "startupTaints": spec.startup_taints or ()}
     seen: set[tuple[str, str]] = set()
     for name, taints in lists.items():
@@ -150,7 +149,7 @@ def _chooses_capacity_type(requirement: objects.NodeSelectorRequirement) -> bool
 
 
 def _duration_flaws(pool: objects.NodePool) -> Iterator[FieldError]:
-    """The CRD's patterns let times pass that nothing can hold; taken for none, they would switch a limit off."""
+    """The CRD accepts durations that are too long to represent. Ignoring them would switch a limit off."""
     spec, disruption = pool.spec.template.spec, pool.spec.disruption
     fields = {
         f"{_TEMPLATE}.expireAfter": spec.expire_after,
@@ -173,7 +172,7 @@ def _duration_flaws(pool: objects.NodePool) -> Iterator[FieldError]:
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
-    """The condition NodeClassReady to be set."""
+    """The condition NodeClassReady."""
 
     status: str
     reason: str = ""
@@ -181,7 +180,7 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_class_readiness(node_class: NodeClass | None, name: str) -> Readiness:
-    """Of the class with this name, None if there is none."""
+    """`node_class` None: no class has this name."""
     if node_class is None:
         return _unready(ConditionReason.NODECLASS_NOT_FOUND, f"there is no node class {name}")
     if node_class.metadata.deletion_timestamp is not None:

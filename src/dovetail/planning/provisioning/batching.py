@@ -1,13 +1,10 @@
-"""How long are pods waited for before nodes are planned for all of them at once (06 §3)?"""
+"""The time window in which pods are collected before nodes are planned for all of them (06 §3)."""
 
 from datetime import datetime, timedelta
 
 
 class Batch:
-    """What has asked for nodes since the window opened: pods, and nodes whose pods will need a place, by UID.
-
-    It keeps no time of its own: whoever adds says when, and waits until `closes_at`, which only a new UID moves.
-    """
+    """The UIDs of pods and disrupted nodes that were added since the window opened. Only a new UID extends it."""
 
     def __init__(self, *, idle: timedelta, longest: timedelta) -> None:
         assert min(idle, longest) > timedelta(0), (idle, longest)
@@ -21,7 +18,7 @@ class Batch:
         return len(self._uids)
 
     def add(self, uid: str, at: datetime) -> None:
-        """The first one opens the window. One that is in already neither opens nor extends it."""
+        """The first UID opens the window. A known UID does not extend it."""
         if uid in self._uids:
             return
         assert self._grew_at is None or at >= self._grew_at, "time goes on"
@@ -31,13 +28,13 @@ class Batch:
 
     @property
     def closes_at(self) -> datetime | None:
-        """When it is closed unless somebody new comes; None: it is not open."""
+        """The end of the window, unless a new UID extends it; None: it is not open."""
         if self._opened_at is None or self._grew_at is None:
             return None
         return min(self._grew_at + self._idle, self._opened_at + self._longest)
 
     def close(self) -> int:
-        """Begin anew; how many there were."""
+        """Returns the number of UIDs and starts over."""
         count = len(self._uids)
         self._uids.clear()
         self._opened_at = self._grew_at = None

@@ -1,4 +1,4 @@
-"""Which NodeClaims are created for pods that have no place, what is in them, and what are people told (06 §4–§6)?"""
+"""Plans NodeClaims for pods without a place, builds their bodies, and writes the notes of events (06 §4–§6)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,22 +26,22 @@ from dovetail.scheduling.requirements import Requirements, one_of, read_requirem
 from dovetail.scheduling.resources import CPU, PODS, Resources, offered_amounts, total
 from dovetail.values.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Format, Quantity
 
-# Labels that say how far a node has come: nobody can ask a new one for them.
+# Labels of a node's progress, which no new node can be required to have.
 _OF_PROGRESS: Final = (names.REGISTERED_LABEL, names.INITIALIZED_LABEL)
-# As in names that Kubernetes makes up: without vowels they do not become words.
+# Without vowels, like generated names in Kubernetes, so that they do not become words.
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LETTERS_OF_A_NAME: Final = 8
-_NAME_AT_MOST: Final = 63  # the name of a claim is a label of its Node
+_NAME_AT_MOST: Final = 63  # the name is a label value of the Node
 
 NO_POOLS: Final = "no dynamic nodepools found"
 FLEXIBLE, NOWHERE = "flexible", "none"
 
 
-# -- what is to be done ------------------------------------------------------------------------------------------------
+# -- plans -------------------------------------------------------------------------------------------------------------
 
 
 class ProvisioningPlan(msgspec.Struct, frozen=True):
-    """Where the pods go, and what is wrong with pools by name, whoever asks for them."""
+    """The targets of the pods, the pools without usable types and why, and the number of pods by zone."""
 
     solution: Solution
     starved: Mapping[str, str]
@@ -49,7 +49,7 @@ class ProvisioningPlan(msgspec.Struct, frozen=True):
 
 
 def plan(problem: PlacementRequest, world: IncrementalWorld, go_on: Callable[[], bool]) -> ProvisioningPlan:
-    """All of it that is heavy, so that it can run aside."""
+    """The expensive part of a pass, which runs on a worker thread."""
     now = world.now(problem.nodes, problem.pools, problem.types, problem.daemons)
     return ProvisioningPlan(
         now.what_if(problem.pods, go_on=go_on, explain=True), starved(problem), effective_zones(problem)
@@ -57,12 +57,12 @@ def plan(problem: PlacementRequest, world: IncrementalWorld, go_on: Callable[[],
 
 
 def nomination(batch_longest: timedelta) -> timedelta:
-    """For how long a node is kept for the pods that were placed on it (06 §7.4)."""
+    """How long a node is reserved for the pods that were placed on it (06 §7.4)."""
     return max(2 * batch_longest, timedelta(seconds=10))
 
 
 def starved(problem: PlacementRequest) -> dict[str, str]:
-    """The pools that nothing can be launched for, and why, as the event has it."""
+    """The pools without usable types, and the note of the event."""
     found = {pool.name: _starvation(pool, problem.types.get(pool.name, ()), problem.options) for pool in problem.pools}
     return {name: why for name, why in found.items() if why}
 
@@ -82,7 +82,7 @@ def _starvation(pool: Pool, types: Sequence[MachineType], options: SchedulingOpt
 
 
 def effective_zones(problem: PlacementRequest) -> dict[str, int]:
-    """How many pods can only go to each zone; and to several, or to none that there is."""
+    """The number of pods for each zone that they are limited to, for several zones, and for none."""
     known = {node.labels[names.ZONE_LABEL] for node in problem.nodes if names.ZONE_LABEL in node.labels}
     for types in problem.types.values():
         known.update(value for type_ in types for value in type_.requirements.get(names.ZONE_LABEL).values)
@@ -103,7 +103,7 @@ def _zone(pod: PodInfo, known: Iterable[str]) -> str:
 
 
 def usage_by_pool(nodes: Iterable[NodeInfo]) -> dict[str, Resources]:
-    """What there is of each pool (06 §7.5): all that is not going."""
+    """The resources of each pool (06 §7.5), without nodes that are being disrupted."""
     held: dict[str, list[Resources]] = {}
     one = Resources({names.NODES_RESOURCE: 1})
     for node in nodes:
@@ -113,7 +113,7 @@ def usage_by_pool(nodes: Iterable[NodeInfo]) -> dict[str, Resources]:
 
 
 def over_limits(pool: objects.NodePool, used: Resources) -> str:
-    """Why the pool may have no further node, however small; empty if it may, as when it is just at its limit."""
+    """Which limit the pool exceeds; empty if none, also when it is exactly at its limit."""
     limits, bad = offered_amounts(pool.spec.limits)
     if bad:
         return f"its limits cannot be read: {bad[0]}"
@@ -125,9 +125,9 @@ def over_limits(pool: objects.NodePool, used: Resources) -> str:
 
 
 def claim_name(pool: str, *reasons: str) -> str:
-    """The pool's name, and letters that the reasons decide: for the same reasons it is the same claim.
+    """The pool's name plus a hash of the reasons: the same reasons give the same name.
 
-    So a create whose outcome is not known can be repeated: there can only be one of that name.
+    So a create with an unknown outcome can be repeated without a second claim.
     """
     number = int.from_bytes(blake2b("\0".join(reasons).encode(), digest_size=8).digest())
     letters = ""
@@ -140,7 +140,7 @@ def claim_name(pool: str, *reasons: str) -> str:
 def claim_body(
     pool: objects.NodePool, claim: NewClaim, types: Iterable[MachineType], *, name: str, well_known: frozenset[str]
 ) -> dict[str, Any]:
-    """What is created for pods (06 §5), by the pool as it was when they were placed. Raises DurationError."""
+    """The body of a claim for pods (06 §5), from the pool as it was planned. Raises DurationError."""
     chosen = frozenset(claim.types)
     offered = {
         value
@@ -159,7 +159,7 @@ def claim_body(
 
 
 def static_claim_body(pool: objects.NodePool, *, name: str, well_known: frozenset[str]) -> dict[str, Any]:
-    """What is created for no pod in particular (06 §9). Raises DurationError and RequirementError."""
+    """The body of a claim of a pool with replicas (06 §9). Raises DurationError and RequirementError."""
     template = pool.spec.template
     requirements = read_requirements(template.spec.requirements) & selecting(template.metadata.labels or {})
     return _body(pool, requirements, name, well_known)
@@ -200,18 +200,18 @@ def _body(pool: objects.NodePool, requirements: Requirements, name: str, well_kn
 
 
 def _text(resource: str, amount: int) -> str:
-    """As people write it."""
+    """The amount as a Kubernetes quantity."""
     if resource == CPU:
         return str(Quantity(amount * NANO_PER_MILLI))
     counted = resource in (PODS, names.NODES_RESOURCE)
     return str(Quantity(amount * NANO_PER_UNIT, Format.DECIMAL_SI if counted else Format.BINARY_SI))
 
 
-# -- what people are told ----------------------------------------------------------------------------------------------
+# -- notes of events ---------------------------------------------------------------------------------------------------
 
 
 def nominated_note(claim: str, node: str = "") -> str:
-    """Where a pod should go: a claim, its Node, or both."""
+    """The target of a pod: a claim, its Node, or both."""
     places = [f"nodeclaim/{claim}" if claim else "", f"node/{node}" if node else ""]
     return f"Pod should schedule on: {', '.join(filter(None, places))}"
 
@@ -221,5 +221,5 @@ def failed_note(reason: str) -> str:
 
 
 def hinders_consolidation(pod: PodInfo) -> bool:
-    """Whether it has wishes that count like rules where nodes are planned, and so hold nodes apart (06 §6)."""
+    """Whether the pod has preferences that planning treats like rules, so that nodes stay apart (06 §6)."""
     return bool(pod.preferred_apart or pod.preferred_spread)

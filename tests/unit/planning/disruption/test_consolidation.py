@@ -78,7 +78,7 @@ def test_what_shows_that_it_is_impossible_is_said_whether_looked_for_first_or_la
     assert [str(each).split(";")[1:] for each in found.refused.values()] == [
         [" none fits elsewhere", " the cheapest type that would take what is left over, same, costs 0, not less than 0"]
     ] * 3
-    assert [each.node for each in found.dear] == ["n0", "n1", "n2"]
+    assert [each.node for each in found.too_expensive] == ["n0", "n1", "n2"]
 
 
 def test_without_a_price_nothing_is_said_to_be_dearer() -> None:

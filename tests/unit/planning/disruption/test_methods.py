@@ -8,7 +8,7 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, DisruptionBoard, Method, PoolFacts, RemainingBudgets
-from dovetail.planning.disruption.methods import Decision, decide_pass
+from dovetail.planning.disruption.methods import _METHODS, Decision, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
 from dovetail.scheduling.placement import Origin
@@ -27,8 +27,12 @@ from tests.unit.planning.disruption.boards import (
 from tests.unit.scheduling.problems import machine, pool
 
 
-def passed(on: DisruptionBoard, *skipped: Method) -> Decision:
-    return decide_pass(on, ConsolidationOptions(), skip=lambda method: method in skipped)
+def passed(on: DisruptionBoard) -> Decision:
+    return decide_pass(on, ConsolidationOptions())
+
+
+def by_method(on: DisruptionBoard, method: Method) -> Decision:
+    return dict(_METHODS)[method](_Pass(on, ConsolidationOptions(), lambda: True), method)
 
 
 def nodes(decision: Decision) -> list[list[str]]:
@@ -83,7 +87,9 @@ def test_budgets_of_one_reason_say_nothing_about_another() -> None:
 def test_a_pool_whose_replacements_failed_gives_only_nodes_that_need_none() -> None:
     """R23."""
     bare, full = used("a"), used("b", pod("p"))
-    on = later(board(bare, full, room("z", 4), reasons={DRIFTED: [bare, full]}), held=frozenset(("default",)))
+    on = later(
+        board(bare, full, room("z", 4), reasons={DRIFTED: [bare, full]}), pools_in_backoff=frozenset(("default",))
+    )
     assert nodes(passed(on)) == [["a"]]
     waiting = passed(later(on, candidates={DRIFTED: (full.candidate,), UNDERUTILIZED: (full.candidate,)}))
     assert waiting.commands == ()
@@ -140,7 +146,8 @@ def test_drift_is_not_begun_besides_empty_nodes_and_comes_before_consolidation()
     decision = passed(on)
     assert nodes(decision) == [["a"]]
     assert decision.standing == {"a", "b"}
-    assert nodes(passed(on, Method.EMPTINESS)) == [["b"]]
+    without_empty = board(old, small, room("z", 2), reasons={DRIFTED: [old], UNDERUTILIZED: [small]})
+    assert nodes(passed(without_empty)) == [["b"]]
 
 
 def test_what_is_saved_is_not_known_where_a_price_is_not() -> None:
@@ -246,7 +253,7 @@ def test_what_the_limit_leaves_is_not_taken_off_the_budget() -> None:
 def test_case_29_a_static_node_is_only_replaced_never_by_the_general_method() -> None:
     decision = passed(fixed_board(static(claims=4)))  # static drift must wait
     assert decision.commands == ()
-    later_methods = passed(fixed_board(static()), Method.STATIC_DRIFT)
+    later_methods = by_method(fixed_board(static()), Method.DRIFT)
     assert later_methods.commands == ()
 
 
@@ -389,25 +396,18 @@ def test_time_that_runs_out_is_told() -> None:
 
 def test_the_first_method_that_has_something_to_do_decides() -> None:
     empty, drifted, spare = used("e"), used("d", pod("p1")), used("s", pod("p2"))
-    on = board(
-        empty,
-        drifted,
-        spare,
-        room("z", 8),
-        reasons={EMPTY: [empty], DRIFTED: [drifted], EXPIRED: [drifted], UNDERUTILIZED: [drifted, spare]},
-    )
-    order = [Method.EMPTINESS, Method.DRIFT, Method.EXPIRATION, Method.MULTI_NODE, Method.SINGLE_NODE]
-    for number, wanted in enumerate(order):
-        assert methods(passed(on, *order[:number])) == {wanted}
-    assert passed(on, *order).commands == ()
-    assert {REASONS[method] for method in order} == {EMPTY, DRIFTED, EXPIRED, UNDERUTILIZED}
+    reasons = {EMPTY: [empty], DRIFTED: [drifted], EXPIRED: [drifted], UNDERUTILIZED: [drifted, spare]}
+    for wanted in (Method.EMPTINESS, Method.DRIFT, Method.EXPIRATION, Method.MULTI_NODE):
+        assert methods(passed(board(empty, drifted, spare, room("z", 8), reasons=reasons))) == {wanted}
+        del reasons[REASONS[wanted]]
+    assert not reasons
 
 
 def test_case_47_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes() -> None:
     spare = [used(name, pod(name)) for name in "ab"]
     on = board(*spare, room("z", 8))
     assert nodes(passed(on)) == [["a", "b"]]
-    alone = passed(on, Method.EMPTINESS, Method.STATIC_DRIFT, Method.DRIFT, Method.EXPIRATION, Method.MULTI_NODE)
+    alone = by_method(on, Method.SINGLE_NODE)
     assert nodes(alone) == [["a"]]
     assert methods(alone) == {Method.SINGLE_NODE}
 
@@ -444,7 +444,7 @@ def test_the_best_single_node_within_budgets_is_taken() -> None:
     best, next_ = used("a", pod("p1"), cpu=16, pool="x"), used("b", pod("p2", "3"), cpu=8, pool="y")
     pools = [pool("x"), pool("y")]
     on = board(best, next_, room("z", 3), allowed={"x": 0, "y": 1}, pools=pools)
-    decision = passed(on, Method.MULTI_NODE)
+    decision = by_method(on, Method.SINGLE_NODE)
     assert nodes(decision) == [["b"]]
     assert decision.standing == frozenset("ab")
 
@@ -453,7 +453,7 @@ def test_the_same_decision_has_the_same_name() -> None:
     spare = [used(name, pod(name)) for name in "ab"]
     first, again = (passed(board(*spare, room("z", 8))).commands[0].id for _ in range(2))
     assert first == again
-    assert passed(board(*spare, room("z", 8)), Method.MULTI_NODE).commands[0].id != first
+    assert by_method(board(*spare, room("z", 8)), Method.SINGLE_NODE).commands[0].id != first
     assert passed(later(board(*spare, room("z", 8)), at=AT + timedelta(seconds=1))).commands[0].id != first
 
 

@@ -57,7 +57,7 @@ def test_pods_that_have_a_place_elsewhere_let_the_node_go() -> None:
     assert found.replacements == ()
     assert found.solution.existing == {"b": ("p1",)}
     assert found.savings == 4
-    assert found.worth == 4 / 2
+    assert found.savings_per_cost == 4 / 2
 
 
 def test_a_new_node_must_be_cheaper_and_keeps_only_types_that_are() -> None:
@@ -71,21 +71,21 @@ def test_a_new_node_must_be_cheaper_and_keeps_only_types_that_are() -> None:
 def test_case_50_the_same_price_is_not_cheaper() -> None:
     going = used("a", pod("p1"), price=4)
     said = refused(board(going, types=[machine("same", 4), machine("dearer", 5)]), going)
-    assert said.dear
+    assert said.too_expensive
     assert str(said) == "the cheapest new node that would do costs 0, not less than 0"  # billionths
 
 
 def test_the_worst_that_a_launch_may_cost_counts_not_the_best() -> None:
     going = used("a", pod("p1"), price=4)
     uneven = machine("uneven", offers=(offer("a", 1), offer("b", 5)))
-    assert refused(board(going, types=[uneven]), going).dear
+    assert refused(board(going, types=[uneven]), going).too_expensive
     assert moved(board(going, types=[uneven, machine("even", price=3)]), going).replacements[0].types == ("even",)
 
 
 def test_case_26_consolidation_never_makes_two_nodes() -> None:
     going = used("a", pod("p1", "2"), pod("p2", "2"), cpu=8)
     said = refused(board(going, types=[machine("small", 2)]), going)
-    assert not said.dear
+    assert not said.too_expensive
     assert "more new nodes than 1" in str(said)
 
 
@@ -212,7 +212,7 @@ def test_a_reservation_that_the_new_node_does_not_hold_makes_it_no_cheaper() -> 
     used_up = offer("a", 0, "reserved", reservation="r1", left=0)
     going = used("a", pod("p1"), price=4)
     said = refused(board(going, types=[machine("m", offers=(offer("a", 5), used_up))], strict_reserved=False), going)
-    assert said.dear
+    assert said.too_expensive
     free = msgspec.structs.replace(used_up, left=1)
     found = moved(board(going, types=[machine("m", offers=(offer("a", 5), free))]), going)
     assert found.replacements[0].reservations == ("r1",)
@@ -303,7 +303,7 @@ def test_case_52_too_few_cheaper_types_for_the_minimum_is_no_move(strict: bool) 
     two = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=2),)))
     types = [machine("one", 1), machine("same", 4)]
     said = refused(board(going, types=types, pools=[two], strict_min_values=strict), going)
-    assert said.dear
+    assert said.too_expensive
     assert "too few different values of node.kubernetes.io/instance-type" in str(said)
     enough = board(going, types=[*types, machine("two", 2)], pools=[two], strict_min_values=strict)
     assert moved(enough, going).replacements[0].types == ("one", "two")

@@ -21,9 +21,8 @@ from tests.unit.scheduling.problems import machine, pool
 LATER = AT + timedelta(seconds=15)
 
 
-def command(on: DisruptionBoard, *skipped: Method) -> Command:
-    decision = decide_pass(on, ConsolidationOptions(), skip=lambda method: method in skipped)
-    return decision.commands[0]
+def command(on: DisruptionBoard) -> Command:
+    return decide_pass(on, ConsolidationOptions()).commands[0]
 
 
 def started(found: Command, on: DisruptionBoard) -> Command:
