@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.api import names, objects
-from dovetail.api.documents import Document, InputError, decode, plain_value
+from dovetail.api.documents import Document, decode, plain_value
 from dovetail.api.schema import SchemaViolation, crd_schema, violations
 from dovetail.model.finding import Finding, Severity
 from dovetail.model.records import PodInterner, Record, claim_record, node_record, pdb_record, pool_record
@@ -59,9 +59,7 @@ def take_in(documents: Iterable[Document]) -> tuple[Snapshot, list[Finding]]:
         wire = decode(document, shelf.type_)
         meta = wire.metadata
         if not meta.name:
-            raise InputError(
-                document.file, "is required", document=document.number, line=document.line, field=_field(document)
-            )
+            raise document.error("is required", "metadata.name")
         key = (meta.namespace or "default" if shelf.namespaced else "", meta.name)
         problems += _oddities(document, shelf, key)
         if kind in _CHECKED:
@@ -99,17 +97,13 @@ def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> I
         )
 
 
-def _field(document: Document) -> str:
-    return f"{document.path}.metadata.name" if document.path else "metadata.name"
-
-
 def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Finding]:
     """Fields that the rules read and the API refuses, without fields that our CRDs do not know."""
     if isinstance(wire, objects.NodeClaim):  # there may be thousands, with few different texts
-        found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
+        bad = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
     else:
-        found = _violations(document.kind, plain_value(document).get("spec") or {})
-    for violation in found:
+        bad = _violations(document.kind, plain_value(document).get("spec") or {})
+    for violation in bad:
         message = f"{violation.message}; the API refuses it, and here it counts as not set or not to be read"
         remedy = "correct it; `dovetail lint` says how"
         yield _problem(
@@ -124,8 +118,8 @@ def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[SchemaViola
 
 
 def _violations(kind: str, spec: object) -> tuple[SchemaViolation, ...]:
-    found = violations({"spec": spec}, crd_schema(kind) or {})
-    return tuple(one for one in found if not one.unknown and one.field.startswith(_CHECKED[kind]))
+    all_violations = violations({"spec": spec}, crd_schema(kind) or {})
+    return tuple(one for one in all_violations if not one.unknown and one.field.startswith(_CHECKED[kind]))
 
 
 def _group(api_version: str) -> str:
