@@ -24,7 +24,7 @@ U = TypeVar("U")
 Body = Mapping[str, Any]
 
 
-# -- what is asked for ------------------------------------------------------------------------------------------------
+# -- resources --------------------------------------------------------------------------------------------------------
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
@@ -84,7 +84,7 @@ class Propagation(StrEnum):
     ORPHAN = "Orphan"
 
 
-# -- what is written --------------------------------------------------------------------------------------------------
+# -- writes -----------------------------------------------------------------------------------------------------------
 
 
 class Write(msgspec.Struct, Generic[T], frozen=True):
@@ -171,7 +171,7 @@ class Evict(Write[None], frozen=True):
         return Delete(PODS, self.name, namespace=self.namespace, uid=self.uid, grace_seconds=self.grace_seconds)
 
 
-# -- what comes back --------------------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------------------------
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -204,7 +204,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     unread: UndecodableObject | None = None  # the undecodable object, if it could be named
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 class ApiError(Exception):
@@ -263,7 +263,7 @@ class OutcomeUnknown(ApiError):
     """The request may have taken effect: read before repeating it."""
 
 
-# -- the ports --------------------------------------------------------------------------------------------------------
+# -- ports ------------------------------------------------------------------------------------------------------------
 
 
 class Watch(Protocol[T]):
@@ -333,7 +333,7 @@ class Compute(Protocol):
         """The result of the function, which must only read its arguments."""
 
 
-# -- the cloud --------------------------------------------------------------------------------------------------------
+# -- cloud providers --------------------------------------------------------------------------------------------------
 
 
 class CloudError(Exception):
@@ -372,7 +372,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     deleting: bool = False
     # Set by a provider that cannot tell whether the machine is gone: since when it is being ended and not ready.
     silent_since: datetime | None = None
-    claim_uid: str = ""  # of the NodeClaim it was launched for, by which one that nobody knows of is found again
+    claim_uid: str = ""  # of its NodeClaim, to find unknown machines again
 
 
 class Interruption(msgspec.Struct, frozen=True, kw_only=True):

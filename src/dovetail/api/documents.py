@@ -38,13 +38,7 @@ class InputError(Exception):
     """A mistake in the text, and its position; as a string, one printable line of bounded length."""
 
     def __init__(
-        self,
-        file: str,
-        message: str,
-        *,
-        document: int | None = None,
-        line: int | None = None,
-        field: str | None = None,
+        self, file: str, message: str, *, document: int | None = None, line: int | None = None, field: str | None = None
     ) -> None:
         super().__init__(file, message)
         self.file = file
@@ -94,6 +88,9 @@ class Document(msgspec.Struct, eq=False, gc=False):
         if self.item is not None:
             parts.append(self.path)
         return ": ".join(parts)
+
+    def error(self, message: str, field: str = "") -> InputError:
+        return _Position(self.file, self.number, line=self.line, path=self.path).error(message, field=field)
 
 
 class _Head(msgspec.Struct, gc=False):
@@ -173,9 +170,9 @@ def decode(document: Document, type_: type[T]) -> T:
                 return msgspec.convert(mended, type_)
             except msgspec.ValidationError as error:
                 field, message = explain_refusal(error)
-                raise _place(document).error(message, field=with_keys(field, mended, type_)) from None
+                raise document.error(message, field=with_keys(field, mended, type_)) from None
     except RecursionError:
-        raise _place(document).error(_TOO_DEEP) from None
+        raise document.error(_TOO_DEEP) from None
 
 
 def plain_value(document: Document) -> Any:
@@ -187,13 +184,9 @@ def plain_value(document: Document) -> Any:
             return msgspec.json.decode(document.raw)
         except msgspec.ValidationError:  # where no type is wanted, only a number can be refused
             path = absurd_number(bytes(document.raw).decode())
-            raise _place(document).error(OUT_OF_RANGE, field=path or "") from None
+            raise document.error(OUT_OF_RANGE, field=path or "") from None
     except RecursionError:
-        raise _place(document).error(_TOO_DEEP) from None
-
-
-def _place(document: Document) -> _Position:
-    return _Position(document.file, document.number, line=document.line, path=document.path)
+        raise document.error(_TOO_DEEP) from None
 
 
 def whole_json(data: bytes) -> "ParsedItem | None":
@@ -216,8 +209,8 @@ def _read_json(data: bytes, start: int, file: str, whole: "ParsedItem | None") -
         place = _Position(file, number)
         try:
             named, end = _one_json(data, view, start, place) if whole is None else (whole, len(data))
-            if checked and (found := duplicate_key(str(view[start:end], "utf-8"))) is not None:
-                path, key = found
+            if checked and (repeated := duplicate_key(str(view[start:end], "utf-8"))) is not None:
+                path, key = repeated
                 raise place.error(f"duplicate key {shorten(key)!r}", field=join(path, key))
             start = end
             yield from _objects(named, place, None)
@@ -281,9 +274,9 @@ def _objects(named: ParsedItem, place: _Position, item: int | None) -> Iterator[
     own_version = None if kind == "List" else version  # v1 is the List's own, not its items'
     inner = _Position(place.file, place.number, place.lines, line, path, kind, own_version, place.depth + 1)
     for index, child in enumerate(items or ()):
-        told = _TOLD.match(child) if isinstance(child, msgspec.Raw) else None
-        if told is not None:
-            version, kind = str(told[1], "ascii"), str(told[2], "ascii")
+        match = _TOLD.match(child) if isinstance(child, msgspec.Raw) else None
+        if match is not None:
+            version, kind = str(match[1], "ascii"), str(match[2], "ascii")
             yield Document(place.file, place.number, index, None, version, kind, child, None, path)
         else:
             yield from _objects(_named_at(child, inner, index), inner, index)

@@ -22,7 +22,7 @@ KWOK_API_VERSION: Final = "karpenter.kwok.sh/v1alpha1"
 KWOK_NODECLASS_KIND: Final = "KWOKNodeClass"
 KWOK_NODECLASS_PLURAL: Final = "kwoknodeclasses"
 
-# -- who we are -------------------------------------------------------------------------------------------------------
+# -- Dovetail ---------------------------------------------------------------------------------------------------------
 COMPONENT: Final = "dovetail"  # field manager (R31) and reporting controller of events (R37)
 LEADER_ELECTION_LEASE: Final = "karpenter-leader-election"  # upstream's, so that both can never act at once (R38)
 
@@ -103,8 +103,8 @@ NODEPOOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
 MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
 DISRUPTION_COMMAND: Final = "karpenter.sh/disruption-command"  # ours: a new leader carries the command on (R24)
-# Ours, on replacements (NodeClaims and, by registration, Nodes), with the id of their command: whoever finds one of the
-# name it chose knows that it is its own (R24).
+# Ours, on replacements (NodeClaims and, by registration, Nodes), with the id of their command: marks a claim of the
+# chosen name as our own (R24).
 REPLACEMENT_OF: Final = "karpenter.sh/disruption-replacement-of"
 DO_NOT_REPAIR: Final = "karpenter.sh/do-not-repair"  # on Nodes: "true" keeps an unhealthy one (R47)
 KWOK_INTERRUPTED: Final = "karpenter.kwok.sh/interrupted"  # ours: how kwok raises an interruption (R41)
@@ -122,7 +122,7 @@ UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 CLOUD_UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
 READINESS_TAINT_PREFIX: Final = "readiness.k8s.io/"
 
-# -- priority classes of pods that go last (03 §4), told by their names ------------------------------------------------
+# -- priority classes of pods that go last (03 §4), by name ------------------------------------------------
 CRITICAL_PRIORITY_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 
 # -- finalizers -------------------------------------------------------------------------------------------------------

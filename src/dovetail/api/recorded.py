@@ -113,7 +113,6 @@ class SchedulingGate(Wire, frozen=True):
 
 
 def _fields(**types: Any) -> type[Any]:
-    """A struct with these fields."""
     return msgspec.defstruct("Fields", [(name, type_ | None, None) for name, type_ in types.items()], bases=(Wire,))
 
 
@@ -147,10 +146,7 @@ ALSO: Final[dict[type[Any], type[Any]]] = {
     ObjectMeta: _fields(generate_name=str, deletion_grace_period_seconds=int),
     objects.NodeSpec: _fields(unschedulable=bool),
     objects.PodSpec: _fields(
-        restart_policy=str,
-        scheduler_name=str,
-        preemption_policy=str,
-        scheduling_gates=tuple[SchedulingGate, ...],
+        restart_policy=str, scheduler_name=str, preemption_policy=str, scheduling_gates=tuple[SchedulingGate, ...]
     ),
     objects.PodStatus: _fields(start_time=Instant, reason=str),
     objects.PodDisruptionBudgetStatus: _fields(observed_generation=int),

@@ -64,7 +64,7 @@ def defaulted(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict):
         properties, others = schema.get("properties"), schema.get("additionalProperties")
         if properties is None and not isinstance(others, Mapping):
-            return value  # metadata, or what nobody describes
+            return value  # metadata, or not described
         filled = {key: item for key, item in value.items() if item is not None or _nullable(_inner(schema, key))}
         for key, inner in (properties or {}).items():
             if "default" in inner and key not in filled:
@@ -181,11 +181,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _inner(schema: Schema, name: str) -> Schema | None:
     """The schema of a field; None if there is no such field."""
-    found = schema.get("properties", {}).get(name)
-    if found is None:
+    known = schema.get("properties", {}).get(name)
+    if known is None:
         others = schema.get("additionalProperties")
-        found = others if isinstance(others, Mapping) else {} if others else None
-    inner: Schema | None = found
+        known = others if isinstance(others, Mapping) else {} if others else None
+    inner: Schema | None = known
     return inner
 
 

@@ -1,9 +1,9 @@
-"""Which plain values does this YAML text hold, and on which lines do they stand?
+"""Reads plain values from YAML text, with their lines.
 
-The values are built from libyaml's events without recursion, because a safe and exact reader needs what no ready
-loader gives: duplicate keys refused with their line, bounded depth and alias expansion, and scalars as Kubernetes
-(sigs.k8s.io/yaml, that is go-yaml 2) reads them: `yes`, `on` and `y` are booleans, `0o17`, `017` and `1_000` are
-integers, `1e3` is a float, while timestamps and `22:30` stay strings.
+The values are built from libyaml's events without recursion. No loader offers all that is needed: duplicate keys are
+refused with their line, depth and alias expansion are bounded, and scalars are read as Kubernetes (sigs.k8s.io/yaml,
+that is go-yaml 2) reads them: `yes`, `on` and `y` are booleans, `0o17`, `017` and `1_000` are integers, `1e3` is a
+float, while timestamps and `22:30` stay strings.
 
 Merge keys (`<<: *base`) are supported: a mapping's own keys win, then earlier sources. Keys must be strings.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 
 MAX_DEPTH = 200
-# In a whole text. Values behind an alias are shared, not copied, but whoever walks them walks them again: they count.
+# In a whole text. Aliased values are shared, but each walk visits them again, so they count.
 MAX_ALIASED_NODES = 1_000_000
 MAX_NUMBER_LENGTH = 300
 # How deep the lines of mappings in lists are remembered: root, items, item, items, item ...
@@ -88,7 +88,7 @@ def join(path: str, key: str | int) -> str:
 
 
 def shorten(text: str, length: int = 100) -> str:
-    """The text, or its beginning: what stands in a file may be megabytes long."""
+    """The text, or its beginning: a value in a file may be megabytes long."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
@@ -140,7 +140,7 @@ def _bad_tag(tag: str) -> YamlError:
 
 
 def _merge(target: dict[str, object]) -> None:
-    """Spread what stands under the merge key over the keys that the mapping does not have itself."""
+    """Copy the keys of the merge sources that the mapping does not have."""
     merged = target.pop("<<")
     for source in merged if type(merged) is list else (merged,):
         if type(source) is not dict:

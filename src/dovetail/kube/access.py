@@ -31,7 +31,7 @@ CERTIFICATE_FILE_SECONDS = 300.0
 SHORTEST_SECONDS = 10.0  # a plugin whose credentials expire at once must not run for every request
 EXPIRY_MARGIN_SECONDS = 60.0
 LOAD_SECONDS = 330.0  # above what an interactive plugin may take
-HEADER_NAME_SAFE = "!#$&'*+^`|"  # what may stand in the name of a header, besides what `quote` leaves alone
+HEADER_NAME_SAFE = "!#$&'*+^`|"  # more characters that the name of a header may contain
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,10 +83,10 @@ def _files(kubeconfig: str | None, context: str | None) -> list[Path]:
         return [Path(kubeconfig).expanduser()]
     if named := os.environ.get("KUBECONFIG"):
         files = [Path(name).expanduser() for name in named.split(os.pathsep) if name]
-        found = [file for file in files if file.exists()]
-        if not found:
+        existing = [file for file in files if file.exists()]
+        if not existing:
             raise KubeConfigError(f"{named}: KUBECONFIG names no file that exists")
-        return found
+        return existing
     if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return []
     default = Path("~/.kube/config").expanduser()
@@ -132,19 +132,19 @@ def _access(cluster: Section[Cluster], user: Section[User], given: Credential) -
 
 
 def _split(address: str) -> SplitResult | None:
-    """The parts of an address over HTTP."""
+    """The parts of an HTTP address; None if it is not one."""
     try:
         parts = urlsplit(address)
-        # A slash in a password makes a port of what stands before it.
+        # With a slash in the password, the text before it looks like a port.
         return parts if parts.scheme in ("http", "https") and parts.port != 0 else None
     except ValueError:
         return None
 
 
 def _environment_proxy(scheme: str, host: str) -> str | None:
-    """As kubectl: none for this machine, nor for what NO_PROXY names, which may be networks.
+    """The proxy from the environment, as kubectl finds it: none for this machine and for hosts or networks in NO_PROXY.
 
-    Asked here and not by the HTTP library, which would also take credentials from ~/.netrc.
+    The HTTP library does not do this, because it would also take credentials from ~/.netrc.
     """
     proxies = getproxies()
     if host == "localhost" or proxy_bypass(host):
@@ -164,7 +164,7 @@ def _networks(no_proxy: str) -> Iterator[IPv4Network | IPv6Network]:
 
 
 def _authorization(user: Section[User], given: Credential) -> tuple[list[tuple[str, str]], float]:
-    """The header that proves who we are, if one does, and for how long what is known of the user is good."""
+    """The Authorization header, if any, and the seconds until the credentials must be loaded again."""
     value, token = user.value, given.token
     good_for_seconds = CERTIFICATE_FILE_SECONDS if value.client_certificate else math.inf
     if value.token_file:
@@ -193,7 +193,8 @@ def _until_renewal(expires_at: float) -> float:
 def _id_token(provider: AuthProvider, user: Section[User]) -> tuple[str, float]:
     """The token that kubectl keeps in the kubeconfig, and when it expires.
 
-    We do not renew it: providers that give a new refresh token each time would then refuse kubectl, which has the old.
+    We do not renew it: some providers issue a new refresh token each time and would then refuse kubectl, which has the
+    old.
     """
     if provider.name != "oidc":
         raise user.wrong(f"auth-provider {provider.name!r} is not supported; use an exec plugin")
@@ -223,7 +224,7 @@ def _impersonation(user: Section[User]) -> Iterator[tuple[str, str]]:
 
 
 def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> tuple[ssl.SSLContext, bytes]:
-    """The settings, and what is equal for equal ones."""
+    """The TLS settings, and a digest that is equal for equal settings."""
     insecure = bool(cluster.value.insecure_skip_tls_verify)
     authority = b"" if insecure else cluster.content("certificate-authority")
     if given.client_certificate_data and given.client_key_data:
@@ -255,7 +256,7 @@ def _tls(cluster: Section[Cluster], user: Section[User], given: Credential) -> t
 
 @contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """The name of a file with this content, since OpenSSL takes keys from files only."""
+    """A file with this content, because OpenSSL reads keys only from files."""
     if sys.platform == "linux":  # in memory: a pod may have no folder that it can write to
         with os.fdopen(os.memfd_create("client-certificate"), "wb") as memory:
             memory.write(content)

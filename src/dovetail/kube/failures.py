@@ -21,7 +21,7 @@ from dovetail.ports import (
 from dovetail.values.foreign_text import plain, redacted
 
 LONGEST_RETRY_AFTER_SECONDS = 3600.0
-READ_OF_PAGE, SHOWN_OF_PAGE = 8192, 200  # if a proxy answers with a page of its own
+READ_OF_PAGE, SHOWN_OF_PAGE = 8192, 200  # if a proxy answers with a page
 
 
 class _StatusCause(msgspec.Struct, frozen=True):

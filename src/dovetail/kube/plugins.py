@@ -13,7 +13,7 @@ from dovetail.kube.kubeconfig import Cluster, ExecConfig, Section, User
 from dovetail.values.foreign_text import plain
 
 TIMEOUT_SECONDS = 60.0
-INTERACTIVE_TIMEOUT_SECONDS = 300.0  # somebody types a code into a browser
+INTERACTIVE_TIMEOUT_SECONDS = 300.0  # time to type a code into a browser
 GROUP = "client.authentication.k8s.io"
 
 
@@ -93,7 +93,7 @@ def _environment(plugin: ExecConfig, cluster: Section[Cluster], terminal: bool) 
     spec: dict[str, Any] = {"interactive": terminal}
     if plugin.provide_cluster_info:
         known = cluster.value
-        told = {
+        cluster_info = {
             "server": known.server,
             "tls-server-name": known.tls_server_name,
             "insecure-skip-tls-verify": known.insecure_skip_tls_verify,
@@ -102,7 +102,7 @@ def _environment(plugin: ExecConfig, cluster: Section[Cluster], terminal: bool) 
             "disable-compression": known.disable_compression,
             "config": next((item.extension for item in known.extensions or () if item.name == f"{GROUP}/exec"), None),
         }
-        spec["cluster"] = {key: value for key, value in told.items() if value}
+        spec["cluster"] = {key: value for key, value in cluster_info.items() if value}
     info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
     added = {variable.name: variable.value for variable in plugin.env or ()}
     return {**os.environ, **added, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}

@@ -29,7 +29,6 @@ class HandleReserve:
                     raise
 
     def close(self) -> None:
-        """Give up the reserve."""
         self._closed = True
         self._release()
 

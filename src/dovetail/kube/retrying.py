@@ -13,8 +13,6 @@ from dovetail.values.rate import TokenBucket
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of retries."""
-
     attempts: int = 5
     total_seconds: float = 20.0
     first_seconds: float = 0.1

@@ -8,8 +8,8 @@ from dovetail.model.refs import Ref, Sentence
 
 
 class Severity(StrEnum):
-    ERROR = "error"  # it will not do what is written, or the API refuses it
-    WARNING = "warning"  # it works, but hardly as meant
+    ERROR = "error"  # it has no effect as written, or the API refuses it
+    WARNING = "warning"  # it works, but probably not as intended
     INFO = "info"  # worth knowing
 
 

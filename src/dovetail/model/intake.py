@@ -69,7 +69,7 @@ def take_in(documents: Iterable[Document]) -> Intake:
         try:
             wire = decode(document, shelf.type_)
             if not wire.metadata.name:
-                raise InputError(document.file, "is required", field="metadata.name")
+                raise document.error("is required", "metadata.name")
         except InputError as error:
             problems.append(_unreadable(document, error))
             unreadable.append(document)
@@ -115,10 +115,10 @@ def _oddities(document: Document, shelf: _KindIntake, key: tuple[str, str]) -> I
 def _bad_fields(name: Ref, document: Document, wire: objects.NodePool | objects.NodeClaim) -> Iterable[Finding]:
     """Fields that the rules read and the API refuses, without fields that our CRDs do not know."""
     if isinstance(wire, objects.NodeClaim):  # there may be thousands, with few different texts
-        found = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
+        bad = _bad_texts(wire.spec.expire_after, wire.spec.termination_grace_period)
     else:
-        found = _violations(document.kind, plain_value(document).get("spec") or {})
-    for violation in found:
+        bad = _violations(document.kind, plain_value(document).get("spec") or {})
+    for violation in bad:
         message = f"{violation.message}; the API refuses it, and here it counts as not set or not to be read"
         remedy = "correct it; `dovetail lint` says how"
         yield _problem(
@@ -133,8 +133,8 @@ def _bad_texts(expire_after: str, grace_period: str | None) -> tuple[SchemaViola
 
 
 def _violations(kind: str, spec: object) -> tuple[SchemaViolation, ...]:
-    found = violations({"spec": spec}, crd_schema(kind) or {})
-    return tuple(one for one in found if not one.unknown and one.field.startswith(_CHECKED[kind]))
+    all_violations = violations({"spec": spec}, crd_schema(kind) or {})
+    return tuple(one for one in all_violations if not one.unknown and one.field.startswith(_CHECKED[kind]))
 
 
 def _group(api_version: str) -> str:

@@ -22,9 +22,9 @@ from dovetail.values import limits
 from dovetail.values.duration import DurationError, parse_nillable, parse_simple
 from dovetail.values.selector import Selector, SelectorError, make_selector
 
-# What the API server fills in where a pod says nothing.
+# The API server's default.
 DEFAULT_GRACE_SECONDS = 30
-# R30. The API refuses more.
+# The API refuses more (R30).
 MAX_BUDGETS = 50
 
 _POD_ANNOTATIONS = frozenset((*names.PROTECTION_ANNOTATIONS, names.POD_DELETION_COST))
@@ -68,10 +68,10 @@ class PodScheduling(msgspec.Struct, frozen=True, eq=False, weakref=True):
 
     spec: SchedulingPodSpec
     status: SchedulingPodStatus = SchedulingPodStatus()
-    unscheduled: str = ""  # the reason why it has no node, as its condition PodScheduled says
-    nominated_node: str = ""  # where it is going to be once others have made room
-    daemon_set: str = ""  # the UID of the DaemonSet that it belongs to
-    flaw: str = ""  # what the spec has too many of, and is left out of it
+    unscheduled: str = ""  # the reason of the condition PodScheduled, without a node
+    nominated_node: str = ""  # where it goes after a preemption
+    daemon_set: str = ""  # the UID of its DaemonSet
+    flaw: str = ""  # the limits that the spec exceeds; those parts are left out
 
 
 class PodRecord(Record, frozen=True):
@@ -91,8 +91,8 @@ class PodRecord(Record, frozen=True):
     critical: bool
     tolerates_disrupted: bool
     volume_claims: tuple[str, ...] = ()  # the names of its PersistentVolumeClaims
-    scheduling: PodScheduling | None = None  # None: nobody has asked for it
-    scheduled_at: datetime | None = None  # when it came to its node, as its condition PodScheduled says
+    scheduling: PodScheduling | None = None  # None: not read
+    scheduled_at: datetime | None = None  # the last transition of the condition PodScheduled
 
     @property
     def object(self) -> Ref:
@@ -110,7 +110,7 @@ class PodRecord(Record, frozen=True):
     @property
     def reschedulable(self) -> bool:
         """Whether it needs another place when its node goes (02 §4.1)."""
-        if self.owner is Owner.NONE:  # most; and asking flags is slow
+        if self.owner is Owner.NONE:  # most pods; flags are slow
             return self.active
         if self.owner & (Owner.DAEMONSET | Owner.NODE):
             return False
@@ -130,7 +130,7 @@ class PodRecord(Record, frozen=True):
         """1, plus deletion cost and priority, within ±10. An unreadable cost counts as 0 (02 §6)."""
         text = self.annotations.get(names.POD_DELETION_COST, "0")
         deletion_cost = float(text) if len(text) <= limits.VALUE and _NUMBER.fullmatch(text) else 0.0
-        priority = max(-(2**31), min(2**31, self.priority))  # a file may hold a number that no float can
+        priority = max(-(2**31), min(2**31, self.priority))  # a file may contain a number that a float cannot hold
         return max(-10.0, min(10.0, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
@@ -171,12 +171,12 @@ class ClaimRecord(Record, frozen=True):
         return shared_ref("NodeClaim", "", self.name)
 
     def is_true(self, condition: names.ConditionType) -> bool:
-        found = self.conditions.get(condition)
-        return found is not None and found.status == "True"
+        entry = self.conditions.get(condition)
+        return entry is not None and entry.status == "True"
 
     def true_since(self, condition: names.ConditionType) -> datetime | None:
-        found = self.conditions.get(condition)
-        return _utc(found.last_transition_time) if found is not None and found.status == "True" else None
+        entry = self.conditions.get(condition)
+        return _utc(entry.last_transition_time) if entry is not None and entry.status == "True" else None
 
 
 class PoolRecord(Record, frozen=True):
@@ -223,8 +223,8 @@ class PodInterner:
     """Makes records, which share equal parts as long as one of them uses these."""
 
     def __init__(self) -> None:
-        # By the hash of the items: a key that holds them would be larger than the mapping. A WeakValueDictionary is
-        # several times slower where every pod has labels of its own.
+        # By the hash of the items: a key with the items would be larger than the mapping. A WeakValueDictionary is
+        # several times slower if every pod has different labels.
         self._mappings: dict[int, ReferenceType[_SharedMapping]] = {}
         self._sweep_above = _FEW_MAPPINGS
         self._schedulings: WeakValueDictionary[bytes, PodScheduling] = WeakValueDictionary()
@@ -242,9 +242,9 @@ class PodInterner:
         meta, spec = pod.metadata, pod.spec
         owner = Owner.NONE
         for reference in meta.owner_references:
-            found = _OWNERS.get((reference.api_version, reference.kind))
-            if found is not None:  # joining flags is slow, and most pods have none of these owners
-                owner |= found
+            flag = _OWNERS.get((reference.api_version, reference.kind))
+            if flag is not None:  # joining flags is slow, and most pods have none of these owners
+                owner |= flag
         grace = spec.termination_grace_period_seconds
         return PodRecord(
             namespace=intern(meta.namespace or "default"),
@@ -299,7 +299,7 @@ class PodInterner:
     def _shared(self, labels: dict[str, str]) -> Mapping[str, str]:
         if not labels:
             return _NONE
-        # The API server sorts the keys. A mapping in another order, or whose hash another one has, is not shared.
+        # The API server sorts the keys. A mapping in another order, or with a colliding hash, is not shared.
         key = hash(tuple(labels.items()))
         reference = self._mappings.get(key)
         known = None if reference is None else reference()
@@ -317,7 +317,7 @@ class PodInterner:
         self._sweep_above = _FEW_MAPPINGS + 2 * len(self._mappings)
 
     def _read(self, annotations: dict[str, str]) -> Mapping[str, str]:
-        # Of a text that is too long only that is kept: 256 KiB of it are as invalid as one character too many.
+        # Cut long texts to one character above the limit, which makes them invalid all the same.
         longest = limits.SCHEDULE + 1
         return self._shared({key: text[:longest] for key, text in annotations.items() if key in _POD_ANNOTATIONS})
 
@@ -370,7 +370,7 @@ def _is_resizing(pod: SchedulingPod) -> bool:
 
 def _resize(status: SchedulingPodStatus) -> SchedulingPodStatus:
     return SchedulingPodStatus(
-        # Without their times, which would tell replicas apart.
+        # Without times, which differ between replicas.
         conditions=tuple(
             msgspec.structs.replace(condition, last_transition_time=None)
             for condition in status.conditions
@@ -394,7 +394,7 @@ def node_record(node: objects.Node) -> NodeRecord:
         deleted_at=_utc(meta.deletion_timestamp),
         do_not_disrupt=meta.annotations.get(names.DO_NOT_DISRUPT),
         do_not_repair=meta.annotations.get(names.DO_NOT_REPAIR),
-        # An initialized Node has been registered, even if somebody has edited the label that says so.
+        # An initialized Node is registered, even if the label has been edited.
         registered=initialized or meta.labels.get(names.REGISTERED_LABEL) == "true",
         initialized=initialized,
         ready=_condition(node.status.conditions, "Ready") is True,

@@ -24,7 +24,7 @@ class Ref:
         self.kind: Final = kind
         self.namespace: Final = namespace
         self.name: Final = name
-        self._text = ""  # kept once it is made: each verdict about a pod shows it
+        self._text = ""  # cached: each verdict about a pod shows it
 
     def __str__(self) -> str:
         """`Pod/shop/cart-0`, `Node/n1`, `Pod`."""

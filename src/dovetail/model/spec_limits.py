@@ -16,7 +16,7 @@ TERMS: Final = 128
 RESOURCES: Final = 64
 AMOUNTS: Final = 1024
 PORTS: Final = 1024
-# No spec of fewer bytes, encoded, exceeds a limit, so that most pods need not be counted.
+# A spec with fewer encoded bytes exceeds no limit, so most pods are not counted.
 UNCOUNTED_BYTES: Final = 384
 
 

@@ -14,12 +14,13 @@ from dovetail.api import names
 from dovetail.api.decode_errors import explain_refusal
 from dovetail.api.json_paths import duplicate_key
 from dovetail.api.objects import NodeSelectorRequirement, Quantities
+from dovetail.model.field_errors import OPERATORS, value_flaw
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.values.duration import shown
 from dovetail.values.quantity import Quantity, QuantityError, parse_quantity
 
 ZONES: Final = ("test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d")
-OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}  # what a kubelet keeps for itself
+OVERHEAD: Final = {"cpu": "100m", "memory": "10Mi"}  # reserved by the kubelet
 DEFAULT_PODS: Final = "110"
 
 _CPUS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
@@ -28,8 +29,6 @@ _PODS_PER_CPU, _PODS_AT_MOST = 16, 1024
 _SPOT_SHARE = 0.7
 _SIZED = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
-_BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 
 class CatalogueError(ValueError):
@@ -53,7 +52,7 @@ def _built_in(cpu: int, factor: int, system: str, arch: str) -> InstanceType:
         systems=[system],
         capacity={
             "cpu": str(cpu),
-            "memory": _canonical(f"{cpu * factor}Gi"),
+            "memory": str(parse_quantity(f"{cpu * factor}Gi")),
             "pods": str(min(_PODS_PER_CPU * cpu, _PODS_AT_MOST)),
             "ephemeral-storage": "20Gi",
         },
@@ -102,17 +101,12 @@ def _family(name: str) -> str:
     return name[0] if family == name else family
 
 
-def _canonical(text: str) -> str:
-    return str(parse_quantity(text))
-
-
 def allocatable(type_: InstanceType) -> dict[str, str]:
-    """The capacity minus the overhead."""
-    found = {}
+    amounts = {}
     for resource, text in type_.capacity.items():
         has, keeps = parse_quantity(text), parse_quantity(type_.overhead.get(resource, "0"))
-        found[resource] = str(Quantity(max(0, has.nano - keeps.nano), has.format))
-    return found
+        amounts[resource] = str(Quantity(max(0, has.nano - keeps.nano), has.format))
+    return amounts
 
 
 def _folded_name(name: str) -> str:
@@ -161,15 +155,15 @@ def read_catalogue(data: bytes, file: str) -> tuple[InstanceType, ...]:
         raise CatalogueError(f"{file}: {field or 'the catalogue'}: {words}") from None
     if not items:
         raise CatalogueError(f"{file}: there is no instance type in it")
-    found: dict[str, InstanceType] = {}
+    by_name: dict[str, InstanceType] = {}
     for index, item in enumerate(items):
         try:
-            if item.name in found:
-                raise _ItemError("name", f"there is another type of this name, [{list(found).index(item.name)}]")
-            found[item.name] = _read_type(item)
+            if item.name in by_name:
+                raise _ItemError("name", f"there is another type of this name, [{list(by_name).index(item.name)}]")
+            by_name[item.name] = _read_type(item)
         except _ItemError as refused:
             raise CatalogueError(f"{file}: [{index}] {shown(item.name)}: {refused.field}: {refused}") from None
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def _parsed(data: bytes, file: str) -> Any:
@@ -270,12 +264,10 @@ def _check_definite(field: str, key: str, found: Sequence[NodeSelectorRequiremen
 def _read_requirement(field: str, item: _RequirementItem) -> NodeSelectorRequirement:
     if not item.key:
         raise _ItemError(f"{field}.key", "is empty")
-    if item.operator not in _OPERATORS:
-        raise _ItemError(f"{field}.operator", f"{shown(item.operator)} is none of {', '.join(_OPERATORS)}")
-    if item.operator == "In" and not item.values:
-        raise _ItemError(f"{field}.values", "In wants at least one")
-    if item.operator in _BOUNDS and (len(item.values) != 1 or not re.fullmatch("[0-9]{1,18}", item.values[0])):
-        raise _ItemError(f"{field}.values", f"{item.operator} wants one whole number")
+    if item.operator not in OPERATORS:
+        raise _ItemError(f"{field}.operator", f"{shown(item.operator)} is none of {', '.join(OPERATORS)}")
+    if flaw := value_flaw(item.operator, item.values, None):
+        raise _ItemError(f"{field}.values", flaw.message)
     for index, value in enumerate(item.values):
         _check_label_value(f"{field}.values[{index}]", value)
     return NodeSelectorRequirement(

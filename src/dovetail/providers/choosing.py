@@ -23,10 +23,10 @@ _NAMES_SHOWN = 5
 
 def by_key(entries: Iterable[NodeSelectorRequirement]) -> dict[str, list[NodeSelectorRequirement]]:
     """The requirements by label, under current names."""
-    found: dict[str, list[NodeSelectorRequirement]] = {}
+    entries_by_key: dict[str, list[NodeSelectorRequirement]] = {}
     for each in entries:
-        found.setdefault(normalised(each.key), []).append(each)
-    return found
+        entries_by_key.setdefault(normalised(each.key), []).append(each)
+    return entries_by_key
 
 
 def accepts(requirement: NodeSelectorRequirement, value: str | None) -> bool:
@@ -49,7 +49,7 @@ def _allowed(entry: NodeSelectorRequirement) -> requirements.Requirement:
     try:
         return requirements.read_requirement(entry)
     except requirements.RequirementError:
-        return requirements.one_of(normalised(entry.key), ())  # what nobody can read allows nothing
+        return requirements.one_of(normalised(entry.key), ())  # unreadable: allows nothing
 
 
 def choose(
@@ -61,7 +61,7 @@ def choose(
     """
     wanted = by_key(claim.spec.requirements)
     candidates = _candidates(wanted, types, must_list=must_list)
-    # The types are the candidates themselves by now, and the list of their names can be long.
+    # The candidates already meet it, and the list of names can be long.
     wanted.pop(names.INSTANCE_TYPE_LABEL, None)
     best_price = float("inf")
     best: tuple[InstanceType, list[Offering]] | None = None

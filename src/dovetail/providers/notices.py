@@ -18,7 +18,6 @@ class Notices:
         self._changed.set()
 
     def drop(self, key: str) -> None:
-        """Withdraw a notice."""
         self._pending.pop(key, None)
 
     def dealt_with(self, notice: Interruption) -> None:
@@ -27,12 +26,12 @@ class Notices:
 
     async def listen(self) -> AsyncGenerator[Interruption, None]:
         """All pending notices, oldest first, and then new ones; each once to this listener."""
-        told: dict[str, Interruption] = {}
+        sent: dict[str, Interruption] = {}
         while True:
             self._changed.clear()
             for key, notice in list(self._pending.items()):
-                if told.get(key) is not notice and self._pending.get(key) is notice:
-                    told[key] = notice
+                if sent.get(key) is not notice and self._pending.get(key) is notice:
+                    sent[key] = notice
                     yield notice
-            told = {key: notice for key, notice in told.items() if key in self._pending}
+            sent = {key: notice for key, notice in sent.items() if key in self._pending}
             await self._changed.wait()

@@ -11,8 +11,6 @@ _clock_id = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock(Clock):
-    """The machine's clock."""
-
     def now(self) -> datetime:
         return datetime.now(UTC)
 

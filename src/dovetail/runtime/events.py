@@ -106,13 +106,7 @@ class EventRecorder:
     """Queues events; the task `run` sends them."""
 
     def __init__(
-        self,
-        api: KubeApi,
-        clock: Clock,
-        *,
-        instance: str,
-        waiting_at_most: int = WAITING_AT_MOST,
-        seed: int = 0,
+        self, api: KubeApi, clock: Clock, *, instance: str, waiting_at_most: int = WAITING_AT_MOST, seed: int = 0
     ) -> None:
         assert instance, "an event needs a reporting instance"
         self.counts = EventCounts()
@@ -193,7 +187,8 @@ class EventRecorder:
 
     def _give_up(self, event: Event, error: Exception) -> None:
         self.counts.failed += 1
-        log.warning("event %s on %s %s: %s", event.reason, event.regarding.kind, event.regarding.name, error)
+        about = f"{event.regarding.kind}/{event.regarding.name}"
+        log.warning("failed to send event", extra={"reason": event.reason, "regarding": about, "error": str(error)})
 
     async def _write(self, event: Event, at: datetime) -> bool:
         """Create the event or add it to its series. False: another process has sent it within its dedupe time."""

@@ -39,11 +39,13 @@ class Failures:
         self.counts[part] += 1
         cause = root_cause(error)
         where = _raised_at(cause)
-        told = (part, where) in self._told
+        seen_before = (part, where) in self._told
         if len(self._told) < TOLD_AT_MOST:
             self._told.add((part, where))
         about = f"{part} {doing}".rstrip()
-        log.error("%s has failed at %s and is tried again: %r", about, where, cause, exc_info=None if told else error)
+        log.error(
+            "%s has failed at %s and is tried again: %r", about, where, cause, exc_info=None if seen_before else error
+        )
 
     def restart_seconds(self, failures: int) -> float:
         """The delay before a part starts again after this many failures in a row."""

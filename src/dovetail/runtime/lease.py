@@ -71,7 +71,7 @@ class LeaseLost(Exception):
     """The lease was not renewed in time, or another process holds it: this process must not act."""
 
 
-# -- the fence --------------------------------------------------------------------------------------------------------
+# -- fence ------------------------------------------------------------------------------------------------------------
 
 
 class Fence:
@@ -151,7 +151,7 @@ def micro_time(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-# -- the election -----------------------------------------------------------------------------------------------------
+# -- election ---------------------------------------------------------------------------------------------------------
 
 
 class Election:
@@ -210,13 +210,13 @@ class Election:
                 self.problem = ""
             except (ApiError, TimeoutError) as error:
                 if self._complaint.is_due(_text(error)):
-                    log.warning("lease %s/%s: cannot take it: %s", self._namespace, self._name, _text(error))
+                    self._log(logging.WARNING, "failed to acquire lease", error=_text(error))
                 mine = None
             if mine is not None:
                 self._held(mine, began_at)
                 # The answer may have come too late.
                 if self.fence.is_open:
-                    log.info("lease %s/%s: leading, epoch %d", self._namespace, self._name, self.fence.epoch)
+                    self._log(logging.INFO, "acquired lease", epoch=self.fence.epoch)
                     return
             await self._clock.sleep(NAMESPACE_SECONDS if self.problem else self._seconds_to_next_look())
 
@@ -232,12 +232,12 @@ class Election:
                 try:
                     renewed = await within(self._clock, min(left, self._timings.attempt_seconds), self._renew())
                 except (ApiError, TimeoutError) as error:
-                    log.warning("lease %s/%s: cannot renew: %s", self._namespace, self._name, _text(error))
+                    self._log(logging.WARNING, "failed to renew lease", error=_text(error))
                 else:
                     self._held(renewed, began_at)
         except LeaseLost as lost:
             self.fence.shut()
-            log.error("lease %s/%s: lost: %s", self._namespace, self._name, lost)
+            self._log(logging.ERROR, "lost lease", error=str(lost))
             raise
 
     async def release(self) -> None:
@@ -251,7 +251,7 @@ class Election:
         try:
             await within(self._clock, self._timings.attempt_seconds, self._patch(seen.lease, spec))
         except (ApiError, TimeoutError) as error:
-            log.warning("lease %s/%s: cannot give it back: %s", self._namespace, self._name, _text(error))
+            self._log(logging.WARNING, "failed to release lease", error=_text(error))
 
     async def _try_to_take(self) -> Lease | None:
         """The lease if this process holds it now, else None."""
@@ -326,6 +326,9 @@ class Election:
         body = {"metadata": lock, "spec": spec}
         return await self._api.write(Patch(LEASES, self._name, body, namespace=self._namespace))
 
+    def _log(self, level: int, message: str, **values: object) -> None:
+        log.log(level, message, extra={"Lease": f"{self._namespace}/{self._name}", **values})
+
     def _held(self, lease: Lease, began_at: float) -> None:
         self._seen = ObservedLease(lease, self._clock.monotonic())
         self.fence.open(until=began_at + self._timings.renew_deadline_seconds, epoch=lease.spec.lease_transitions or 0)
@@ -376,12 +379,12 @@ async def wait_until_alone(
     must not act.
     """
     seen: dict[str, ObservedLease] = {}
-    told = ""
+    reported = ""
     while True:
         try:
             leases = await within(clock, timings.attempt_seconds, _leases_named(api, name))
         except (Unavailable, TimeoutError) as error:
-            log.warning("cannot look for other leases named %s: %s", name, _text(error))
+            log.warning("failed to list leases", extra={"Lease": name, "error": _text(error)})
             await clock.sleep(timings.retry_seconds)
             continue
         now = clock.monotonic()
@@ -390,9 +393,9 @@ async def wait_until_alone(
         rivals = [sighting.lease for sighting in seen.values() if sighting.live_until > now]
         if not rivals:
             return
-        if (reason := _why_not_alone(rivals)) != told:
+        if (reason := _why_not_alone(rivals)) != reported:
             tell(reason)
-            told = reason
+            reported = reason
         await clock.sleep(timings.retry_seconds)
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -19,14 +19,13 @@ from dovetail.ports import Clock, KubeApi
 from dovetail.runtime.events import EventRecorder
 from dovetail.runtime.failures import SOUND_SECONDS, Failures
 from dovetail.runtime.lease import Election, FencedApi
+from dovetail.runtime.reflector import Reflector
 from dovetail.runtime.tasks import root_cause, within
 
 log = logging.getLogger(__name__)
 
 
 class ManagerTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """Timeouts of the manager."""
-
     grace_seconds: float = 20.0  # for the controllers to stop, and again for the recorder to send its events
     heartbeat_seconds: float = 1.0
     stuck_seconds: float = 30.0  # without a heartbeat for this long, the process is not alive
@@ -56,19 +55,6 @@ class Controller(Protocol):
     async def run(self, context: Context) -> None: ...
 
 
-class SyncSource(Protocol):
-    """What the manager needs of a reflector."""
-
-    name: str
-
-    @property
-    def synced(self) -> bool: ...
-
-    async def wait_synced(self) -> None: ...
-
-    async def run(self) -> None: ...
-
-
 class PartFailed(Exception):
     """A part of the program has failed, and failures are not tolerated. The cause is its error."""
 
@@ -78,8 +64,6 @@ class NotStopped(Exception):
 
 
 class HealthStatus(msgspec.Struct, frozen=True):
-    """The answer to a probe."""
-
     ok: bool
     problems: tuple[str, ...] = ()
 
@@ -100,7 +84,7 @@ class Manager:
         *,
         election: Election | None,
         recorder: EventRecorder,
-        reflectors: Sequence[SyncSource],
+        reflectors: Sequence[Reflector[Any, Any]],
         controllers: Sequence[Controller],
         clearance: Callable[[], Awaitable[None]] | None = None,
         timings: ManagerTimings = ManagerTimings(),  # noqa: B008  frozen
@@ -186,7 +170,7 @@ class Manager:
             try:
                 await within(self._clock, self._timings.grace_seconds, _ended(sender))
             except TimeoutError:
-                log.warning("events are still waiting to be sent, and are dropped")
+                log.warning("dropped events that were not sent in time")
                 sender.cancel()
 
     async def _run_controllers(self, context: Context) -> None:
@@ -257,7 +241,7 @@ class Manager:
             self._beat_at = now
 
 
-async def _all_synced(reflectors: Sequence[SyncSource]) -> None:
+async def _all_synced(reflectors: Sequence[Reflector[Any, Any]]) -> None:
     for reflector in reflectors:
         await reflector.wait_synced()
 

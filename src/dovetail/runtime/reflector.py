@@ -63,8 +63,6 @@ EVENTS_IN_A_ROW: Final = 256
 
 
 class ReflectorTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """Timeouts and back-off of a reflector."""
-
     page_seconds: float = 60.0  # for one page of a list
     watch_seconds: int = 300  # the server ends a watch after this to twice this, so that watches do not end together
     # Servers send a bookmark about once a minute: silence for longer than this means that the connection is dead.
@@ -274,7 +272,7 @@ def _kept(item: T, keep: Callable[[T], V]) -> StoredValue[V] | UndecodableObject
         return UndecodableObject(str(error), meta.namespace, meta.name)
 
 
-# -- the loop ---------------------------------------------------------------------------------------------------------
+# -- reflector --------------------------------------------------------------------------------------------------------
 
 
 class Reflector(Generic[T, V]):
@@ -345,29 +343,31 @@ class Reflector(Generic[T, V]):
     async def _watch(self, state: Watching) -> ReflectorState[V]:
         started_at = self._clock.monotonic()
         now: ReflectorState[V] = state
-        told = 0
+        events_read = 0
 
         async def read(heard: Callable[[], None]) -> None:
-            nonlocal now, told
+            nonlocal now, events_read
             seconds = round(self._timings.watch_seconds * (1 + self._chance.random()))
             watch = self._api.watch(self._resource, resource_version=state.resource_version, timeout_seconds=seconds)
             async with aclosing(watch) as events:
                 async for event in events:
                     heard()
-                    told += 1
+                    events_read += 1
                     now = self._advance(now, event)
                     if not isinstance(now, Watching):
                         return
-                    await self._give_way(told)
+                    await self._give_way(events_read)
 
         seen: ReflectorInput[T]
         try:
             await unless_idle(self._clock, self._timings.idle_seconds, read)
-            seen = WatchEnded(in_vain=not told and self._clock.monotonic() - started_at < self._timings.early_seconds)
+            seen = WatchEnded(
+                in_vain=not events_read and self._clock.monotonic() - started_at < self._timings.early_seconds
+            )
         except ApiError as error:
             seen = error
         except TimeoutError:
-            log.warning("%s: nothing heard for %s s, watching anew", self.name, self._timings.idle_seconds)
+            log.warning("watch is idle", extra={"resource": self.name, "seconds": self._timings.idle_seconds})
             seen = WatchEnded(in_vain=True)
         return self._advance(now, seen) if isinstance(now, Watching) else now
 
@@ -410,7 +410,7 @@ class Reflector(Generic[T, V]):
     def _step(self, state: ReflectorState[V], seen: ReflectorInput[T]) -> ReflectorStep[V]:
         if isinstance(seen, ApiError):
             self.failures += 1
-            log.warning("%s: %s", self.name, seen)
+            log.warning("list or watch failed", extra={"resource": self.name, "error": str(seen)})
         return step(state, seen, self.store.items, self._keep)
 
     def _note(self, change: Change[V]) -> None:
@@ -418,7 +418,8 @@ class Reflector(Generic[T, V]):
             self.relists += self.synced
             self._synced.set()
         elif isinstance(change, UndecodableObject):
-            log.warning("%s: unreadable object %s/%s: %s", self.name, change.namespace, change.name, change.problem)
+            object_ = f"{change.namespace}/{change.name}"
+            log.warning("unreadable object", extra={"resource": self.name, "object": object_, "error": change.problem})
 
     def _keep(self, item: T) -> V:
         """Raises ValueError: the object cannot be read."""

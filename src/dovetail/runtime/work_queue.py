@@ -70,7 +70,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
         self._changed = asyncio.Event()
 
-    # -- for those who add ----------------------------------------------------------------------------------------
+    # -- adding keys ----------------------------------------------------------------------------------------------
 
     def add(self, key: K) -> None:
         """Hand the key out as soon as possible. Raises QueueFull; does nothing once closed."""
@@ -115,10 +115,9 @@ class WorkQueue(Generic[K]):
 
     @property
     def busy(self) -> bool:
-        """Whether a key is ready or in work."""
         return bool(self._ready or self._in_work)
 
-    # -- for workers ----------------------------------------------------------------------------------------------
+    # -- working on keys ------------------------------------------------------------------------------------------
 
     async def get(self) -> K:
         """The next key. The caller must call `done` afterwards. Raises QueueClosed."""
@@ -144,7 +143,7 @@ class WorkQueue(Generic[K]):
             self._make_ready(key)
         self._changed.set()
 
-    # -- for the owner --------------------------------------------------------------------------------------------
+    # -- running the queue ----------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Hand keys out when they are due and the rate allows. Returns when the queue is closed and empty."""
@@ -220,7 +219,7 @@ class WorkQueue(Generic[K]):
         self._waiting.clear()
 
 
-# -- working ----------------------------------------------------------------------------------------------------------
+# -- workers ----------------------------------------------------------------------------------------------------------
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -245,17 +244,16 @@ Outcome: TypeAlias = Done | Retry | TerminalFailure
 
 
 def settle(queue: WorkQueue[K], key: K, outcome: Outcome) -> None:
-    """Requeue the key as the outcome says."""
     match outcome:
         case Done(after_seconds=after_seconds):
             queue.forget(key)
             if after_seconds is not None:
                 queue.add_after(key, after_seconds)
         case Retry():
-            log.info("%s: trying again: %s", key, outcome.reason)
+            log.info("retrying", extra={"key": str(key), "error": outcome.reason})
             queue.add_failed(key)
         case TerminalFailure():
-            log.warning("%s: giving up until it changes: %s", key, outcome.reason)
+            log.warning("giving up until the object changes", extra={"key": str(key), "error": outcome.reason})
             queue.forget(key)
     queue.done(key)
 

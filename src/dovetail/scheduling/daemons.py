@@ -16,7 +16,7 @@ from dovetail.scheduling.requirements import Requirements, of_labels
 from dovetail.scheduling.resources import NOTHING, Resources, pod_request, total
 from dovetail.scheduling.taints import SOFT_TAINTS_TOLERATED, Taints, Tolerations, untolerated
 
-# A daemon may wait for these; sooner or later every new node has them.
+# Labels that every new node gets sooner or later.
 _COMING: Final = of_labels({names.REGISTERED_LABEL: "true", names.INITIALIZED_LABEL: "true"})
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -34,7 +34,6 @@ class Daemon(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return untolerated(self.tolerations, taints) is None
 
     def runs_on(self, labels: Requirements, taints: Taints) -> bool:
-        """Whether it runs on an existing node."""
         return self.tolerates(taints) and any(map(labels.compatible, self.alternatives))
 
 
@@ -101,10 +100,10 @@ def daemon_groups(
         for daemon in daemons
         if daemon.tolerates(taints)
     ]
-    found: dict[tuple[Daemon, ...], list[str]] = {}
+    types_by_daemons: dict[tuple[Daemon, ...], list[str]] = {}
     for name, requirements in types.items():
         running = tuple(daemon for daemon, ways in possible if any(map(requirements.intersects, ways)))
-        found.setdefault(running, []).append(name)
+        types_by_daemons.setdefault(running, []).append(name)
     return [
         DaemonGroup(
             daemons=running,
@@ -112,7 +111,7 @@ def daemon_groups(
             overhead=total(daemon.request for daemon in running),
             ports=NO_PORTS.union(*(daemon.ports for daemon in running)),
         )
-        for running, of_type in found.items()
+        for running, of_type in types_by_daemons.items()
     ]
 
 

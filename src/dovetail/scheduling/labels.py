@@ -5,12 +5,11 @@ from typing import Final
 
 from dovetail.api import names
 
-# Keys of these domains and of those below them are the controller's and the provider's.
+# These domains and their subdomains belong to the controller and the provider.
 RESTRICTED_DOMAINS: Final = (names.GROUP, names.KWOK_GROUP)
 
 
 def normalised(key: str) -> str:
-    """The current name of a label."""
     return names.NORMALISED_LABELS.get(key, key)
 
 
@@ -18,12 +17,8 @@ def is_restricted(key: str, well_known: frozenset[str] = names.WELL_KNOWN_LABELS
     """Whether pods and NodePools must not ask for the label, because no new node can be promised to have it."""
     if key in well_known:
         return False
-    domain, slash, _ = key.rpartition("/")
-    return key == names.HOSTNAME_LABEL or (bool(slash) and _is_below(domain))
-
-
-def _is_below(domain: str) -> bool:
-    return any(domain == each or domain.endswith(f".{each}") for each in RESTRICTED_DOMAINS)
+    domain = key.rpartition("/")[0]
+    return key == names.HOSTNAME_LABEL or any(f".{domain}".endswith(f".{each}") for each in RESTRICTED_DOMAINS)
 
 
 def likely_meant(key: str, known: Iterable[str]) -> str | None:

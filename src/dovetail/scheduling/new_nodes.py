@@ -31,7 +31,6 @@ class Option(msgspec.Struct, frozen=True):
 def daemon_options(
     pool: Pool, types: Iterable[MachineType], daemons: Sequence[Daemon], well_known: frozenset[str]
 ) -> list[Option]:
-    """The types of a pool, grouped by their daemons."""
     by_name = {type_.name: type_ for type_ in types}
     groups = daemon_groups(
         daemons,
@@ -145,9 +144,9 @@ def suitable(draft: Draft, requirements: Requirements, requested: Resources, por
         if conflict(ports, option.daemons.ports):
             flaws["have a daemon on one of its host ports"] += len(option.types)
             continue
-        found = [(type_, _flaw(type_, requirements, requested + option.daemons.overhead)) for type_ in option.types]
-        flaws.update(flaw for _, flaw in found if flaw)
-        if types := tuple(type_ for type_, flaw in found if not flaw):
+        checked = [(type_, _flaw(type_, requirements, requested + option.daemons.overhead)) for type_ in option.types]
+        flaws.update(flaw for _, flaw in checked if flaw)
+        if types := tuple(type_ for type_, flaw in checked if not flaw):
             kept.append(Option(option.daemons, types))
     if not kept:
         raise Refusal("of its instance types, " + ", ".join(f"{flaws[flaw]} {flaw}" for flaw in sorted(flaws)))
@@ -206,7 +205,7 @@ def _flexible(draft: Draft, options: SchedulingOptions) -> Draft:
 
 
 def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, reservations: Reservations) -> Draft:
-    """The draft with the reservations that it may use, and without types that it can only get by others."""
+    """The draft with the reservations that it can hold; if it can hold none, without the types that need one."""
     node = draft.requirements
     wanted = {each.reservation for type_ in draft.types for each in offers(type_, node) if each.reservation}
     holds = reservations.holdable(wanted, held)
@@ -217,16 +216,15 @@ def _reserved(draft: Draft, held: frozenset[str], options: SchedulingOptions, re
             "the reservations that it could use are taken" if wanted else "a reservation would be lost"
         )
     bought = [
-        Option(option.daemons, tuple(each for each in option.types if _unreserved(each, node)))
+        Option(
+            option.daemons,
+            tuple(type_ for type_ in option.types if any(not each.reservation for each in offers(type_, node))),
+        )
         for option in draft.options
     ]
     if not any(option.types for option in bought):
         raise Refusal("the reservations that it could use are taken")
     return msgspec.structs.replace(draft, options=tuple(option for option in bought if option.types))
-
-
-def _unreserved(type_: MachineType, requirements: Requirements) -> bool:
-    return any(not each.reservation for each in offers(type_, requirements))
 
 
 def finished(draft: Draft, options: SchedulingOptions) -> NewClaim:

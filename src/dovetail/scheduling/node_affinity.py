@@ -19,7 +19,7 @@ class ParsedNodeAffinity(msgspec.Struct, frozen=True, gc=False, cache_hash=True)
     """The nodes that a pod asks for. Node fields are not evaluated; `match_fields` says that there are some."""
 
     selector: Requirements = NO_REQUIREMENTS
-    terms: tuple[Requirements, ...] = ()  # one of these, in the order in which they are tried; none: no matter
+    terms: tuple[Requirements, ...] = ()  # one of these, in the order to try
     preferences: tuple[Requirements, ...] = ()  # heaviest first
     match_fields: bool = False
 

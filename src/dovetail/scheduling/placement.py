@@ -28,7 +28,7 @@ S = TypeVar("S", bound=Hashable)
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-# Of namespaces, their labels.
+# The labels of namespaces.
 Namespaces = Mapping[str, Mapping[str, str]]
 
 
@@ -67,8 +67,8 @@ class TopologyRule(msgspec.Struct, frozen=True, cache_hash=True):
 
     kind: TopologyRuleKind
     key: str
-    namespaces: frozenset[str] | None  # None: all of them
-    selector: Selector | None  # None: no pod at all
+    namespaces: frozenset[str] | None  # None: all
+    selector: Selector | None  # None: no pod
     max_skew: int = 0
     min_domains: int | None = None
     nodes: NodeFilter = NodeFilter()
@@ -99,7 +99,7 @@ class Origin(StrEnum):
 
     PENDING = "pending"
     CANDIDATE = "candidate"
-    DELETING = "deleting"  # its node goes anyway
+    DELETING = "deleting"  # its node is being deleted
 
 
 class PodInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -119,8 +119,8 @@ class PodInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rules: tuple[TopologyRule, ...] = ()
     preferred_together: tuple[TopologyRule, ...] = ()
     preferred_apart: tuple[TopologyRule, ...] = ()
-    preferred_spread: tuple[TopologyRule, ...] = ()  # those that are scheduled anyway
-    resource_claims: bool = False  # which nobody here understands (R39)
+    preferred_spread: tuple[TopologyRule, ...] = ()  # ScheduleAnyway
+    resource_claims: bool = False  # not supported (R39)
 
     @property
     def all_rules(self) -> tuple[TopologyRule, ...]:
@@ -140,7 +140,7 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     uid: str
     namespace: str = "default"
     labels: Mapping[str, str] = {}
-    apart: tuple[TopologyRule, ...] = ()  # what it must not be with
+    apart: tuple[TopologyRule, ...] = ()  # its required anti-affinities
     counts: bool = True
 
 
@@ -297,7 +297,7 @@ def _selector(
         return None
 
 
-# -- where they could go -----------------------------------------------------------------------------------------------
+# -- nodes and pools ---------------------------------------------------------------------------------------------------
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -313,9 +313,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     allocatable: Resources = NOTHING
     capacity: Resources = NOTHING
     requested: Resources = NOTHING
-    requested_by_daemons: Resources = NOTHING  # a part of the above
+    requested_by_daemons: Resources = NOTHING  # part of `requested`
     pool: str = ""
-    initialized: bool = True  # so is a node that nobody manages
+    initialized: bool = True  # unmanaged nodes too
     open: bool = True
     ports: HostPorts = NO_PORTS
     attachments: frozenset[Attachment] = frozenset()
@@ -338,7 +338,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def price_text(price: int) -> str:
-    """The price to a hundredth of a cent."""
     return f"{price / 10**9:.4f}".rstrip("0").rstrip(".")
 
 
@@ -385,10 +384,10 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
     respect_preferences: bool = True
     strict_min_values: bool = True
     strict_reserved: bool = True
-    # Disruption: what came from a candidate must not rely on a node that may never come up (05 §12.3).
+    # For disruption: pods of candidates must not rely on a node that may never start (05 §12.3).
     refuse_uninitialized: bool = False
     well_known: frozenset[str] = names.WELL_KNOWN_LABELS
-    reservation_label: str = ""  # the provider's, by which an instance is launched into a reservation
+    reservation_label: str = ""  # the provider's label for reservations
     max_types: int = 600
 
 
@@ -403,7 +402,7 @@ class PlacementRequest(msgspec.Struct, frozen=True, kw_only=True):
     options: SchedulingOptions = SchedulingOptions()
 
 
-# -- the answer --------------------------------------------------------------------------------------------------------
+# -- solutions ---------------------------------------------------------------------------------------------------------
 
 
 class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -418,7 +417,7 @@ class NewClaim(msgspec.Struct, frozen=True, kw_only=True):
     min_values_relaxed: bool = False
 
 
-# Dynamic resource allocation is not understood, and never guessed at (R39).
+# Dynamic resource allocation is not supported (R39).
 RESOURCE_CLAIMS: Final = "it has resource claims"
 
 
@@ -447,17 +446,15 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
         return all(error.origin is Origin.PENDING for error in self.errors.values())
 
     def new_for(self, uids: Collection[str]) -> list[NewClaim]:
-        """The new nodes with one of these pods."""
         return [claim for claim in self.new_claims if any(uid in uids for uid in claim.pods)]
 
     def summary(self, most: int = 5) -> str:
-        """The errors, for people."""
         said = [str(error) for error in self.errors.values()]
         more = len(said) - most
         return "; ".join(said[:most]) + (f" and {more} other(s)" if more > 0 else "")
 
 
-# -- the order of pods -------------------------------------------------------------------------------------------------
+# -- order of pods -----------------------------------------------------------------------------------------------------
 
 Shape = tuple[object, ...]
 
@@ -487,7 +484,7 @@ def in_order(pods: Sequence[PodInfo], shapes: Sequence[S], ranks: Iterable[Rank]
     first: dict[S, int] = {}
     for place, (_, index) in enumerate(ordered):
         first.setdefault(shapes[index], place)
-    # Alike pods are of one size, so to put each after the oldest of its kind keeps the sizes in order.
+    # Like pods have one size, so moving each to the oldest of its kind keeps the order of sizes.
     ordered.sort(key=lambda each: first[shapes[each[1]]])
     return [(pods[index], shapes[index]) for _, index in ordered]
 

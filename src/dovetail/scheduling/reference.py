@@ -60,8 +60,6 @@ def solve(problem: PlacementRequest, go_on: Callable[[], bool] = lambda: True) -
 
 
 class Engine:
-    """Places one pod after another."""
-
     def __init__(
         self,
         options: SchedulingOptions,
@@ -141,7 +139,7 @@ class Engine:
         index = len(self._drafts)
         for supply in self._supplies:
             try:
-                empty = supply.draft(f"new node {self._made + index + 1}")  # no label can be like that
+                empty = supply.draft(f"new node {self._made + index + 1}")  # not a possible label value
                 draft = self._joined(empty, wish)
             except Refusal as refusal:
                 reasons.append(f"NodePool {supply.pool.name}: {refusal}")
@@ -177,15 +175,17 @@ class Engine:
 
     def _joined_at(self, draft: Draft, wish: RelaxedRequest, node: Requirements) -> Draft:
         pod = wish.pod
-        found = self._topology.narrowed(pod, wish.rules, wish.strict, node, self._options.well_known, reach=draft.reach)
-        if isinstance(found, TopologyRule):
-            raise Refusal(f"{found} does not allow it")
+        narrowed = self._topology.narrowed(
+            pod, wish.rules, wish.strict, node, self._options.well_known, reach=draft.reach
+        )
+        if isinstance(narrowed, TopologyRule):
+            raise Refusal(f"{narrowed} does not allow it")
         requested = draft.requested + pod.request
         joined = Draft(
             pool=draft.pool,
             reach=draft.reach,
-            requirements=found,
-            options=suitable(draft, found, requested, pod.ports),
+            requirements=narrowed,
+            options=suitable(draft, narrowed, requested, pod.ports),
             pods=(*draft.pods, pod),
             requested=requested,
             ports=draft.ports | pod.ports,

@@ -106,7 +106,6 @@ class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return Requirement(self.key, complement, values, min_values=min_values, optional=optional)
 
     def overlaps(self, other: "Requirement") -> bool:
-        """Whether both allow some value."""
         if self.complement and other.complement:
             return (self & other).any_value() is not None
         concrete, against = (self, other) if other.complement else (other, self)
@@ -207,24 +206,17 @@ def _bound(entry: objects.NodeSelectorRequirement) -> int:
     raise RequirementError(f"label {shown(entry.key)}: operator {entry.operator} wants one whole number of 64 bits")
 
 
-class IncompatibilityReason(StrEnum):
-    """Why requirements are incompatible."""
-
-    UNDEFINED = "undefined"  # the label is asked for, and nobody says what it is
-    CONFLICT = "conflict"  # no value suits both
-
-
 class Incompatibility(msgspec.Struct, frozen=True, gc=False):
     """The first label, by name, that cannot be as wanted. `meant` is a label that it may be a misspelling of."""
 
     key: str
-    reason: IncompatibilityReason
     wanted: Requirement
     had: Requirement | None = None
+    undefined: bool = False  # the label has no known values
     meant: str | None = None
 
     def __str__(self) -> str:
-        if self.reason is IncompatibilityReason.UNDEFINED:
+        if self.undefined:
             hint = f" (is {shown(self.meant)} meant?)" if self.meant else ""
             return f"label {shown(self.key)} does not have known values{hint}"
         return f"{self.wanted} cannot be met" + (f": there is {self.had}" if self.had else "")
@@ -236,11 +228,11 @@ class Requirements:
     __slots__ = ("_by_key", "_hash")
 
     def __init__(self, requirements: Iterable[Requirement] = ()) -> None:
-        found: dict[str, Requirement] = {}
+        by_key: dict[str, Requirement] = {}
         for each in requirements:
-            known = found.get(each.key)
-            found[each.key] = each if known is None else known & each
-        self._by_key: Mapping[str, Requirement] = {key: found[key] for key in sorted(found)}
+            known = by_key.get(each.key)
+            by_key[each.key] = each if known is None else known & each
+        self._by_key: Mapping[str, Requirement] = {key: by_key[key] for key in sorted(by_key)}
         self._hash = hash(tuple(self._by_key.values()))
 
     def __and__(self, other: "Requirements") -> "Requirements":
@@ -298,15 +290,14 @@ class Requirements:
         return self._first_unmet(want, allow_undefined) is None
 
     def incompatibility(self, want: "Requirements", allow_undefined: frozenset[str] = _NONE) -> Incompatibility | None:
-        """Why it is not compatible."""
         wanted = self._first_unmet(want, allow_undefined)
         if wanted is None:
             return None
         had = self._by_key.get(wanted.key)
         if had is not None or wanted.impossible:
-            return Incompatibility(wanted.key, IncompatibilityReason.CONFLICT, wanted, had)
+            return Incompatibility(wanted.key, wanted, had)
         meant = likely_meant(wanted.key, {*allow_undefined, *self.keys()})
-        return Incompatibility(wanted.key, IncompatibilityReason.UNDEFINED, wanted, meant=meant)
+        return Incompatibility(wanted.key, wanted, undefined=True, meant=meant)
 
     def _first_unmet(self, want: "Requirements", allow_undefined: frozenset[str]) -> Requirement | None:
         for key, wanted in want._by_key.items():
@@ -319,7 +310,6 @@ class Requirements:
         return None
 
     def entries(self) -> list[objects.NodeSelectorRequirement]:
-        """As in a NodeClaim."""
         return [entry for each in self for entry in each.entries()]
 
 

@@ -121,17 +121,17 @@ def total(parts: Iterable[Resources]) -> Resources:
 
 def read_amounts(quantities: Quantities) -> Resources:
     """The amounts that a pod asks for. Raises ResourceError."""
-    found, bad = offered_amounts(quantities)
+    resources, bad = offered_amounts(quantities)
     if bad:
         raise ResourceError(bad[0])
-    return found
+    return resources
 
 
 def offered_amounts(quantities: Quantities) -> tuple[Resources, tuple[BadQuantity, ...]]:
     """The amounts of a node or instance type, and those that cannot be read."""
     if not quantities:
         return NOTHING, ()
-    # The cache must not hold megabytes of somebody's mistake.
+    # Cut, because the cache must not hold megabytes.
     return _amounts(tuple([(name, str(text)[: MAX_LENGTH + 1]) for name, text in quantities.items()]))
 
 
@@ -158,7 +158,6 @@ def _amount(resource: str, text: str) -> int | BadQuantity:
 
 
 def amount_text(resource: str, amount: int) -> str:
-    """The amount as people write it."""
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
     if resource in (MEMORY, EPHEMERAL_STORAGE) or resource.startswith(HUGE_PAGES_PREFIX):
@@ -173,9 +172,7 @@ def pod_request(pod: SchedulingPod) -> Resources:
     known = {status.name: status for status in (*pod.status.container_statuses, *pod.status.init_container_statuses)}
     infeasible = _resize_infeasible(pod)
     sidecars: dict[str, int] = {}
-    steps: dict[
-        str, int
-    ] = {}  # the most that a step of the start takes; of what it does not ask for, sidecars have less
+    steps: dict[str, int] = {}  # the most that an init container and the sidecars before it take
     for container in spec.init_containers:
         for name, amount in _container_request(container, known, infeasible).items():
             together = sidecars.get(name, 0) + amount

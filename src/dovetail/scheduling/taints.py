@@ -11,7 +11,7 @@ from dovetail.api.objects import Node, NodeClaim, Taint, Toleration
 Taints = tuple[Taint, ...]
 Tolerations = frozenset[Toleration]
 
-# The last step of relaxation (05 §10), and how daemons are on new nodes (05 §8.3).
+# Added in the last step of relaxation (05 §10), and for daemons on new nodes (05 §8.3).
 SOFT_TAINTS_TOLERATED: Final = Toleration(operator="Exists", effect=TaintEffect.PREFER_NO_SCHEDULE)
 
 _CANDIDATE = Taint(key=names.CANDIDATE_TAINT, effect=TaintEffect.PREFER_NO_SCHEDULE)
@@ -22,7 +22,7 @@ _EPHEMERAL = (
     Taint(key=names.CLOUD_UNINITIALIZED_TAINT, effect=TaintEffect.NO_SCHEDULE),
     Taint(key=names.UNREGISTERED_TAINT, effect=TaintEffect.NO_EXECUTE),
 )
-# In tolerations Kubernetes takes no leading zeros.
+# Kubernetes accepts no leading zeros in tolerations.
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,18}")
 
 
@@ -45,7 +45,7 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
             return toleration.value == taint.value
         case "Gt" | "Lt":
             return _compares(toleration, taint)
-    return False  # an operator that nobody knows tolerates nothing
+    return False  # an unknown operator tolerates nothing
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:

@@ -11,7 +11,7 @@ from dovetail.scheduling.placement import MachineType, PlacementRequest, PodInfo
 from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirement, Requirements, one_of
 from dovetail.scheduling.taints import Taints, untolerated
 
-# Of each domain, the taints of the pools that offer it.
+# The taints of the pools that offer a domain.
 Offered = Mapping[str, Collection[Taints]]
 
 
@@ -44,8 +44,8 @@ class TopologyGroup:
             hosts = filter(pod_allows.has, node_allows.values if not node_allows.complement else ())
             return frozenset(host for host in hosts if self.lets_onto(host, pod_allows, selects_itself))
         allowed = self.allowed(pod_allows, selects_itself)
-        found = [domain for domain in allowed.domains if node_allows.has(domain)]
-        return frozenset(found[:1] if allowed.only_one else found)
+        possible = [domain for domain in allowed.domains if node_allows.has(domain)]
+        return frozenset(possible[:1] if allowed.only_one else possible)
 
     def allowed(self, pod_allows: Requirement, selects_itself: bool) -> "AllowedDomains":
         """The domains for a pod on any node. Not for hosts."""
@@ -82,7 +82,7 @@ class TopologyGroup:
             case TopologyRuleKind.APART:
                 return AllowedDomains([domain for domain in within if not self.counts[domain]])
             case TopologyRuleKind.TOGETHER:
-                # The first of those that want to be together chooses, unless others are in its reach.
+                # The first pod chooses the domain, unless others are within its reach.
                 joined = [domain for domain in within if self.counts[domain]]
                 return (
                     AllowedDomains(within, only_one=True) if selects_itself and not joined else AllowedDomains(joined)
@@ -143,17 +143,17 @@ class Topology:
             )
             return TopologyGroup(rule, (*reachable(rule, offered[rule.key]), *there))
 
-        found = Topology(
+        topology = Topology(
             {rule: group(rule) for rule in rules},
             {rule: group(rule) for rule in sorted(inverse, key=lambda rule: rule.key)},
         )
         for node, pod in bound:
-            for each in found._groups.values():
+            for each in topology._groups.values():
                 if each.rule.counts(pod, labels[node.name], node.taints):
                     _count_on(each, labels[node.name])
         for rule, node in carried:
-            _count_on(found._inverse[rule], labels[node.name])
-        return found
+            _count_on(topology._inverse[rule], labels[node.name])
+        return topology
 
     def group(self, rule: TopologyRule) -> TopologyGroup:
         return self._groups[rule]
@@ -227,7 +227,6 @@ def as_asked(rules: Iterable[TopologyRule]) -> Iterator[TopologyRule]:
 
 
 def apart(pod: PodInfo) -> Iterator[TopologyRule]:
-    """The required anti-affinities of a pod."""
     return (rule for rule in pod.rules if rule.kind is TopologyRuleKind.APART)
 
 
@@ -243,7 +242,7 @@ def _count_on(group: TopologyGroup, labels: Requirements) -> None:
 
 def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineType]], key: str) -> Offered:
     """The values of a label that the pools offer (05 §7.1.3)."""
-    found: dict[str, set[Taints]] = {}
+    offered: dict[str, set[Taints]] = {}
     for pool in pools:
         asked = pool.requirements.get(key)
         of_types = (
@@ -253,8 +252,8 @@ def offered_domains(pools: Iterable[Pool], types: Mapping[str, Sequence[MachineT
         )
         for requirement in (asked, *of_types):
             for domain in () if requirement.complement else requirement.values:
-                found.setdefault(domain, set()).add(pool.taints)
-    return found
+                offered.setdefault(domain, set()).add(pool.taints)
+    return offered
 
 
 def reachable(rule: TopologyRule, offered: Offered) -> Iterator[str]:

@@ -11,19 +11,13 @@ from dovetail.api import names
 from dovetail.api.pod_specs import SchedulingPod
 from dovetail.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from dovetail.scheduling.labels import normalised
-from dovetail.scheduling.requirements import (
-    NO_REQUIREMENTS,
-    RequirementError,
-    Requirements,
-    one_of,
-    read_requirements,
-)
+from dovetail.scheduling.requirements import NO_REQUIREMENTS, RequirementError, Requirements, one_of, read_requirements
 
-# Combinations of the places of several volumes, after the contradictory ones are gone.
+# Combinations of the places of several volumes, without contradictory ones.
 MAX_ALTERNATIVES: Final = 1000
 
 _EBS_DRIVER: Final = "ebs.csi.aws.com"
-# Which CSI driver does the work of a provisioner that Kubernetes once had in its own tree.
+# The CSI drivers that replace the in-tree provisioners of Kubernetes.
 _MIGRATED: Final = {
     "kubernetes.io/aws-ebs": _EBS_DRIVER,
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -52,7 +46,7 @@ class VolumeFlaw(StrEnum):
 
 
 class VolumeError(ValueError):
-    """The pod cannot be placed, because of this claim of its namespace."""
+    """The pod cannot be placed because of this claim."""
 
     def __init__(self, claim: str, flaw: VolumeFlaw, detail: str = "") -> None:
         super().__init__(f"claim {claim} {flaw}" + (f": {detail}" if detail else ""))
@@ -61,7 +55,7 @@ class VolumeError(ValueError):
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """What volumes there are: claims by namespace and name, the rest by name."""
+    """Claims by namespace and name, volumes and classes by name."""
 
     claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
@@ -69,7 +63,7 @@ class Storage(msgspec.Struct, frozen=True):
 
 
 class Attachment(NamedTuple):
-    """A claim that is to be attached to a node by a driver. Pods that share the claim share the attachment."""
+    """A claim that a driver attaches to a node. Pods that share the claim share the attachment."""
 
     driver: str
     namespace: str
@@ -77,7 +71,7 @@ class Attachment(NamedTuple):
 
 
 class PodVolumes(msgspec.Struct, frozen=True, cache_hash=True):
-    """What a pod's volumes need of its node: to be attached, and one of the places, in the order to try them."""
+    """What the volumes of a pod need: attachments, and one of the places, in the order to try."""
 
     attachments: frozenset[Attachment] = frozenset()
     alternatives: tuple[Requirements, ...] = (NO_REQUIREMENTS,)
@@ -87,7 +81,7 @@ NO_VOLUMES: Final = PodVolumes()
 
 
 def pod_volumes(pod: SchedulingPod, storage: Storage) -> PodVolumes:
-    """Of a pod that is to be placed. Raises VolumeError."""
+    """The volumes of a pod to place. Raises VolumeError."""
     if not pod.spec.volumes:
         return NO_VOLUMES
     places: list[tuple[str, Sequence[Requirements]]] = []
@@ -101,7 +95,7 @@ def pod_volumes(pod: SchedulingPod, storage: Storage) -> PodVolumes:
 
 
 def _claims(pod: SchedulingPod) -> Iterator[tuple[str, str]]:
-    """Namespace and name of each, once."""
+    """Namespace and name of each claim, once."""
     names_ = (
         volume.persistent_volume_claim.claim_name
         if volume.persistent_volume_claim is not None
@@ -113,7 +107,7 @@ def _claims(pod: SchedulingPod) -> Iterator[tuple[str, str]]:
 
 
 def _flaw(claim: PersistentVolumeClaim | None, storage: Storage) -> VolumeFlaw | None:
-    """A claim that is bound needs no class any more."""
+    """A bound claim needs no storage class."""
     if claim is None:
         return VolumeFlaw.CLAIM_MISSING
     if claim.metadata.deletion_timestamp is not None:
@@ -136,7 +130,7 @@ def _flaw(claim: PersistentVolumeClaim | None, storage: Storage) -> VolumeFlaw |
 
 
 def _places(claim: PersistentVolumeClaim, storage: Storage) -> Sequence[Requirements]:
-    """Where the volume is, or could be made; empty: anywhere."""
+    """Where the volume is or can be created; empty: anywhere."""
     if claim.spec.volume_name:
         try:
             return _volume_places(storage.volumes[claim.spec.volume_name])
@@ -149,7 +143,7 @@ def _places(claim: PersistentVolumeClaim, storage: Storage) -> Sequence[Requirem
 
 
 def _volume_places(volume: PersistentVolume) -> Sequence[Requirements]:
-    """A volume that lives on one machine is taken for one that is made anew where the pod goes."""
+    """A volume on one machine counts as one that is created again where the pod goes."""
     required = volume.spec.node_affinity.required
     terms = () if required is None else required.node_selector_terms
     places = [read_requirements(term.match_expressions) for term in terms]
@@ -159,26 +153,26 @@ def _volume_places(volume: PersistentVolume) -> Sequence[Requirements]:
 
 
 def _combined(places: Iterable[tuple[str, Sequence[Requirements]]]) -> tuple[Requirements, ...]:
-    """Each way to be somewhere for all volumes. If they contradict each other, that is what is left."""
-    found = [NO_REQUIREMENTS]
+    """All combinations of places that do not contradict each other; if all do, these."""
+    combined = [NO_REQUIREMENTS]
     for claim, options in places:
         if not options:
             continue
-        both = dict.fromkeys(each & option for each in found for option in options)
-        found = [each for each in both if not each.impossible] or list(both)
-        if len(found) > MAX_ALTERNATIVES:
+        both = dict.fromkeys(each & option for each in combined for option in options)
+        combined = [each for each in both if not each.impossible] or list(both)
+        if len(combined) > MAX_ALTERNATIVES:
             raise VolumeError(claim, VolumeFlaw.TOO_MANY)
-    return tuple(found)
+    return tuple(combined)
 
 
 def attachments(pod: SchedulingPod, storage: Storage) -> frozenset[Attachment]:
-    """What is attached for a pod, wherever it is; what nobody can tell a driver of is not counted (05 §6.2)."""
-    found = ((_driver(storage.claims.get(key), storage), key) for key in _claims(pod))
-    return frozenset(Attachment(driver, *key) for driver, key in found if driver)
+    """The attachments of a pod on any node, without those of unknown drivers (05 §6.2)."""
+    claims = ((_driver(storage.claims.get(key), storage), key) for key in _claims(pod))
+    return frozenset(Attachment(driver, *key) for driver, key in claims if driver)
 
 
 def _driver(claim: PersistentVolumeClaim | None, storage: Storage) -> str:
-    """The CSI driver; empty if there is none, or it cannot be known."""
+    """The CSI driver; empty if there is none or it is unknown."""
     if claim is None:
         return ""
     if claim.spec.volume_name:
@@ -193,13 +187,13 @@ def _driver(claim: PersistentVolumeClaim | None, storage: Storage) -> str:
 
 
 def attach_limits(node: CSINode | None) -> dict[str, int]:
-    """How many claims each driver can attach to the node, where there is a limit."""
+    """The limits of attachments by driver."""
     drivers = () if node is None else node.spec.drivers
     return {driver.name: driver.allocatable.count for driver in drivers if driver.allocatable.count is not None}
 
 
 def over_limit(added: frozenset[Attachment], attached: frozenset[Attachment], limits: Mapping[str, int]) -> str | None:
-    """The first driver, by name, that cannot attach what is added to what it has attached already."""
+    """The first driver, by name, that cannot attach the added claims."""
     new = added - attached
     if not new:
         return None

@@ -31,7 +31,7 @@ _UNITS = {
     "h": HOUR,
 }
 
-# The lookahead wants a digit somewhere in the number.
+# The lookahead requires a digit in the number.
 _PART = re.compile("(?=\\.?[0-9])([0-9]*+)(?:\\.([0-9]*+))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _SIMPLE = re.compile("(?:[0-9]++[smh])++")
 _BUDGET = re.compile("(?:[0-9]++[hm]|[0-9]++h[0-9]++m)(?:0s)?")
@@ -177,7 +177,7 @@ def parse_span(text: str) -> int | None:
 
     Raises DurationError if it is too long.
     """
-    found = _SPAN.fullmatch(text)
-    if found is None or not text:
+    match = _SPAN.fullmatch(text)
+    if match is None or not text:
         return None
-    return int(found[1] or 0) * DAY + (parse_simple(found[2]) if found[2] else 0)
+    return int(match[1] or 0) * DAY + (parse_simple(match[2]) if match[2] else 0)

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import Final
 
 REDACTED: Final = "REDACTED"
-SHORTEST_SECRET: Final = 6  # of those that were sent: a shorter one would stand in any text
+SHORTEST_SECRET: Final = 6  # a shorter one would occur in any text
 
-# Invisible by Unicode's own property (Default_Ignorable_Code_Point), and yet printable to Python.
+# Invisible in Unicode (Default_Ignorable_Code_Point), but printable in Python.
 _IGNORABLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
@@ -22,7 +22,7 @@ _NOT_ASCII_LINES: Final = re.compile(r"[^\n\x20-\x7e]")
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
 )
-# Before a host. A password may hold a slash by mistake, and is one all the same.
+# Before a host. A password may contain a slash by mistake.
 _USER_INFO: Final = re.compile(r"(?<=://)(?:[^\s/@:'\"]*:[^\s@'\"]*|[^\s/@'\"]+)@")
 _SCHEME: Final = re.compile(r"\b((?:bearer|basic|negotiate)(?:\s+|%20))([\w.~+/=-]+)", re.IGNORECASE | re.ASCII)
 _JSON_WEB_TOKEN: Final = re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]*)*", re.ASCII)
@@ -45,7 +45,9 @@ def printable(text: str) -> str:
     """The text with control and invisible characters as Python's escapes: `\\x1b`, `\\u202e`."""
     if text.isprintable() and (text.isascii() or not _IGNORABLE.search(text)):
         return text
-    return _NOT_ASCII.sub(lambda found: found[0] if _is_visible(found[0]) else _escape(found[0]), text)
+    return _NOT_ASCII.sub(
+        lambda found: found[0] if _is_visible(found[0]) else found[0].encode("unicode_escape").decode(), text
+    )
 
 
 def json_escaped(text: str) -> str:
@@ -54,7 +56,6 @@ def json_escaped(text: str) -> str:
 
 
 def is_printable(text: str) -> bool:
-    """Whether lines of text need no escapes."""
     return all(_is_visible(found[0]) for found in _NOT_ASCII_LINES.finditer(text))
 
 
@@ -63,7 +64,7 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, REDACTED)
-    # The searches take far longer than to see that there is nothing to search for, as nearly always.
+    # A quick check first: nearly always there is nothing to search for.
     if "PRIVATE KEY" in text:
         text = _PRIVATE_KEY.sub(REDACTED, text)
     if "://" in text and "@" in text:
@@ -82,10 +83,6 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 def _is_visible(character: str) -> bool:
     return character.isprintable() and not _IGNORABLE.match(character)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
 
 
 def _json_escape(character: str) -> str:

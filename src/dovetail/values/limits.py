@@ -3,5 +3,5 @@
 from typing import Final
 
 DURATION: Final = 64
-SCHEDULE: Final = 4096  # of a list of durations too
+SCHEDULE: Final = 4096  # also of a list of durations
 VALUE: Final = 256  # any other value

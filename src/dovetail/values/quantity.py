@@ -13,7 +13,7 @@ from dovetail.values.duration import shown
 NANO_PER_UNIT = 10**9
 NANO_PER_MILLI = 10**6
 
-# A quantity is a short text; the limits keep hostile ones cheap without a clever algorithm.
+# The limits keep hostile texts cheap.
 MAX_LENGTH = 1000
 _MAX_EXPONENT = 999
 
@@ -22,7 +22,7 @@ _DECIMAL_NAMES = {exponent: name for name, exponent in _DECIMAL.items()}
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _BINARY_CAP = (2**63 - 1) * NANO_PER_UNIT
 
-# The lookahead wants a digit somewhere in the number.
+# The lookahead requires a digit in the number.
 _FORM = re.compile(
     r"([+-]?)(?=\.?[0-9])([0-9]*+)(?:\.([0-9]*+))?([KMGTPE]i|[numkMGTPE]|[eE](?P<exponent>[+-]?[0-9]++))?"
 )
@@ -74,12 +74,12 @@ class Quantity:
 
 def parse_quantity(text: str) -> Quantity:
     """The amount of the text, rounded away from zero to a billionth."""
-    found = _FORM.fullmatch(text) if len(text) <= MAX_LENGTH else None
-    if not found:
+    match = _FORM.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    if not match:
         raise QuantityError(
             f"{shown(text)} is not a quantity: want a number and a suffix, such as 2, 500m, 1.5Gi or 1e3"
         )
-    sign, whole, fraction, suffix = found.group(1, 2, 3, 4)
+    sign, whole, fraction, suffix = match.group(1, 2, 3, 4)
     fraction, suffix = fraction or "", suffix or ""
     number = int(whole + fraction)
     exponent = 9 - len(fraction)  # to nano
@@ -91,7 +91,7 @@ def parse_quantity(text: str) -> Quantity:
         number *= 1024 ** _BINARY.index(suffix)
     else:
         form = Format.DECIMAL_EXPONENT
-        power = int(found["exponent"])
+        power = int(match["exponent"])
         if abs(power) > _MAX_EXPONENT:
             raise QuantityError(f"{shown(text)} is out of range: exponents go from -{_MAX_EXPONENT} to {_MAX_EXPONENT}")
         exponent += power

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-_HAIR = 1e-9  # sums of fractions may come to so much less than a whole token
+_HAIR = 1e-9  # rounding error of sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +22,10 @@ class TokenBucket:
 
     def __init__(self, rate: Rate, *, at: float) -> None:
         self._rate = rate
-        self._tokens = float(rate.burst)  # below zero: so many are laid by
+        self._tokens = float(rate.burst)  # below zero: the number of reserved tokens
         self._at = at
 
     def take(self, at: float) -> bool:
-        """Take a token if there is one."""
         self._fill(at)
         if self._tokens < 1 - _HAIR:
             return False
@@ -45,7 +44,6 @@ class TokenBucket:
         return seconds
 
     def give_back(self) -> None:
-        """Return a reserved token that was not used."""
         self._tokens += 1
 
     def _fill(self, at: float) -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from operator import itemgetter
+from typing import Generic, TypeVar
 
 from dovetail.values.duration import shown
 
@@ -49,7 +50,7 @@ class Selector:
     expressions: tuple[Expression, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        # A plain loop, not all(): no generator to set up, and this is asked for every pod and every budget.
+        # A plain loop is faster than all(), and this runs for every pod and every budget.
         for key, value in self.labels:
             if labels.get(key) != value:
                 return False
@@ -82,16 +83,11 @@ class SelectorIndex(Generic[T]):
     def matching(self, labels: Mapping[str, str]) -> tuple[T, ...]:
         """The items of the matching selectors, in the order of `add`."""
         candidates = [*self._others, *(entry for pair in labels.items() for entry in self._by_label.get(pair, ()))]
-        return tuple(item for _, selector, item in sorted(candidates, key=_place) if selector.matches(labels))
-
-
-def _place(entry: tuple[int, Selector, Any]) -> int:
-    return entry[0]
+        return tuple(item for _, selector, item in sorted(candidates, key=itemgetter(0)) if selector.matches(labels))
 
 
 def make_selector(
-    match_labels: Mapping[str, str] | None = None,
-    expressions: Iterable[tuple[str, str, Sequence[str]]] | None = None,
+    match_labels: Mapping[str, str] | None = None, expressions: Iterable[tuple[str, str, Sequence[str]]] | None = None
 ) -> Selector:
     """The selector of matchLabels and of matchExpressions given as (key, operator, values)."""
     return Selector(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from dovetail.values import limits
 from dovetail.values.duration import DAY, HOUR, MICROSECOND, MINUTE, SECOND, short_duration, shown
 
-# A little laxer than RFC 3339, because Go is: a one-digit hour, a comma before the fraction, offsets up to +24:60.
+# Laxer than RFC 3339, as Go is: a one-digit hour, a comma before the fraction, offsets up to +24:60.
 _FORM = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]++))?"
     r"(?:Z|([+-])([01][0-9]|2[0-4]):([0-5][0-9]|60))"
@@ -19,11 +19,11 @@ class TimeError(ValueError):
 
 def parse_time(text: str) -> datetime:
     """The time in UTC, as Go's time.Parse(time.RFC3339) reads it, cut to microseconds."""
-    found = _FORM.fullmatch(text) if len(text) <= limits.VALUE else None
-    if not found:
+    match = _FORM.fullmatch(text) if len(text) <= limits.VALUE else None
+    if not match:
         raise TimeError(f"{shown(text)} is not a time: want RFC 3339, such as 2026-03-07T02:00:00Z")
-    year, month, day, hour, minute, second = map(int, found.group(1, 2, 3, 4, 5, 6))
-    fraction, sign, hours, minutes = found.group(7, 8, 9, 10)
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    fraction, sign, hours, minutes = match.group(7, 8, 9, 10)
     microsecond = int(fraction[:6].ljust(6, "0")) if fraction else 0
     offset = timedelta(hours=int(hours), minutes=int(minutes)) if sign else timedelta()
     try:

@@ -254,5 +254,5 @@ def test_a_node_that_the_server_refuses_is_given_up_until_the_claim_changes(capl
         assert program.cluster.claims.get_consistent("web-1") is not None
 
     run(scenario)
-    refused = [record for record in caplog.records if "its Node is refused" in record.getMessage()]
+    refused = [record for record in caplog.records if "its Node is refused" in vars(record).get("error", "")]
     assert 1 <= len(refused) <= 3

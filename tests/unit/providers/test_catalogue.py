@@ -206,8 +206,11 @@ def with_requirement(**fields: Any) -> dict[str, Any]:
         ([item(offerings=[{"price": 1, "zone": "a", "capacityType": "cheap"}])], "'cheap' is none of on-demand, spot"),
         ([item(offerings=[{"price": 1, "zone": "a b", "capacityType": "spot"}])], "zone: 'a b' cannot be the value"),
         ([with_requirement(operator="in")], "offerings[0].requirements[2].operator: 'in' is none of In, NotIn"),
-        ([with_requirement(values=[])], "offerings[0].requirements[2].values: In wants at least one"),
-        ([with_requirement(operator="Gt")], "offerings[0].requirements[2].values: Gt wants one whole number"),
+        ([with_requirement(values=[])], "offerings[0].requirements[2].values: operator In needs at least one value"),
+        (
+            [with_requirement(operator="Gt")],
+            "offerings[0].requirements[2].values: operator Gt needs exactly one value, a whole",
+        ),
         ([with_requirement(key="")], "offerings[0].requirements[2].key: is empty"),
         ([with_requirement(values=["a b"])], "offerings[0].requirements[2].values[0]: 'a b'"),
         ([{**item(), "Name": "n"}], "is given twice, in capitals and without"),

@@ -5,7 +5,6 @@ import pytest
 from dovetail.api import names
 from dovetail.scheduling.requirements import (
     MAX_INTEGER,
-    IncompatibilityReason,
     Operator,
     Requirement,
     RequirementError,
@@ -299,7 +298,7 @@ def test_adding_does_not_change_what_is_there() -> None:
 def test_an_undefined_label_is_named_with_what_may_be_meant() -> None:
     found = NO_LABELS.incompatibility(allof(required("zone", "In", "a")), names.WELL_KNOWN_LABELS)
     assert found is not None
-    assert (found.key, found.reason, found.meant) == ("zone", IncompatibilityReason.UNDEFINED, names.ZONE_LABEL)
+    assert (found.key, found.undefined, found.meant) == ("zone", True, names.ZONE_LABEL)
     assert str(found) == f"label 'zone' does not have known values (is '{names.ZONE_LABEL}' meant?)"
 
 
@@ -324,7 +323,7 @@ def test_a_conflict_names_both_sides() -> None:
     have = of_labels({names.ZONE_LABEL: "a"})
     found = have.incompatibility(allof(required(names.ZONE_LABEL, "In", *"bcdefgh")))
     assert found is not None
-    assert found.reason is IncompatibilityReason.CONFLICT
+    assert not found.undefined
     assert str(found) == (
         f"{names.ZONE_LABEL} In [b, c, d, e, f and 2 more] cannot be met: there is {names.ZONE_LABEL} In [a]"
     )

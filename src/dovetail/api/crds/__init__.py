@@ -5,11 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-FILES: Final = (
-    "karpenter.sh_nodepools.yaml",
-    "karpenter.sh_nodeclaims.yaml",
-    "karpenter.kwok.sh_kwoknodeclasses.yaml",
-)
+FILES: Final = ("karpenter.sh_nodepools.yaml", "karpenter.sh_nodeclaims.yaml", "karpenter.kwok.sh_kwoknodeclasses.yaml")
 
 
 def crd_text() -> str:

@@ -23,7 +23,6 @@ CRON: Final = rf"^((CRON_TZ|TZ)=[^\s]+\s+)?({_DESCRIPTOR}|{_FIELD}(\s+{_FIELD}){
 
 
 def admission() -> list[Manifest]:
-    """The policy and its binding to everything."""
     group = "admissionregistration.k8s.io"
     resources = {
         "": ["pods"],
@@ -63,7 +62,7 @@ def _variables() -> list[Any]:
         "has(object.spec.template) ? object.spec.template : object"
     )
     metadata = "variables.pod.metadata"
-    found = {
+    expressions = {
         "pod": template,
         "annotations": f"has({metadata}) && has({metadata}.annotations) ? {metadata}.annotations : {{}}",
         **{
@@ -73,7 +72,7 @@ def _variables() -> list[Any]:
         "goDuration": f"r'{DURATION}'",
         "cron": f"r'{CRON}'",
     }
-    return [{"name": name, "expression": expression} for name, expression in found.items()]
+    return [{"name": name, "expression": expression} for name, expression in expressions.items()]
 
 
 def _do_not_disrupt() -> Manifest:

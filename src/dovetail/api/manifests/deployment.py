@@ -92,8 +92,4 @@ def _container(image: str) -> dict[str, Any]:
 
 
 def _probe(path: str, *, initial_seconds: int) -> dict[str, Any]:
-    return {
-        "httpGet": {"path": path, "port": "http"},
-        "initialDelaySeconds": initial_seconds,
-        "timeoutSeconds": 30,
-    }
+    return {"httpGet": {"path": path, "port": "http"}, "initialDelaySeconds": initial_seconds, "timeoutSeconds": 30}

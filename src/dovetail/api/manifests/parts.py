@@ -9,7 +9,6 @@ SELECTED: Final = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance":
 
 
 def manifest(api_version: str, kind: str, name: str, *, namespace: str | None = None, **content: Any) -> Manifest:
-    """An object with our labels."""
     metadata: Manifest = {"name": name}
     if namespace is not None:
         metadata["namespace"] = namespace

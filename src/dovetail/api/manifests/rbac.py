@@ -33,7 +33,7 @@ CLUSTER_GRANTS: Final = (
     Grant("", ("pods", "nodes", "persistentvolumeclaims"), ("list", "watch")),
     Grant("policy", ("poddisruptionbudgets",), ("list", "watch")),
     Grant("storage.k8s.io", ("volumeattachments",), ("list", "watch")),
-    # Where pods can go, besides.
+    # For scheduling.
     Grant("", ("persistentvolumes", "namespaces"), ("list", "watch")),
     Grant("storage.k8s.io", ("storageclasses", "csinodes"), ("list", "watch")),
     Grant("apps", ("daemonsets",), ("list", "watch")),
@@ -48,7 +48,7 @@ CLUSTER_GRANTS: Final = (
     Grant(names.GROUP, (f"{names.NODEPOOL_PLURAL}/status", f"{names.NODECLAIM_PLURAL}/status"), ("patch",)),
     Grant(names.KWOK_GROUP, (names.KWOK_NODECLASS_PLURAL,), ("get", "list", "watch")),
     Grant("events.k8s.io", ("events",), ("create", "patch")),
-    # Whether somebody else is active, in whatever namespace (R38).
+    # To find other active controllers, in any namespace (R38).
     Grant("coordination.k8s.io", ("leases",), ("list",), names=(names.LEADER_ELECTION_LEASE,)),
 )
 
@@ -82,6 +82,6 @@ def rbac(namespace: str) -> list[Manifest]:
 
 
 def _namespace(name: str) -> Manifest:
-    found = manifest("v1", "Namespace", name)
-    found["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "restricted"
-    return found
+    namespace = manifest("v1", "Namespace", name)
+    namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] = "restricted"
+    return namespace

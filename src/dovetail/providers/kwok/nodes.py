@@ -54,7 +54,7 @@ def instance_of(claim: NodeClaim, type_: InstanceType, offering: Offering, *, pr
         provider_id=f"{provider}://{name}",
         labels=labels,
         annotations={**claim.metadata.annotations, names.KWOK_NODE: FAKE},
-        capacity=requests,  # and not the machine's: limits count what was asked for (R34)
+        capacity=requests,  # not the machine's: limits count requests (R34)
         allocatable={**requests, **allocatable(type_)},
         claim_uid=claim.metadata.uid,
     )
@@ -94,11 +94,7 @@ def node_body(instance: Instance, *, owner: NodeClaim | None = None) -> dict[str
             "ownerReferences": [] if owner is None else [_reference(owner)],
         },
         "spec": {"providerID": instance.provider_id, "taints": [taint]},
-        "status": {
-            "phase": "Pending",
-            "capacity": dict(instance.capacity),
-            "allocatable": dict(instance.allocatable),
-        },
+        "status": {"phase": "Pending", "capacity": dict(instance.capacity), "allocatable": dict(instance.allocatable)},
     }
 
 

@@ -41,7 +41,7 @@ REPAIR_POLICIES: Final = (
     RepairPolicy(condition="Ready", status="False", toleration_seconds=600),
     RepairPolicy(condition="Ready", status="Unknown", toleration_seconds=600),
 )
-# Two million Nodes; a list that goes on longer does not end.
+# Two million Nodes; a longer list does not end.
 PAGES_AT_MOST: Final = 4_000
 
 
@@ -54,13 +54,13 @@ async def launchable_class(api: KubeApi, claim: objects.NodeClaim) -> objects.KW
         raise InsufficientCapacity("spec.nodeClassRef.name is empty: no KWOKNodeClass is meant")
     with _asking(f"KWOKNodeClass {name}"):
         try:
-            found = await api.get(KWOK_NODECLASSES, name)
+            node_class = await api.get(KWOK_NODECLASSES, name)
         except NotFound:
             raise InsufficientCapacity(f"KWOKNodeClass {name!r} does not exist") from None
-    for condition in found.status.conditions:
+    for condition in node_class.status.conditions:
         if condition.type == names.ConditionType.READY and condition.status == "False":
             raise NodeClassNotReady(f"KWOKNodeClass {name!r} is not ready: {condition.message or condition.reason}")
-    return found
+    return node_class
 
 
 @contextmanager
@@ -84,7 +84,7 @@ class KwokProvider(CloudProvider):
         self._by_name = {type_.name: type_ for type_ in self._types}
         self._seed = seed
         self._notices = Notices()
-        self._noticed: dict[str, str] = {}  # by UID of the Node: the annotation as it was last told
+        self._noticed: dict[str, str] = {}  # by UID of the Node: the last value of the annotation
 
     async def create(self, claim: objects.NodeClaim) -> Instance:
         """Choose a machine. Nothing is written, so this can be repeated."""
@@ -102,7 +102,7 @@ class KwokProvider(CloudProvider):
         with _asking(f"Node of {provider_id}"):
             node = await self._node(provider_id)
             if node.metadata.deletion_timestamp is None:
-                with suppress(NotFound, Conflict):  # gone meanwhile, and perhaps another in its place
+                with suppress(NotFound, Conflict):  # deleted or replaced in the meantime
                     await self._api.write(Delete(NODES, node.metadata.name, uid=node.metadata.uid))
         raise InstanceGone(f"{provider_id} is gone")
 
@@ -123,19 +123,19 @@ class KwokProvider(CloudProvider):
         return node
 
     async def list(self) -> Sequence[Instance]:
-        found: list[Instance] = []
+        instances: list[Instance] = []
         continue_ = ""
         with _asking("list of Nodes"):
             for _ in range(PAGES_AT_MOST):
                 page = await self._api.list(NODES, continue_=continue_)
                 if page.undecodable > len(page.unread):
                     raise CloudError("some Nodes can neither be read nor named, and must not be taken for gone")
-                found += [_instance(node) for node in page.items if _is_kwok(node)]
-                # A Node that cannot be read is still there: its name says which machine it is.
+                instances += [_instance(node) for node in page.items if _is_kwok(node)]
+                # A Node that cannot be decoded still exists: its name identifies the machine.
                 unread = [each.name for each in page.unread if each.name.startswith(f"{KWOK}-")]
-                found += [Instance(provider_id=f"{names.KWOK_PROVIDER_ID_PREFIX}{name}") for name in unread]
+                instances += [Instance(provider_id=f"{names.KWOK_PROVIDER_ID_PREFIX}{name}") for name in unread]
                 if not page.continue_:
-                    return found
+                    return instances
                 continue_ = page.continue_
         raise CloudError(f"the list of Nodes did not end after {PAGES_AT_MOST} pages")
 

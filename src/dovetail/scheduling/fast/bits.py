@@ -10,7 +10,6 @@ Bits = int
 
 
 def members(bits: Bits) -> Iterator[int]:
-    """The members of a set, in order."""
     while bits:
         lowest = bits & -bits
         yield lowest.bit_length() - 1
@@ -18,7 +17,6 @@ def members(bits: Bits) -> Iterator[int]:
 
 
 def bits_where(flags: Iterable[object]) -> Bits:
-    """The set of the numbers whose flag is true."""
     text = "".join("1" if flag else "0" for flag in flags)
     return int(text[::-1], 2) if text else 0
 
@@ -31,10 +29,10 @@ class Thresholds:
     def __init__(self, amounts: Sequence[int]) -> None:
         order = sorted(range(len(amounts)), key=amounts.__getitem__)
         self._values = [amounts[number] for number in order]
-        found = [0]
+        sets = [0]
         for number in reversed(order):
-            found.append(found[-1] | 1 << number)
-        self._from = found[::-1]  # of each place in the order, those from there on
+            sets.append(sets[-1] | 1 << number)
+        self._from = sets[::-1]  # for each position in the order, the set from there on
 
     def at_least(self, amount: int) -> Bits:
         return self._from[bisect_left(self._values, amount)]
@@ -61,8 +59,8 @@ class Column:
         self.of = {text: found for text, found in bits.items() if text is not None}
 
     def where(self, holds: Callable[[str | None], bool]) -> Bits:
-        found = self.none if self.none and holds(None) else 0
+        members_ = self.none if self.none and holds(None) else 0
         for text, bits in self.of.items():
             if holds(text):
-                found |= bits
-        return found
+                members_ |= bits
+        return members_

@@ -23,7 +23,7 @@ from dovetail.scheduling.host_ports import conflict
 from dovetail.scheduling.placement import NodeInfo, Origin, PodInfo, TopologyRuleKind
 from dovetail.scheduling.taints import untolerated
 
-# What depends on more nodes than these is found out anew each time.
+# Proofs that depend on more nodes are not cached.
 _MOST_TAKERS: Final = 64
 
 
@@ -41,44 +41,44 @@ def witness(world: World, pods: Sequence[PodInfo], without: Iterable[str], price
         if takers.bit_count() == len(seen.takers) and all(map(is_, _nodes(world, takers), seen.takers)):
             return seen.found
     need = _Need(world, pods, others)
-    found = _found(world, need, price)
+    shown = _prove(world, need, price)
     if need.takers.bit_count() <= _MOST_TAKERS and not need.ruled:
         world.seen[gone] = CachedWitness(
-            pods, world.labels_read, price, need.asked, tuple(_nodes(world, need.takers)), found
+            pods, world.labels_read, price, need.asked, tuple(_nodes(world, need.takers)), shown
         )
-    return found
+    return shown
 
 
 def _others(world: World, pods: Sequence[PodInfo], without: Iterable[str]) -> Bits:
     """The nodes that remain."""
     rows = world.rows
-    found = rows.usable & ~sum(1 << rows.of_name[name] for name in without)
-    ready = found & rows.initialized
-    # What a deleting node leaves may wait for a node to come up (05 §12.3).
-    waits = ready == found or not world.options.refuse_uninitialized
-    return found if waits or any(pod.origin is Origin.DELETING for pod in pods) else ready
+    remaining = rows.usable & ~sum(1 << rows.of_name[name] for name in without)
+    ready = remaining & rows.initialized
+    # Pods of a deleting node may wait for a node to start (05 §12.3).
+    waits = ready == remaining or not world.options.refuse_uninitialized
+    return remaining if waits or any(pod.origin is Origin.DELETING for pod in pods) else ready
 
 
 def _takers(world: World, asked: Iterable[NodeQuery], others: Bits) -> Bits:
     """The nodes with room for at least one of the pods."""
-    found = 0
+    takers = 0
     for each in asked:
-        found |= world.rows.candidates(each)
-    return found & others
+        takers |= world.rows.candidates(each)
+    return takers & others
 
 
 def _nodes(world: World, rows: Bits) -> Iterable[NodeInfo]:
     return (world.rows.nodes[row] for row in members(rows))
 
 
-def _found(world: World, need: "_Need", price: int) -> Witness | None:
+def _prove(world: World, need: "_Need", price: int) -> Witness | None:
     shortages = [*need.of_resources(), *need.of_places()]
     if not shortages:
         return None
-    first = shortages[-1]  # places say more to people than sums do
+    first = shortages[-1]  # places are clearer to people than sums
     left_over, shapes = need.left_over(shortages), need.shapes_left(shortages)
-    found = (_taker(table, left_over, shapes) for table in world.tables)
-    best = min((each for each in found if each is not None), default=None)
+    offers = (_taker(table, left_over, shapes) for table in world.tables)
+    best = min((each for each in offers if each is not None), default=None)
     if best is not None and best[0] < price:
         return Witness(shortage=first)
     dearer = PriceBound(limit=price) if best is None else PriceBound(type=best[1], price=best[0], limit=price)
@@ -100,7 +100,7 @@ class _Need:
             self._first.setdefault(shape, pod)
         self.asked = tuple(dict.fromkeys(level.asked for shape in self._count for level in shape.levels))
         self.takers = _takers(world, self.asked, others)
-        # Of pods that are moved from hosts that stay, nobody knows here what their going makes possible.
+        # If pods move away from hosts that stay, the rules about these hosts may become looser.
         bound = (world.bound.of_uid.get(pod.uid) for pod in pods)
         hosts = {world.rows.hosts[each[0]] for each in bound if each is not None}
         rows_of = world.rows.column(names.HOSTNAME_LABEL).of
@@ -114,12 +114,12 @@ class _Need:
         for shape, count in self._count.items():
             for name, amount in shape.request:
                 needed[name] += amount * count
-        found = []
+        shortages = []
         for name in sorted(needed):
             there = self._rows.total_free(name, self.takers)
             if there < needed[name]:
-                found.append(Shortage(resource=name, needed=needed[name], there=there))
-        return found
+                shortages.append(Shortage(resource=name, needed=needed[name], there=there))
+        return shortages
 
     def of_places(self) -> list[Shortage]:
         """The groups of like pods with too few places; the one that lacks most comes last."""
@@ -159,12 +159,12 @@ class _Need:
             feasible |= self._rows.candidates(level.asked)
         limits = self._limits(shape)
         self.ruled |= bool(limits)
-        found = 0
+        room = 0
         for row in members(feasible & self.takers):
-            found += self._fits(shape, row, limits, enough)
-            if found >= enough:
+            room += self._fits(shape, row, limits, enough)
+            if room >= enough:
                 break
-        return found
+        return room
 
     def _fits(self, shape: PodShape, row: int, limits: list[tuple[Mapping[str, int], int, bool]], most: int) -> int:
         free = self._rows.free[row]
@@ -209,11 +209,11 @@ def _taker(table: Table, left_over: Mapping[str, int], shapes: Iterable[PodShape
 
 def _open_to(table: Table, shape: PodShape) -> Bits:
     """The types that a pod can use at some step of relaxation."""
-    found = 0
+    open_types = 0
     for level in shape.levels:
         if level.on_new is None or untolerated(level.wish.tolerations, table.pool.taints) is not None:
             continue
         state = table.narrowed(table.start, level.on_new)
         if state is not None:
-            found |= table.suitable(state)
-    return found
+            open_types |= table.suitable(state)
+    return open_types

@@ -34,7 +34,7 @@ class NodeDrafts:
         self._reserving = bool(reservations)
         self.reservations = reservations.copy()
         self.drafts: list[FastDraft] = []
-        self._version = 0  # each pod on a draft is a new one
+        self._version = 0  # grows with each pod on a draft
 
     def join(self, search: Search, pod: PodInfo) -> FastDraft | None:
         """The new node with the fewest pods that takes the pod."""
@@ -85,8 +85,8 @@ class NodeDrafts:
         with_pod = table.narrowed(state, level.on_new)
         if with_pod is None:
             return []
-        found = (table.narrowed(with_pod, place) for place in level.places)
-        return [each for each in found if each is not None]
+        states = (table.narrowed(with_pod, place) for place in level.places)
+        return [each for each in states if each is not None]
 
     def _joined(self, search: Search, draft: FastDraft, then: list[NewNodeState]) -> FastDraft | bool:
         """The new node with the pod; True: it may take the pod later, False: never."""
@@ -110,10 +110,7 @@ class NodeDrafts:
         for state in then:
             types = fitting & table.suitable(state)
             if types:
-                joined = FastDraft(draft.index, state, types)
-                joined.needed = needed
-                joined.ports = draft.ports | ports
-                joined.relaxed = draft.relaxed
+                joined = FastDraft(draft.index, state, types, needed, draft.ports | ports, relaxed=draft.relaxed)
                 if not (state.asks_for_values or self._reserving):
                     return joined
                 try:
@@ -126,12 +123,12 @@ class NodeDrafts:
         """Raises Refusal and Waiting."""
         pods = (*draft.pods, search.shape.pod)
         asked = msgspec.structs.replace(self._as_drafted(joined), pods=pods)
-        found = new_nodes.decided(asked, draft.held, self._options, self.reservations)
+        decided = new_nodes.decided(asked, draft.held, self._options, self.reservations)
         table = draft.state.table
-        joined.state = table.state(found.requirements.without(names.HOSTNAME_LABEL))
-        kept = {type_.name for type_ in found.types}
+        joined.state = table.state(decided.requirements.without(names.HOSTNAME_LABEL))
+        kept = {type_.name for type_ in decided.types}
         joined.types &= bits_where(type_.name in kept for _, type_ in table.types)
-        joined.held, joined.relaxed = found.held, found.min_values_relaxed
+        joined.held, joined.relaxed = decided.held, decided.min_values_relaxed
         return joined
 
     def _as_drafted(self, draft: FastDraft) -> new_nodes.Draft:
@@ -200,8 +197,8 @@ def _pinned(search: Search, state: NewNodeState) -> NewNodeState | None:
     """The state narrowed to the domains that the rules between pods leave."""
     for each in search.elsewhere:
         domains = each.group.choose(each.pod_allows, state.table.allowed(state, each.key), each.selects_itself)
-        found = state.table.pinned(state, each.key, domains)
-        if found is None:
+        pinned = state.table.pinned(state, each.key, domains)
+        if pinned is None:
             return None
-        state = found
+        state = pinned
     return state

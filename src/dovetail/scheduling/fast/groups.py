@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from dovetail.scheduling.fast.rows import Rows
 from dovetail.scheduling.placement import BoundPod, PodInfo, TopologyRule
 from dovetail.scheduling.topology import Offered, TopologyGroup, reachable
 
 
-class BoundPodGroup:
+class BoundPodGroup(msgspec.Struct, eq=False):
     """Bound pods that no rule can tell apart, and their number on each row."""
 
-    __slots__ = ("pod", "rows")
-
-    def __init__(self, pod: BoundPod) -> None:
-        self.pod = pod
-        self.rows: dict[int, int] = {}
+    pod: BoundPod
+    rows: dict[int, int] = {}
 
 
 class BoundPods:
@@ -43,7 +42,7 @@ class BoundPods:
         for pod in pods:
             if pod.counts:
                 _less(self.kind(pod).rows, row)
-                if self.of_uid[pod.uid][0] == row:  # else it is on another node by now
+                if self.of_uid[pod.uid][0] == row:  # else it is on another node now
                     del self.of_uid[pod.uid]
                 for rule in pod.apart:
                     carriers = self.carriers[self.inverse(rule)]
@@ -180,7 +179,6 @@ class TopologyGroups:
         return group
 
     def exchange(self, row: int, before: Iterable[BoundPod], after: Iterable[BoundPod]) -> None:
-        """Replace the pods of a node."""
         old, new = {pod.uid: pod for pod in before}, {pod.uid: pod for pod in after}
         gone = [pod for uid, pod in old.items() if new.get(uid) is not pod]
         come = [pod for uid, pod in new.items() if old.get(uid) is not pod]
@@ -205,7 +203,6 @@ class TopologyGroups:
                     group.shift(domain, number)
 
     def about(self, pods: RepresentativePod) -> list[CountedGroup]:
-        """The groups that count these pods."""
         return _selecting(self._about, self._own, pods)
 
     def keeping_away(self, pods: RepresentativePod) -> list[CountedGroup]:
@@ -225,10 +222,10 @@ def _selecting(
     groups: dict[TopologyRule, CountedGroup],
     pods: RepresentativePod,
 ) -> list[CountedGroup]:
-    found = known.get(pods)
-    if found is None:
-        found = known[pods] = [group for rule, group in groups.items() if rule.selects(pods.pod)]
-    return found
+    selecting = known.get(pods)
+    if selecting is None:
+        selecting = known[pods] = [group for rule, group in groups.items() if rule.selects(pods.pod)]
+    return selecting
 
 
 def _count(group: CountedGroup, rows: Mapping[int, int]) -> None:

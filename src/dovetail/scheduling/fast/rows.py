@@ -19,7 +19,7 @@ from dovetail.scheduling.taints import Taints, Tolerations, untolerated
 
 _ALL_NODES: Final = NodeFilter()
 _ANYWHERE: Final = (NO_REQUIREMENTS,)
-# A sum over others than so many is made anew.
+# A cached sum is adjusted if at most this many nodes differ.
 _FEW: Final = 16
 
 
@@ -83,72 +83,71 @@ class Rows:
         return found
 
     def like(self, wanted: Requirements) -> Bits:
-        """The nodes that meet the requirements."""
-        found = self._like.get(wanted)
-        if found is None:
-            found = (1 << len(self.nodes)) - 1
+        rows = self._like.get(wanted)
+        if rows is None:
+            rows = (1 << len(self.nodes)) - 1
             for each in wanted:
-                found &= self.column(each.key).where(each.has)
-            self._like[wanted] = found
-        return found
+                rows &= self.column(each.key).where(each.has)
+            self._like[wanted] = rows
+        return rows
 
     def tolerated(self, tolerations: Tolerations) -> Bits:
-        """The nodes whose taints are tolerated."""
-        found = self._tolerated.get(tolerations)
-        if found is None:
+        rows = self._tolerated.get(tolerations)
+        if rows is None:
             fine = (bits for taints, bits in self._with_taints.items() if untolerated(tolerations, taints) is None)
-            found = self._tolerated[tolerations] = sum(fine)
-        return found
+            rows = self._tolerated[tolerations] = sum(fine)
+        return rows
 
     def passing(self, wanted: NodeFilter) -> Bits | None:
         """The nodes that a spread counts; None: all."""
         if wanted == _ALL_NODES:
             return None
-        found = self._passing.get(wanted)
-        if found is None:
-            found = self._any_of(wanted.alternatives)
+        rows = self._passing.get(wanted)
+        if rows is None:
+            rows = self._any_of(wanted.alternatives)
             if wanted.tolerations is not None:
-                found &= self.tolerated(wanted.tolerations)
-            self._passing[wanted] = found
-        return found
+                rows &= self.tolerated(wanted.tolerations)
+            self._passing[wanted] = rows
+        return rows
 
     def candidates(self, asked: NodeQuery) -> Bits:
         """The nodes that can take one pod now."""
-        found = self._candidates.get(asked)
-        if found is None:
-            found = self.usable & self.like(asked.labels) & self.tolerated(asked.tolerations)
+        rows = self._candidates.get(asked)
+        if rows is None:
+            rows = self.usable & self.like(asked.labels) & self.tolerated(asked.tolerations)
             if asked.places != _ANYWHERE:
-                found &= self._any_of(asked.places)
-            found &= self.with_room(asked.request)
-            self._candidates[asked] = found
-        return found
+                rows &= self._any_of(asked.places)
+            rows &= self.with_room(asked.request)
+            self._candidates[asked] = rows
+        return rows
 
     def candidates_by(self, asked: NodeQuery, keys: Sequence[str]) -> list[tuple[tuple[str, ...], Bits]]:
         """The candidates by the values of some labels, without nodes that lack one."""
-        found: list[tuple[tuple[str, ...], Bits]] = [((), self.candidates(asked))]
+        by_values: list[tuple[tuple[str, ...], Bits]] = [((), self.candidates(asked))]
         for key in keys:
             of = self.column(key).of.items()
-            found = [((*texts, text), both) for texts, bits in found for text, more in of if (both := bits & more)]
-        return found
+            by_values = [
+                ((*texts, text), both) for texts, bits in by_values for text, more in of if (both := bits & more)
+            ]
+        return by_values
 
     def _any_of(self, alternatives: Iterable[Requirements]) -> Bits:
-        found = 0
+        rows = 0
         for each in alternatives:
-            found |= self.like(each)
-        return found
+            rows |= self.like(each)
+        return rows
 
     def with_room(self, request: Resources) -> Bits:
-        """The usable nodes with this much room."""
-        found = self.usable
+        rows = self.usable
         for name, amount in request.items():
-            found &= self._with_room(name).at_least(amount)
-        return found
+            rows &= self._with_room(name).at_least(amount)
+        return rows
 
     def _with_room(self, name: str) -> Thresholds:
-        found = self._room.get(name)
-        if found is None:
-            found = self._room[name] = Thresholds([free[name] for free in self.free])
-        return found
+        thresholds = self._room.get(name)
+        if thresholds is None:
+            thresholds = self._room[name] = Thresholds([free[name] for free in self.free])
+        return thresholds
 
     @property
     def usable(self) -> Bits:

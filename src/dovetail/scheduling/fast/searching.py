@@ -6,6 +6,8 @@ refuses for good, so rows are walked once, and such new nodes are dropped.
 
 from heapq import heapify, heappop, heappush
 
+import msgspec
+
 from dovetail.scheduling.fast.bits import Bits
 from dovetail.scheduling.fast.groups import CountedGroup
 from dovetail.scheduling.fast.rows import Rows
@@ -16,43 +18,37 @@ from dovetail.scheduling.placement import PodInfo, TopologyRuleKind
 from dovetail.scheduling.requirements import Requirement
 
 
-class FastDraft:
+class FastDraft(msgspec.Struct, eq=False):
     """A new node as its pods have narrowed it so far."""
 
-    __slots__ = ("held", "host", "index", "needed", "pods", "ports", "relaxed", "state", "types")
+    index: int
+    state: NewNodeState
+    types: Bits
+    needed: dict[str, int] = {}
+    ports: HostPorts = NO_PORTS
+    pods: list[PodInfo] = []
+    held: frozenset[str] = frozenset()
+    relaxed: bool = False
+    host: str = ""
 
-    def __init__(self, index: int, state: NewNodeState, types: Bits) -> None:
-        self.index = index
-        self.host = f"new node {index + 1}"  # no label can be like that
-        self.state = state
-        self.types = types
-        self.needed: dict[str, int] = {}
-        self.ports: HostPorts = NO_PORTS
-        self.pods: list[PodInfo] = []
-        self.held: frozenset[str] = frozenset()
-        self.relaxed = False
+    def __post_init__(self) -> None:
+        self.host = f"new node {self.index + 1}"  # not a possible label value
 
 
-class ConsultedGroup:
+class ConsultedGroup(msgspec.Struct, eq=False):
     """A group that has a say about a pod."""
 
-    __slots__ = ("group", "key", "pod_allows", "selects_itself")
-
-    def __init__(self, group: CountedGroup, pod_allows: Requirement, selects_itself: bool) -> None:
-        self.group = group
-        self.key = group.rule.key
-        self.pod_allows = pod_allows
-        self.selects_itself = selects_itself
+    group: CountedGroup
+    key: str
+    pod_allows: Requirement
+    selects_itself: bool
 
 
-class Walk:
+class Walk(msgspec.Struct, eq=False):
     """Rows with the same domains, without those that have refused for good."""
 
-    __slots__ = ("domains", "left")
-
-    def __init__(self, domains: tuple[str, ...], rows: Bits) -> None:
-        self.domains = domains
-        self.left = rows
+    domains: tuple[str, ...]
+    left: Bits
 
 
 class Search:
@@ -63,7 +59,7 @@ class Search:
     def __init__(self, shape: PodShape, level: RelaxationLevel, consulted: list[ConsultedGroup]) -> None:
         self.shape = shape
         self.level = level
-        # Of rules that pods on a host can only make stricter: the counts, and how many there may be.
+        # Rules about hosts that only become stricter: the counts, and the most before one more.
         self.limits: list[tuple[dict[str, int], int]] = []
         self.together: list[ConsultedGroup] = []
         self.elsewhere: list[ConsultedGroup] = []
@@ -129,7 +125,6 @@ class JoinableDrafts:
         heappush(self.heaps.setdefault(draft.state, []), (len(draft.pods), draft.index))
 
     def opened(self, draft: FastDraft, version: int) -> None:
-        """Add a new draft."""
         self._live.append(draft)
         self._seen += 1
         self.moved(draft, version)

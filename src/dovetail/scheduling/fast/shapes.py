@@ -6,7 +6,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.scheduling.fast.rows import NodeQuery
-from dovetail.scheduling.placement import PodInfo, Shape, in_order, labels_of, labels_read, needs, rank
+from dovetail.scheduling.placement import PodInfo, Rank, Shape, in_order, labels_of, labels_read, needs, rank
 from dovetail.scheduling.relaxation import RelaxedRequest, wishes
 from dovetail.scheduling.requirements import Requirements
 from dovetail.scheduling.topology import apart, as_asked
@@ -49,50 +49,40 @@ class PodShape:
         self.apart = tuple(rule.inverse() for rule in apart(pod))
 
 
-class _Needs:
+class _Needs(msgspec.Struct, eq=False):
     """What pods ask for, without their labels; `read` has the labels that their rules select by."""
 
-    __slots__ = ("of_labels", "read")
-
-    def __init__(self, pod: PodInfo) -> None:
-        self.read = labels_read(pod.all_rules)
-        self.of_labels: dict[tuple[tuple[str, str], ...], PodShape] = {}
+    read: frozenset[str]
+    of_labels: dict[tuple[tuple[str, str], ...], PodShape] = {}
 
 
-class _CachedShape:
+class _CachedShape(msgspec.Struct, eq=False):
     """A pod, with its shape for the labels that were read last."""
 
-    __slots__ = ("needs", "pod", "rank", "read", "shape")
-
-    def __init__(self, pod: PodInfo, needs_: _Needs) -> None:
-        self.pod = pod
-        self.needs = needs_
-        self.rank = rank(pod)
-        self.read: frozenset[str] | None = None
-        self.shape: PodShape | None = None
+    pod: PodInfo
+    needs: _Needs
+    rank: Rank
+    read: frozenset[str] | None = None
+    shape: PodShape | None = None
 
 
 class Shapes:
-    """All shapes."""
-
     def __init__(self, *, respect_preferences: bool) -> None:
-        self.most_at_once = 0  # so many pods were asked about together
+        self.most_at_once = 0  # the most pods in one question
         self._respect_preferences = respect_preferences
         self._pods: dict[str, _CachedShape] = {}
         self._needs: dict[Shape, _Needs] = {}
-        self._reads: dict[frozenset[str], frozenset[str]] = {}  # each set of labels is one object
+        self._reads: dict[frozenset[str], frozenset[str]] = {}  # interned
 
     def __len__(self) -> int:
-        """The number of cached pods."""
         return len(self._pods)
 
     def in_order(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[tuple[PodInfo, PodShape]]:
         """The pods in the order of placement. `read` has the labels that rules of bound pods select by."""
-        found = [self._known(pod) for pod in pods]
-        return in_order(pods, self._shapes(found, read), [each.rank for each in found])
+        known = [self._known(pod) for pod in pods]
+        return in_order(pods, self._shapes(known, read), [each.rank for each in known])
 
     def of(self, pods: Sequence[PodInfo], read: frozenset[str]) -> list[PodShape]:
-        """The shape of each pod."""
         return self._shapes([self._known(pod) for pod in pods], read)
 
     def _shapes(self, pods: Sequence[_CachedShape], read: frozenset[str]) -> list[PodShape]:
@@ -106,18 +96,18 @@ class Shapes:
         if known is not None and known.pod is pod:
             return known
         key = needs(pod)
-        found = self._needs.get(key)
-        if found is None:
-            found = self._needs[key] = _Needs(pod)
-        known = self._pods[pod.uid] = _CachedShape(pod, found)
+        needs_ = self._needs.get(key)
+        if needs_ is None:
+            needs_ = self._needs[key] = _Needs(labels_read(pod.all_rules))
+        known = self._pods[pod.uid] = _CachedShape(pod, needs_, rank(pod))
         return known
 
     def _shape(self, known: _CachedShape, read: frozenset[str]) -> PodShape:
         labels = labels_of(known.pod, read)
-        found = known.needs.of_labels.get(labels)
-        if found is None:
+        shape = known.needs.of_labels.get(labels)
+        if shape is None:
             alike = msgspec.structs.replace(known.pod, labels=dict(labels))
-            found = PodShape(alike, respect_preferences=self._respect_preferences)
-            known.needs.of_labels[labels] = found
-        known.read, known.shape = read, found
-        return found
+            shape = PodShape(alike, respect_preferences=self._respect_preferences)
+            known.needs.of_labels[labels] = shape
+        known.read, known.shape = read, shape
+        return shape

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from dovetail.api import names
 from dovetail.scheduling import reference
 from dovetail.scheduling.existing_nodes import ExistingNode
@@ -28,15 +30,12 @@ if TYPE_CHECKING:
     from dovetail.scheduling.fast.world import World
 
 
-class PodRun:
+class PodRun(msgspec.Struct, eq=False):
     """Like pods that follow one another in the queue, and the length of the queue when they were last put back."""
 
-    __slots__ = ("length_when_pushed", "pods", "shape")
-
-    def __init__(self, shape: PodShape) -> None:
-        self.shape = shape
-        self.pods: deque[PodInfo] = deque()
-        self.length_when_pushed = -1
+    shape: PodShape
+    pods: deque[PodInfo] = msgspec.field(default_factory=deque)
+    length_when_pushed: int = -1
 
 
 class PlacementStep(NamedTuple):
@@ -71,7 +70,7 @@ class Solve:
         most_new: int | None = None,
     ) -> None:
         self._most_new = most_new
-        self._for_candidates: set[int] = set()  # drafts that hold pods of candidates
+        self._for_candidates: set[int] = set()  # new nodes with pods of candidates
         self._world = world
         self._rows = world.rows
         self._options = world.options
@@ -82,7 +81,7 @@ class Solve:
         self.steps: list[PlacementStep] = []
         self._drafting = NodeDrafts(world.tables, world.left, world.reservations, world.options)
         self._ledger = UndoLog()
-        self._carriers: list[CountedGroup] = []  # which have one less
+        self._carriers: list[CountedGroup] = []  # groups whose count of carriers is reduced by one
         self._searches: dict[RelaxationLevel, Search] = {}
         self._order = world.shapes.in_order(pods, world.labels_read)
         self._shapes = list(dict.fromkeys(shape for _, shape in self._order))
@@ -117,8 +116,8 @@ class Solve:
 
     def _keeping_away(self, shape: PodShape) -> list[CountedGroup]:
         """The inverse groups with carriers that select the shape."""
-        found = self._world.groups.keeping_away(shape)
-        carried = [group for group in found if group.carriers or group.rule in self._own_inverse]
+        selecting = self._world.groups.keeping_away(shape)
+        carried = [group for group in selecting if group.carriers or group.rule in self._own_inverse]
         return sorted(carried, key=lambda group: group.rule.key) if len(carried) > 1 else carried
 
     def _hide(self, hidden: Sequence[int]) -> None:
@@ -147,7 +146,7 @@ class Solve:
         errors = {pod.uid: pod_error(pod, Refusal(RESOURCE_CLAIMS)) for pod in self._pods if pod.resource_claims}
         runs = self._runs()
         length = self._taken_over(runs, begun)
-        while runs and runs[0].length_when_pushed != length:  # else a whole round was in vain
+        while runs and runs[0].length_when_pushed != length:  # else a whole round has placed nothing
             run = runs[0]
             if not go_on() or self._too_many_new:
                 break
@@ -156,7 +155,7 @@ class Solve:
                 length -= 1
                 if not run.pods:
                     runs.popleft()
-            else:  # what is true for one is true for all that are alike
+            else:  # the same holds for all like pods
                 self.steps.append(PlacementStep(run.pods[0], None))
                 run.length_when_pushed = length
                 runs.rotate(-1)
@@ -179,7 +178,7 @@ class Solve:
             if self._inverse[run.shape] or any(level.rules for level in run.shape.levels):
                 break
             if row is None:
-                if any(self._drafting.left.values()):  # nodes that go leave more of a limit
+                if any(self._drafting.left.values()):  # hidden nodes leave more of a limit
                     break
                 run.length_when_pushed = length
                 runs.rotate(-1)
@@ -226,12 +225,9 @@ class Solve:
         if not (level.rules or self._inverse[shape]):
             return []
         strict = level.wish.strict
-        inverse = (
-            ConsultedGroup(each, strict.get(each.rule.key), each.rule.selects(shape.pod))
-            for each in self._inverse[shape]
-        )
-        own = (ConsultedGroup(self._groups[rule], strict.get(rule.key), itself) for rule, itself in level.rules)
-        return [*inverse, *own]
+        inverse = ((each, each.rule.key, each.rule.selects(shape.pod)) for each in self._inverse[shape])
+        own = ((self._groups[rule], rule.key, itself) for rule, itself in level.rules)
+        return [ConsultedGroup(group, key, strict.get(key), itself) for group, key, itself in (*inverse, *own)]
 
     def _on_a_node(self, search: Search, pod: PodInfo) -> bool:
         """Put the pod on the first row that takes it."""
@@ -239,7 +235,7 @@ class Solve:
         best = -1
         for walk in search.walks(self._rows):
             left = walk.left & self._shown
-            passed = 0  # rows that would take it, but not now
+            passed = 0  # rows that may take it later
             while left:
                 lowest = left & -left
                 row = lowest.bit_length() - 1
@@ -259,7 +255,7 @@ class Solve:
 
     def _where_others_are(self, search: Search) -> Bits | None:
         """The rows of the hosts where the pod must join others; None: any row."""
-        found: Bits | None = None
+        common: Bits | None = None
         for each in search.together:
             if each.group.in_reach(each.pod_allows):
                 hosts = self._rows.column(names.HOSTNAME_LABEL).of
@@ -270,8 +266,8 @@ class Solve:
                 continue
             else:
                 rows = 0
-            found = rows if found is None else found & rows
-        return found
+            common = rows if common is None else common & rows
+        return common
 
     def _takes(self, search: Search, row: int) -> bool:
         """Whether the row has room, ports and attachments. A refusal is final."""

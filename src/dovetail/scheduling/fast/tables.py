@@ -6,6 +6,8 @@ each state of a new node.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from dovetail.api import names
 from dovetail.scheduling.daemons import least_overhead
 from dovetail.scheduling.fast.bits import Bits, Thresholds, bits_where, members
@@ -19,36 +21,21 @@ from dovetail.scheduling.topology import allowed_to, reach_of
 Amounts = Mapping[str, int]
 
 
-class NewNodeState:
+class NewNodeState(msgspec.Struct, eq=False):
     """The requirements of a new node so far, without its host name. Each state is created once."""
 
-    __slots__ = (
-        "allowed",
-        "asks_for_values",
-        "bought",
-        "by_price",
-        "passes",
-        "requirements",
-        "suitable",
-        "table",
-        "then",
-    )
-
-    def __init__(self, table: "Table", requirements: Requirements) -> None:
-        self.table = table
-        self.requirements = requirements
-        self.asks_for_values = any(each.min_values is not None for each in requirements)
-        self.allowed: dict[str, Requirement] = {}
-        self.then: dict[object, NewNodeState | None] = {}
-        self.suitable: Bits | None = None
-        self.by_price: list[tuple[str, Bits]] | None = None
-        self.bought: dict[tuple[Bits, int], tuple[tuple[str, ...], Bits]] = {}
-        self.passes: dict[NodeFilter, bool] = {}
+    table: "Table"
+    requirements: Requirements
+    asks_for_values: bool
+    allowed: dict[str, Requirement] = {}
+    then: "dict[object, NewNodeState | None]" = {}
+    suitable: Bits | None = None
+    by_price: list[tuple[str, Bits]] | None = None
+    bought: dict[tuple[Bits, int], tuple[tuple[str, ...], Bits]] = {}
+    passes: dict[NodeFilter, bool] = {}
 
 
 class Table:
-    """The types of a pool."""
-
     def __init__(self, pool: Pool, options: Sequence[Option], well_known: frozenset[str]) -> None:
         self.pool = pool
         self.options = options
@@ -76,7 +63,8 @@ class Table:
     def state(self, requirements: Requirements) -> NewNodeState:
         found = self._states.get(requirements)
         if found is None:
-            found = self._states[requirements] = NewNodeState(self, requirements)
+            asks_for_values = any(each.min_values is not None for each in requirements)
+            found = self._states[requirements] = NewNodeState(self, requirements, asks_for_values)
         return found
 
     def narrowed(self, state: NewNodeState, wanted: Requirements) -> NewNodeState | None:
@@ -98,7 +86,6 @@ class Table:
             return then
 
     def allowed(self, state: NewNodeState, key: str) -> Requirement:
-        """The values that a label can have."""
         found = state.allowed.get(key)
         if found is None:
             found = state.allowed[key] = allowed_to(state.requirements, self.reach, key)
@@ -116,16 +103,15 @@ class Table:
 
     def fitting(self, needed: Amounts) -> Bits:
         """The types with room for this and their daemons."""
-        found = self.all
+        with_room = self.all
         for name, amount in needed.items():
             room = self._room.get(name)
             if room is None:
                 return 0
-            found &= room.at_least(amount)
-        return found
+            with_room &= room.at_least(amount)
+        return with_room
 
     def suitable(self, state: NewNodeState) -> Bits:
-        """The types that meet the requirements and have an offer."""
         if state.suitable is None:
             wanted = state.requirements
             state.suitable = bits_where(
@@ -134,23 +120,21 @@ class Table:
         return state.suitable
 
     def without_ports(self, ports: HostPorts) -> Bits:
-        """The types without a daemon on one of the ports."""
         if not ports:
             return self.all
-        found = self._without_ports.get(ports)
-        if found is None:
-            found = self._without_ports[ports] = bits_where(
+        types = self._without_ports.get(ports)
+        if types is None:
+            types = self._without_ports[ports] = bits_where(
                 conflict(ports, option.daemons.ports) is None for option, _ in self.types
             )
-        return found
+        return types
 
     def affordable(self, left: Amounts) -> Bits:
-        """The types within the limits of the pool."""
-        found: Bits = self.all_types
+        types: Bits = self.all_types
         for name, amount in left.items():
             if name != names.NODES_RESOURCE:
-                found &= self._capacity[name].at_most(amount)
-        return found
+                types &= self._capacity[name].at_most(amount)
+        return types
 
     @property
     def all_types(self) -> Bits:
@@ -202,5 +186,4 @@ class Table:
         return next(((price, name) for price, name, bit in self._lowest if bit & types), None)
 
     def overhead(self, types: Bits) -> Resources:
-        """The least that daemons take."""
         return least_overhead(option.daemons for option, bits in self._of_option if bits & types)

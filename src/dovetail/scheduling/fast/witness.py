@@ -65,8 +65,8 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sentence(self) -> Sentence:
         """Cached: it is shown often."""
-        found = self.shortage.sentence
-        return Sentence(found, f"; {self.dearer}") if self.dearer else found
+        shortage = self.shortage.sentence
+        return Sentence(shortage, f"; {self.dearer}") if self.dearer else shortage
 
 
 class CachedWitness(NamedTuple):
@@ -78,6 +78,6 @@ class CachedWitness(NamedTuple):
     pods: Sequence[PodInfo]
     read: frozenset[str]
     price: int
-    asked: tuple[NodeQuery, ...]  # of all of them, at all steps of relaxation
+    asked: tuple[NodeQuery, ...]  # by all pods at all steps of relaxation
     takers: tuple[NodeInfo, ...]
     found: Witness | None

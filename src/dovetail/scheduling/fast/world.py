@@ -26,8 +26,7 @@ from dovetail.scheduling.placement import (
 )
 from dovetail.scheduling.topology import Offered, offered_domains
 
-# So many pods that are gone may be remembered besides, before the world is made anew. With what is worked out for them
-# they can take some 10 KB each.
+# The number of deleted pods that may stay in the caches. With everything derived from them they take some 10 KB each.
 _REMEMBERED: Final = 1_000
 
 
@@ -36,7 +35,7 @@ class _AwaitedPods(NamedTuple):
 
     pods: tuple[PodInfo, ...]
     steps: Sequence[PlacementStep]
-    with_room: frozenset[str]  # by UID: on nodes that are there
+    with_room: frozenset[str]  # by UID: on existing nodes
 
 
 class World:
@@ -55,12 +54,11 @@ class World:
         self._daemons = daemons
         self._begin()
         self._offered: dict[str, Offered] = {}
-        self.seen: dict[tuple[str, ...], CachedWitness] = {}  # by the nodes that would go
+        self.seen: dict[tuple[str, ...], CachedWitness] = {}  # by the nodes to remove
         self.rows = Rows((), daemons)
         self._settle(nodes)
 
     def _begin(self) -> None:
-        """Forget all pods."""
         well_known = self.options.well_known
         self.tables = [
             Table(pool, daemon_options(pool, self.types[pool.name], self._daemons, well_known), well_known)
@@ -157,7 +155,7 @@ class World:
         return solve.steps
 
     def coming_up(self, owed: tuple[PodInfo, ...]) -> tuple[list[str], tuple[PodInfo, ...]]:
-        """The nodes that are not initialized, and the owed pods that need none of them."""
+        """The nodes that are not initialized, and the owed pods without a place on them."""
         rows = self.rows.open & ~self.rows.initialized
         coming = [self.rows.nodes[row].name for row in members(rows)]
         if not (rows and owed):
@@ -174,10 +172,10 @@ class World:
         return found
 
     def _offered_domains(self, key: str) -> Offered:
-        found = self._offered.get(key)
-        if found is None:
-            found = self._offered[key] = offered_domains(self._pools, self.types, key)
-        return found
+        domains = self._offered.get(key)
+        if domains is None:
+            domains = self._offered[key] = offered_domains(self._pools, self.types, key)
+        return domains
 
 
 def _looks_the_same(one: NodeInfo, other: NodeInfo) -> bool:

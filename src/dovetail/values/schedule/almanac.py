@@ -21,7 +21,6 @@ class Month(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def month_of(index: int) -> Month:
-    """The month with this number."""
     year, zero_based = divmod(index, 12)
     first = date(year, zero_based + 1, 1)
     length = (date(year, 12, 31) if zero_based == 11 else date(year, zero_based + 2, 1) - timedelta(days=1)).day
@@ -42,8 +41,8 @@ class Stretch:
 
     __slots__ = ("base", "bits", "dates", "every", "first", "length", "months", "visible", "weekdays")
 
-    BACK = 12  # days: windows of a week that began before the stretch, in any zone, reach into it
-    AHEAD = 4  # days: the local day may be a later one, and after a change of the clock some day is like others again
+    BACK = 12  # days: windows of a week that began before the stretch reach into it, in any zone
+    AHEAD = 4  # days: the local day may be later, and some days after a change of the clock are needed
 
     def __init__(self, first: int, length: int) -> None:
         self.first, self.length = first, length
@@ -52,7 +51,7 @@ class Stretch:
         self.visible = (1 << length) - 1  # bit 0 is the first day
         starts = [0, 0, 0, 0]  # of months with 28, 29, 30, 31 days
         months = [0] * 12
-        room = 31  # for the month that the stretch begins in
+        room = 31  # for the month in which the stretch begins
         for index in range(month_of_day(self.base), month_of_day(self.base + self.bits) + 1):
             start, days, _ = month_of(index)
             if (at := start - self.base + room) >= 0:

@@ -29,12 +29,12 @@ def on(days: int, cells: Cells) -> Cells:
 def join(mine: Cells, others: Cells, *, conjunction: bool) -> None:
     """Intersect or unite `mine` with others. Days that the others lack stay as they are."""
     touched = sum(others.values())
-    # Where few days are alike, looking for a day among them would take longer than looking it up.
+    # If few days are alike, a lookup by day is faster.
     by_day = {day: minutes for minutes, days in others.items() for day in _each(days)} if len(others) > _FEW else None
     for minutes, days in list(mine.items()):
         if not (left := days & touched):
             continue
-        # What has been joined in the meantime stays.
+        # Days that were joined in the meantime stay.
         if rest := mine.pop(minutes) ^ left:
             mine[minutes] = rest
         for more, those in others.items() if by_day is None else [(by_day[day], 1 << day) for day in _each(left)]:
@@ -47,12 +47,11 @@ def join(mine: Cells, others: Cells, *, conjunction: bool) -> None:
 
 
 def _each(days: int) -> list[int]:
-    """The days of a set."""
-    found = []
+    members = []
     while days:
-        found.append(days.bit_length() - 1)
-        days ^= 1 << found[-1]
-    return found
+        members.append(days.bit_length() - 1)
+        days ^= 1 << members[-1]
+    return members
 
 
 def first_minute(cells: Cells, start: int) -> int | None:
@@ -60,13 +59,13 @@ def first_minute(cells: Cells, start: int) -> int | None:
     day, of_day = divmod(max(start, 0), DAY)
     first = None
     for minutes, days in cells.items():
-        later, found = days >> day, None
+        later, candidate = days >> day, None
         if later & 1 and (rest := minutes >> of_day):
-            found = day * DAY + of_day + _lowest(rest)
+            candidate = day * DAY + of_day + _lowest(rest)
         elif minutes and (later := later >> 1):
-            found = (day + 1 + _lowest(later)) * DAY + _lowest(minutes)
-        if found is not None and (first is None or found < first):
-            first = found
+            candidate = (day + 1 + _lowest(later)) * DAY + _lowest(minutes)
+        if candidate is not None and (first is None or candidate < first):
+            first = candidate
     return first
 
 

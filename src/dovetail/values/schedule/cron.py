@@ -16,7 +16,7 @@ from dovetail.values.schedule.zone import DAY, ZoneError, load_zone, spell_at, s
 _MAX_DIGITS = 18
 _FAR = 16 * 60  # minutes; no zone has ever been further from UTC
 _RECENT = 10 * DAY
-# No expression that fires at all is silent for longer: February 29 from 2096 to 2104.
+# The longest silence of an expression that fires: February 29 from 2096 to 2104.
 _LONGEST_SILENCE_MONTHS = 8 * 12 + 2
 
 _DESCRIPTORS = {
@@ -28,7 +28,7 @@ _DESCRIPTORS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-# What Go's strings.Fields takes for white space; Python's str.split would also cut at U+001C..U+001F.
+# White space of Go's strings.Fields. Python's str.split also splits at U+001C..U+001F.
 _SPACE = "\t\n\v\f\r \u0085\u00a0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 _FIELDS = re.compile(f"[^{_SPACE}]+")
 
@@ -42,7 +42,7 @@ class _Field(NamedTuple):
     low: int
     high: int  # also the end of `N/step`
     names: tuple[str, ...] = ()  # of low, low + 1, …
-    top: int = 0  # the greatest number that may be written, if that is more than high
+    top: int = 0  # the greatest number that may be written, if greater than `high`
 
     @property
     def accepted(self) -> str:
@@ -92,13 +92,13 @@ class Cron:
         self.text = text
         self.zone = zone
         self.fields = fields
-        # R10 asks whether the hour is `*`. All 24 hours written out would leave the same hole in the repeated hour if
-        # they fired once only, so they count as `*`.
+        # R10 asks whether the hour is `*`. A list of all 24 hours counts as `*`: otherwise it would leave a hole in
+        # the repeated hour.
         self._any_hour = fields.hours == (1 << 24) - 1
         self._either = not (fields.any_day or fields.any_weekday)
         self.day = sum(fields.minutes << 60 * hour for hour in range(24) if fields.hours >> hour & 1)
         self._week = sum(fields.weekdays << 7 * week for week in range(6))
-        # Only a day of the month can be impossible; any day of the week comes up every week.
+        # Only a day of the month can be impossible; every day of the week occurs.
         self.never = fields.any_weekday and not any(
             fields.months >> month & 1 and fields.days & (1 << length) - 1
             for month, length in enumerate((31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31))
@@ -158,11 +158,11 @@ class Cron:
             if before is not None:
                 shift = offset - before
                 if shift > 0 and begin >= 0:
-                    # R10: what the clock skipped fires at the first instant after the gap.
+                    # Skipped hits fire at the first instant after the gap (R10).
                     skipped = local >> begin + before - shape.day_zero & (1 << shift) - 1
                     hits |= bool(skipped) << begin
                 elif shift < 0 and not self._any_hour:
-                    # R10: what the clock repeats fires the first time only.
+                    # Repeated hits fire the first time only (R10).
                     repeat = (1 << -shift) - 1
                     cleared |= repeat << begin if begin >= 0 else repeat >> -begin
             before = offset
@@ -176,22 +176,22 @@ class Cron:
         if self.never:
             return None
         steady = spell_at(self.zone, minute)
-        # A day after a change of the clock all is plain again: nothing is skipped, repeated or moved.
+        # From a day after a change of the clock on, no hit is skipped, repeated or moved.
         plain = max(steady.start + DAY, minute - _RECENT)
         earliest = plain if since is None else max(since, plain)
         local = self._last_local(minute + steady.offset, earliest + steady.offset)
         if local is not None:
             return local - steady.offset
         day = (minute + _FAR) // DAY
-        while (since is None or since < plain) and (found := self._matching_day(day, step=-1)) is not None:
-            start = found * DAY - _FAR
+        while (since is None or since < plain) and (matching := self._matching_day(day, step=-1)) is not None:
+            start = matching * DAY - _FAR
             stop = min(start + DAY + 2 * _FAR, minute + 1)
             if start < stop and (hits := self.hits(start, stop)):
                 hit = start + hits.bit_length() - 1
                 return hit if since is None or hit >= since else None
             if since is not None and start < since:
                 break
-            day = found - 1
+            day = matching - 1
         return None
 
     def fires(self, minute: int) -> bool:
@@ -222,12 +222,12 @@ class Cron:
         if self.never:
             return None
         day = (minute - _FAR) // DAY
-        while (found := self._matching_day(day, step=1)) is not None:
-            stop = found * DAY + DAY + _FAR
+        while (matching := self._matching_day(day, step=1)) is not None:
+            stop = matching * DAY + DAY + _FAR
             start = max(stop - DAY - 2 * _FAR, minute)
             if start < stop and (hits := self.hits(start, stop)):
                 return start + (hits & -hits).bit_length() - 1
-            day = found + 1
+            day = matching + 1
         return None
 
     def _local(self, days: int) -> int:
@@ -283,7 +283,7 @@ class Cron:
 def shape_of(zone: ZoneInfo, start: int, stop: int) -> tuple[int, Shape]:
     """The first local day that the UTC minutes [start, stop) may be in, and their shape."""
     first, last = (start - _FAR) // DAY, (stop + _FAR) // DAY
-    # A day early, because what is repeated after a change may reach into the stretch.
+    # A day early, because repeated minutes after a change may reach into the stretch.
     around = [(begin - start, end - start, offset) for begin, end, offset in spells(zone, start - DAY, stop)]
     return first, Shape(stop - start, last + 1 - first, first * DAY - start, tuple(around))
 
@@ -326,7 +326,7 @@ def _parse(text: str) -> Cron:
 def _read(field: _Field, text: str) -> tuple[int, bool]:
     """The values of a field as a mask, and whether the field is unrestricted (R9: `*`, `?` or `*/1` in its list)."""
     mask, unrestricted = 0, False
-    for item in dict.fromkeys(text.split(",")):  # each once: 4 KiB hold many times `1,`
+    for item in dict.fromkeys(text.split(",")):  # without repetitions: 4 KiB have room for many
         span, slash, step_text = item.partition("/")
         step = _number(field, step_text, item) if slash else 1
         if step == 0:
@@ -356,7 +356,7 @@ def _value(field: _Field, text: str, item: str) -> int:
 
 
 def _number(field: _Field, text: str, item: str) -> int:
-    # isdigit alone would take the digits of every script.
+    # isdigit alone accepts the digits of every script.
     if not (text.isascii() and text.isdigit()):
         raise _refusal(field, item, "an empty place" if not text else f"{_shown(text)} is not understood")
     if len(text) > _MAX_DIGITS:

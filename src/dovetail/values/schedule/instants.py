@@ -39,7 +39,7 @@ class _Run(NamedTuple):
     start: datetime
     stop: datetime
     holds: bool
-    ends: bool  # whether the answer changes at `stop`, or is only not known beyond
+    ends: bool  # whether the answer changes at `stop`; otherwise it is unknown beyond
 
 
 class Instants(Searchable):
@@ -100,16 +100,16 @@ class _Since(Instants):
         return at >= self.at
 
     def until(self, at: datetime) -> datetime | None:
-        return self.at if at < self.at else None  # known for ever: no search, so no horizon
+        return self.at if at < self.at else None  # no search, so no horizon
 
     def cells(self, stretch: Stretch, days: int, early: int, late: int) -> Cells:  # noqa: ARG002
         minute, phase = divmod(_microseconds(self.at), _MINUTE_US)
         day, of_day = divmod(minute + (late < phase), DAY)
         before = (1 << min(max(day - stretch.first, 0), stretch.length)) - 1
         on_day = before + 1 if stretch.first <= day else 0
-        found = {0: days & before, WHOLE_DAY >> of_day << of_day: days & on_day}
-        found[WHOLE_DAY] = found.get(WHOLE_DAY, 0) | days & ~before & ~on_day
-        return {cells: on for cells, on in found.items() if on}
+        cells_ = {0: days & before, WHOLE_DAY >> of_day << of_day: days & on_day}
+        cells_[WHOLE_DAY] = cells_.get(WHOLE_DAY, 0) | days & ~before & ~on_day
+        return {cells: on for cells, on in cells_.items() if on}
 
     def leaves(self) -> Iterable[Leaf]:
         return (self,)
@@ -120,7 +120,6 @@ class _Since(Instants):
         return _microseconds(self.at) % _MINUTE_US
 
     def turns_in(self, minute: int) -> bool:
-        """Whether the answer changes in that minute."""
         return _microseconds(self.at) // _MINUTE_US == minute
 
 
@@ -152,15 +151,15 @@ class _SearchedInstants(Instants):
             if run.start <= at < run.stop and (run.ends or run.stop - at > HORIZON or run.stop == _LAST):
                 return run
         found = self._find_run(at, holds=self.contains(at))
-        # A run met again from an earlier instant, or searched further, replaces what was known of it.
+        # A run that begins earlier or reaches further replaces the known one.
         kept = [run for run in known if run.stop <= found.start or run.start >= found.stop]
         self._runs = (found, *kept[: _KEPT_RUNS - 1])  # type: ignore[misc]  # each subclass has the slot
         return found
 
     def _search(self, at: datetime, start: datetime, *, holds: bool) -> _Run:
-        """The run that includes `at` and is known to last beyond `start`."""
-        found = next_change(self, _microseconds(start), holds=holds, holds_at=lambda us: self._holds(_instant(us)))
-        return _Run(at, _instant(found.at), holds, ends=found.changes)
+        """The run from `at` on, which is known to last at least until `start`."""
+        change = next_change(self, _microseconds(start), holds=holds, holds_at=lambda us: self._holds(_instant(us)))
+        return _Run(at, _instant(change.at), holds, ends=change.changes)
 
 
 @final
@@ -182,7 +181,6 @@ class RecurringWindow(_SearchedInstants):
 
     @property
     def never(self) -> bool:
-        """Whether it never opens."""
         return self.cron.never or self.duration_ns == 0
 
     def _holds(self, at: datetime) -> bool:
@@ -196,14 +194,13 @@ class RecurringWindow(_SearchedInstants):
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
         if holds:
             return self._search(at, at, holds=True)
-        # What is closed opens at the next hit, were it years away.
+        # A closed window opens at the next hit, even years away.
         hit = None if self.never else self.cron.next_hit(_microseconds(at) // _MINUTE_US + 1)
         if hit is None:
             return _Run(at, _LAST, holds=False, ends=False)
         return _Run(at, _instant(hit * _MINUTE_US), holds=False, ends=True)
 
     def turns_in(self, minute: int) -> bool:
-        """Whether some window closes within that minute."""
         return self.phase > 0 and self.cron.fires(minute - self._minutes)
 
     def leaves(self) -> Iterable[Leaf]:
@@ -266,11 +263,11 @@ class _CombinedInstants(Joint, _SearchedInstants):
         return self.quantifier(part.contains(at) for part in self.parts)
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
-        # The parts are often shared and know their runs: that may tell already. Mere windows are searched together.
+        # Shared parts often know their runs, which may be enough. Windows alone are searched together.
         if all(isinstance(part, RecurringWindow) for part in self.parts):
             return self._search(at, at, holds=holds)
         known = at
-        # Windows are quick to search. To search what has time left takes longer than to ask the parts a few times.
+        # Windows are quick to search. For `_LastingInstants` parts it is quicker to ask the parts a few times.
         for _ in range(_LEAPS if self._has_lasting() else 1):
             stop = self._leap(known, holds=holds)
             if stop is None:
@@ -289,12 +286,12 @@ class _CombinedInstants(Joint, _SearchedInstants):
     def _leap(self, at: datetime, *, holds: bool) -> datetime | None:
         """An instant up to which the answer holds, according to the parts; None: for five years from `at`."""
         if (self.quantifier is all) is holds:
-            # Every part agrees with the answer: the first to change changes it.
+            # Every part agrees with the answer: the first change changes it.
             return min((until for part in self.parts if (until := part.until(at)) is not None), default=None)
         latest = at
         for part in self.parts:
             if part.contains(at) is holds:
-                # Each part that agrees with the answer has to change before it does.
+                # Every part that agrees with the answer has to change first.
                 until = part.until(at)
                 if until is None:
                     return None
@@ -322,7 +319,7 @@ class _LastingInstants(_SearchedInstants):
         return stop is None or stop - start >= self.minutes * _MINUTE
 
     def _find_run(self, at: datetime, *, holds: bool) -> _Run:
-        # The inner set is often shared and knows its runs: that may tell already.
+        # The inner set is often shared and knows its runs, which may be enough.
         span, minute = self.minutes * _MINUTE, _minute_of(at)
         for _ in range(_LEAPS):
             stop = self.inner.until(minute)
@@ -356,7 +353,6 @@ def recurring(cron: Cron, duration_ns: int) -> Instants:
 
 
 def complement(instants: Instants) -> Instants:
-    """Every instant that is not in the set."""
     if instants is ALWAYS:
         return NEVER
     if instants is NEVER:
@@ -377,7 +373,7 @@ def all_of(parts: Iterable[Instants]) -> Instants:
     for part in _flat(all, parts):
         if part is NEVER:
             return NEVER
-        # Not isinstance: for an abstract base class that is slow, and this is asked for every pod.
+        # isinstance is slow for an abstract base class, and this runs for every pod.
         if type(part) is _Since:
             latest = part if latest is None or part.at > latest.at else latest
         elif part is not ALWAYS:
@@ -491,7 +487,7 @@ def _minute_from(at: datetime) -> datetime:
 
 
 def _instant(microseconds: int) -> datetime:
-    # Beyond year 9999 is never.
+    # Beyond year 9999 means never.
     try:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:

@@ -13,7 +13,7 @@ from dovetail.values.schedule.cells import WHOLE_DAY, Cells, join, smear
 from dovetail.values.schedule.cron import Cron, Shape, shape_of
 from dovetail.values.schedule.zone import DAY, spells
 
-_LONG = (Stretch.BACK - 3) * DAY  # minutes; longer windows may have begun before all that a stretch knows of
+_LONG = (Stretch.BACK - 3) * DAY  # minutes; longer windows may have begun before the stretch
 
 
 class _Piece(NamedTuple):
@@ -28,7 +28,7 @@ class _Clock(NamedTuple):
     """A zone's clock in a stretch of days."""
 
     calm: tuple[tuple[int, int], ...]  # (offset, local days that begin and end with it)
-    changes: tuple["_Change", ...]  # what is in between
+    changes: tuple["_Change", ...]  # the changes in between
 
 
 class _Change(NamedTuple):
@@ -44,20 +44,20 @@ def openings(cron: Cron, minutes: int, stretch: Stretch) -> Cells:
     """The days of the stretch by their open minutes, for windows of this length; bit 0 is the first day."""
     matching = cron.days_in(stretch) if minutes else 0
     clock = _clock(cron.zone, stretch)
-    found: Cells = {}
+    open_: Cells = {}
     for offset, calm in clock.calm:
         if local_days := matching & calm:
             shift, after = divmod(-offset, DAY)
             days = local_days >> -shift if shift < 0 else local_days
-            _open(found, days, _spread(cron.day, minutes, after), stretch)
+            _open(open_, days, _spread(cron.day, minutes, after), stretch)
     for change in clock.changes:
         for local_days, days in _matching_alike(matching, change).items():
             pieces = _spread_around_change(cron, change.shape, local_days, minutes, change.after)
-            _open(found, days, pieces, stretch)
+            _open(open_, days, pieces, stretch)
     if minutes > _LONG and (hit := cron.last_hit(stretch.first * DAY - 1)) is not None:
         whole, rest = divmod(max(hit + minutes - stretch.first * DAY, 0), DAY)
-        _open(found, 1 << stretch.BACK, (_Piece(0, whole, WHOLE_DAY), _Piece(whole, 1, (1 << rest) - 1)), stretch)
-    return _visible(found, stretch)
+        _open(open_, 1 << stretch.BACK, (_Piece(0, whole, WHOLE_DAY), _Piece(whole, 1, (1 << rest) - 1)), stretch)
+    return _visible(open_, stretch)
 
 
 def _open(found: Cells, days: int, pieces: tuple[_Piece, ...], stretch: Stretch) -> None:
@@ -89,7 +89,7 @@ def _spread(hits: int, minutes: int, after: int) -> tuple[_Piece, ...]:
         cells = smear(hits, minutes) << after
         pieces = [_Piece(day, 1, cells >> DAY * day & WHOLE_DAY) for day in range(3)]
         return tuple([piece for piece in pieces if piece.cells])
-    # No two hits are a day apart: there is no gap.
+    # Hits of one day are less than a day apart: there is no gap.
     day, first = divmod((hits & -hits).bit_length() - 1 + after, DAY)
     last, rest = divmod(hits.bit_length() - 1 + after + minutes, DAY)
     whole = (_Piece(day + 1, last - day - 1, WHOLE_DAY),) if last > day + 1 else ()
@@ -108,11 +108,11 @@ def _spread_around_change(cron: Cron, shape: Shape, local_days: int, minutes: in
 
 def _matching_alike(matching: int, change: _Change) -> dict[int, int]:
     """The days on which the change begins, by the matching local days around it."""
-    around, found = (1 << change.shape.days) - 1, dict[int, int]()
+    around, alike = (1 << change.shape.days) - 1, dict[int, int]()
     for day, first in change.places:
         if local_days := matching >> first & around:
-            found[local_days] = found.get(local_days, 0) | 1 << day
-    return found
+            alike[local_days] = alike.get(local_days, 0) | 1 << day
+    return alike
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +122,7 @@ def _clock(zone: ZoneInfo, stretch: Stretch) -> _Clock:
     start, stop = stretch.base * DAY, (stretch.base + stretch.bits) * DAY
     reached, before = None, None
     for begin, end, offset in spells(zone, start, stop):
-        # What is skipped fires as the spell begins, and what is repeated may not fire (R10): no day like others.
+        # Skipped hits fire when the spell begins, repeated ones do not fire (R10): such days differ from others.
         plain = begin if before is None else begin + max(before - offset, 1)
         before = offset
         first, following = -(-(plain + offset) // DAY), (end + offset) // DAY
@@ -139,6 +139,5 @@ def _clock(zone: ZoneInfo, stretch: Stretch) -> _Clock:
     assert reached is not None
     assert reached >= (stretch.first + stretch.length) * DAY
     return _Clock(
-        tuple(calm.items()),
-        tuple([_Change(shape, after, tuple(places)) for (shape, after), places in changes.items()]),
+        tuple(calm.items()), tuple([_Change(shape, after, tuple(places)) for (shape, after), places in changes.items()])
     )

@@ -15,8 +15,8 @@ from dovetail.values.schedule.cells import WHOLE_DAY, Cells, first_minute, inver
 from dovetail.values.schedule.zone import DAY
 
 MINUTE_US = 60_000_000
-# (step, length) in days: stretches begin at multiples of a step, so that they can be shared, and most changes are near.
-# Together they reach three months beyond five years, so that an answer serves for a while.
+# (step, length) in days. Stretches begin at multiples of a step, so that they can be shared. Most changes are near.
+# They reach three months beyond five years, so that an answer is valid for a while.
 _STRETCHES = ((8, 16), (64, 128), (256, 2112))
 _GUESSES = 4
 
@@ -101,7 +101,7 @@ class Joint(Searchable):
         decided = left.pop(decisive, 0)
         for part in self.parts[1:]:
             if not left:
-                break  # the others cannot change it, and there may be thousands
+                break  # the other parts, perhaps thousands, cannot change it
             others = part.cells(stretch, days ^ decided, early, late)
             others.pop(neutral, None)
             join(left, others, conjunction=self.conjunction)
@@ -110,10 +110,10 @@ class Joint(Searchable):
 
     def narrowed(self, stretch: Stretch, cells: Cells, early: int, late: int) -> Searchable:
         parts = [part.narrowed(stretch, cells, early, late) for part in self.parts]
-        told = [part for part in parts if isinstance(part, _FixedCells)]
-        if len(told) > 1:
-            together = Joint(told, conjunction=self.conjunction).cells(stretch, sum(cells.values()), early, late)
-            # In the cells in question only: more days are alike then.
+        constant = [part for part in parts if isinstance(part, _FixedCells)]
+        if len(constant) > 1:
+            together = Joint(constant, conjunction=self.conjunction).cells(stretch, sum(cells.values()), early, late)
+            # Only in these cells: more days are alike then.
             masked = dict(cells)
             join(masked, together, conjunction=True)
             parts = [_FixedCells(masked), *[part for part in parts if not isinstance(part, _FixedCells)]]
@@ -134,7 +134,7 @@ def next_change(searched: Searchable, after: int, *, holds: bool, holds_at: Call
     """The first change of an answer that holds at `after`; `holds_at` is the exact answer at any instant."""
     leaves = tuple(dict.fromkeys(searched.leaves()))
     phases = sorted({0, *[leaf.phase for leaf in leaves]})
-    # Windows that close on the minute change nothing after it has begun.
+    # If all windows close on the minute, nothing changes within the minute.
     minute = after // MINUTE_US - (len(phases) > 1)
     day = after // MINUTE_US // DAY
     for step, length in _STRETCHES:
@@ -185,8 +185,8 @@ def _other_cells(searched: Searchable, stretch: Stretch, days: int, phases: list
     """The minutes in which the answer may differ at some of the phases."""
     early, late = phases[0], phases[-1]
     if holds:
-        found = inverted(searched.cells(stretch, days, late, early))
+        others = inverted(searched.cells(stretch, days, late, early))
     else:
-        found = searched.cells(stretch, days, early, late)
-    found.pop(0, None)
-    return found
+        others = searched.cells(stretch, days, early, late)
+    others.pop(0, None)
+    return others

@@ -14,13 +14,13 @@ DAY = 1440
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the arithmetic of this module is on UTC minutes
 _EPOCH_DAY = _EPOCH.toordinal()
 _MINUTE = timedelta(minutes=1)
-# Every so often a year is probed for changes of the clock. No spell in the database is shorter than six days and 23
-# hours (Brazil in 2000, Gaza in 2040).
+# The step for finding changes of the clock. No spell in the database is shorter than six days and 23 hours (Brazil in
+# 2000, Gaza in 2040).
 _PROBED = 5 * DAY
 _PROBED_TIME = timedelta(minutes=_PROBED)
 _STEPS = tuple([(1 << power, timedelta(minutes=1 << power)) for power in reversed(range(_PROBED.bit_length()))])
 _EVER = 1 << 62  # minutes; later than any int64 of nanoseconds can reach
-# Two days inside what datetime can hold: a conversion to local time must not leave years 1..9999.
+# Two days inside the range of datetime, so that local times stay within years 1..9999.
 _FIRST_MINUTE = (datetime(1, 1, 3) - _EPOCH) // _MINUTE  # noqa: DTZ001
 _LAST_MINUTE = (datetime(9999, 12, 29) - _EPOCH) // _MINUTE  # noqa: DTZ001
 
@@ -49,7 +49,7 @@ def zone_names() -> frozenset[str]:
 
 def load_zone(name: str) -> ZoneInfo:
     """The zone of that name from the pinned database; raises ZoneError."""
-    # Only listed names get into the cache or near a path, so neither can be abused.
+    # Only listed names reach the cache and a path, so neither can be abused.
     if name not in zone_names():
         shown = repr(name if len(name) <= 40 else name[:40] + "…")
         raise ZoneError(f"unknown time zone {shown}: expected a name such as UTC, Europe/Berlin or America/New_York")
@@ -78,16 +78,16 @@ def spells(zone: ZoneInfo, start: int, stop: int) -> list[Spell]:
     assert start < stop
     if zone.key == "UTC":
         return [Spell(start, stop, 0)]
-    found: list[Spell] = []
+    merged: list[Spell] = []
     for year in range(_year_of(start), _year_of(stop - 1) + 1):
         for spell in _spells_of_year(zone, year):
             begin, end = max(spell.start, start), min(spell.stop, stop)
             if begin >= end:
                 continue
-            if found and found[-1].offset == spell.offset:
-                begin = found.pop().start
-            found.append(Spell(begin, end, spell.offset))
-    return found
+            if merged and merged[-1].offset == spell.offset:
+                begin = merged.pop().start
+            merged.append(Spell(begin, end, spell.offset))
+    return merged
 
 
 def spell_at(zone: ZoneInfo, minute: int) -> Spell:
@@ -116,7 +116,7 @@ def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
     """The spells of a year. The first and last year also cover all time before and after."""
     first = max((datetime(year, 1, 1) - _EPOCH) // _MINUTE, _FIRST_MINUTE)  # noqa: DTZ001
     stop = (datetime(year, 12, 31) - _EPOCH) // _MINUTE + DAY  # noqa: DTZ001
-    found: list[Spell] = []
+    year_spells: list[Spell] = []
     begin = first if year > 1 else -_EVER
     utc = (_EPOCH + timedelta(minutes=first)).replace(tzinfo=zone)  # UTC fields, as fromutc wants them
     offset = zone.fromutc(utc).utcoffset()
@@ -124,13 +124,13 @@ def _spells_of_year(zone: ZoneInfo, year: int) -> tuple[Spell, ...]:
         ahead = utc + _PROBED_TIME
         if zone.fromutc(ahead).utcoffset() != offset:
             if (change := _first_change(zone, minute, utc)) < stop:
-                found.append(Spell(begin, change, offset_at(zone, begin)))
+                year_spells.append(Spell(begin, change, offset_at(zone, begin)))
                 begin = change
             offset = zone.fromutc(ahead).utcoffset()
         utc = ahead
     if begin < stop:
-        found.append(Spell(begin, stop if year < 9999 else _EVER, offset_at(zone, begin)))
-    return tuple(found)
+        year_spells.append(Spell(begin, stop if year < 9999 else _EVER, offset_at(zone, begin)))
+    return tuple(year_spells)
 
 
 def _first_change(zone: ZoneInfo, minute: int, utc: datetime) -> int:
