@@ -92,7 +92,7 @@ def test_a_pod_starts_out_pending_with_defaults() -> None:
     async def main(server: ApiServer, _clock: VirtualClock) -> None:
         asked = pod() | {"status": {"phase": "Running"}}
         made = await server.write(Create(RAW_PODS, asked, namespace="default"))
-        assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+        assert made["status"] == {"phase": "Pending"}
         spec = made["spec"]
         assert (spec["terminationGracePeriodSeconds"], spec["restartPolicy"], spec["priority"]) == (30, "Always", 0)
         assert [(t["key"], t["tolerationSeconds"]) for t in spec["tolerations"]] == [

@@ -1,27 +1,17 @@
-"""How does an actor work? It is told keys and brings each key's object to rest; only changes and timers wake it."""
+"""The base of all actors: a queue of keys that changes and timers fill, and one task that reconciles them."""
 
 import asyncio
 import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar
 
-from dovetail.ports import (
-    AlreadyExists,
-    ApiError,
-    Clock,
-    Conflict,
-    Create,
-    Delete,
-    Forbidden,
-    KubeApi,
-    NotFound,
-    Patch,
-    Propagation,
-)
+from dovetail import ports
+from dovetail.ports import ApiError, Clock, Conflict, KubeApi, NotFound, Propagation
 from dovetail.sim.actors.watch import WatchCache, follow
-from dovetail.sim.actors.wire import Kind, Raw, name_of, namespace_of
+from dovetail.sim.actors.wire import PODS, Kind, Raw, name_of, namespace_of, with_conditions
 
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 10.0
@@ -29,7 +19,7 @@ _CONFLICTS_AT_ONCE = 5
 
 
 class ActorContext:
-    """What all actors share: the API, the time and the caches."""
+    """The API client, clock and caches that all actors share."""
 
     def __init__(self, api: KubeApi, clock: Clock) -> None:
         self.api = api
@@ -39,56 +29,54 @@ class ActorContext:
         self.synced = asyncio.Event()
 
     def store(self, kind: Kind) -> WatchCache:
-        """The cache of the kind; all are asked for before the world is started."""
+        """The cache of the kind. Actors ask for all caches before the world starts."""
         if kind not in self._stores:
             self._stores[kind] = WatchCache()
             self._unsynced.add(kind)
         return self._stores[kind]
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Begin to follow every kind that was asked for."""
+        """Start to watch every kind that has a cache."""
         return [
             group.create_task(
-                follow(self.api, self.clock, kind, store, self._synced_of(kind)), name=f"follow {kind.plural}"
+                follow(self.api, self.clock, kind, store, partial(self._mark_synced, kind)),
+                name=f"follow {kind.plural}",
             )
             for kind, store in self._stores.items()
         ]
 
     def acting_as(self, api: KubeApi) -> "ActorContext":
-        """The same world for another client of the API."""
+        """The same world with another API client."""
         other = copy.copy(self)
         other.api = api
         return other
 
-    def _synced_of(self, kind: Kind) -> Callable[[], None]:
-        def done() -> None:
-            self._unsynced.discard(kind)
-            if not self._unsynced:
-                self.synced.set()
-
-        return done
+    def _mark_synced(self, kind: Kind) -> None:
+        self._unsynced.discard(kind)
+        if not self._unsynced:
+            self.synced.set()
 
     def now(self) -> datetime:
         return self.clock.now()
 
-    # -- writes: their results enter the caches at once --------------------------------------------------------------
+    # -- writes, whose results enter the caches at once ---------------------------------------------------------------
 
     async def create(self, kind: Kind, body: Raw) -> Raw | None:
-        """Create the object; None if one of this name is there, or its namespace is going away."""
+        """Create the object; None if the name is taken or the namespace is being deleted."""
         try:
-            made = await self.api.write(Create(kind, body, namespace=namespace_of(body) or None))
-        except (AlreadyExists, Forbidden):
+            made = await self.api.write(ports.Create(kind, body, namespace=namespace_of(body) or None))
+        except (ports.AlreadyExists, ports.Forbidden):
             return None
         self.store(kind).observe(made)
         return made
 
     async def patch(self, kind: Kind, obj: Raw, body: Mapping[str, Any], *, subresource: str = "") -> Raw | None:
-        """Merge the body into the object as it was read; None if it is gone. Raises Conflict if it is another one."""
+        """Merge the body into the object as read; None if it is gone. Raises Conflict if it has changed since."""
         preconditions = {"uid": obj["metadata"]["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
         merged = {**body, "metadata": {**body.get("metadata", {}), **preconditions}}
         where = namespace_of(obj) or None
         try:
-            made = await self.api.write(Patch(kind, name_of(obj), merged, where, subresource=subresource))
+            made = await self.api.write(ports.Patch(kind, name_of(obj), merged, where, subresource=subresource))
         except NotFound:
             return None
         except Conflict:
@@ -97,31 +85,44 @@ class ActorContext:
         self.store(kind).observe(made)
         return made
 
+    async def patch_status(self, kind: Kind, obj: Raw, status: Mapping[str, Any]) -> Raw | None:
+        return await self.patch(kind, obj, {"status": status}, subresource="status")
+
+    async def set_conditions(self, kind: Kind, obj: Raw, changes: Iterable[Raw], **status: Any) -> Raw | None:
+        """Set conditions, and other fields of the status."""
+        return await self.patch_status(kind, obj, {"conditions": with_conditions(obj, changes, self.now()), **status})
+
+    async def disrupt(self, pod: Raw, reason: str, message: str) -> None:
+        """Delete the pod, and say why in its conditions."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+        if await self.set_conditions(PODS, pod, [condition]) is not None:
+            await self.delete(PODS, pod)
+
     async def delete(
         self, kind: Kind, obj: Raw, *, grace_seconds: int | None = None, propagation: Propagation | None = None
     ) -> None:
-        """Delete this very object; nothing happens if it is gone."""
+        """Delete the object with this UID, if it still exists."""
         where, uid = namespace_of(obj) or None, obj["metadata"]["uid"]
         with contextlib.suppress(NotFound, Conflict):
             await self.api.write(
-                Delete(kind, name_of(obj), where, uid, grace_seconds=grace_seconds, propagation=propagation)
+                ports.Delete(kind, name_of(obj), where, uid, grace_seconds=grace_seconds, propagation=propagation)
             )
         await self.refresh(kind, obj)
 
     async def refresh(self, kind: Kind, obj: Raw) -> None:
-        """See what has become of the object, before the watch tells."""
+        """Read the object again, without waiting for the watch."""
         try:
-            found = await self.api.get(kind, name_of(obj), namespace=namespace_of(obj) or None)
+            current = await self.api.get(kind, name_of(obj), namespace=namespace_of(obj) or None)
         except NotFound:
             self.store(kind).bury(obj)
             return
-        if found["metadata"]["uid"] != obj["metadata"]["uid"]:
+        if current["metadata"]["uid"] != obj["metadata"]["uid"]:
             self.store(kind).bury(obj)
-        self.store(kind).observe(found)
+        self.store(kind).observe(current)
 
 
 async def _quiet() -> None:
-    """Until nothing else can run at this instant: a virtual loop turns to its timers only then."""
+    """Wait until nothing else can run at this instant: a virtual loop runs its timers only then."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     timer = loop.call_at(loop.time(), future.set_result, None)
@@ -132,9 +133,9 @@ async def _quiet() -> None:
 
 
 class Actor:
-    """One controller: a queue of keys, timers that fill it, and one task that empties it."""
+    """A controller with one queue and one task."""
 
-    # A patient actor begins when nothing else can run at this instant, so that a burst of changes costs one look.
+    # A patient actor starts when nothing else can run at this instant, so that a burst of changes costs one pass.
     patient: ClassVar[bool] = True
 
     def __init__(self, world: ActorContext) -> None:
@@ -145,16 +146,16 @@ class Actor:
         self._wake = asyncio.Event()
 
     async def reconcile(self, key: str) -> None:
-        """Bring what the key names to rest, as far as it can be done now."""
+        """Bring the object of the key closer to its desired state."""
         raise NotImplementedError
 
     def enqueue(self, key: str) -> None:
-        """Look at the key soon."""
+        """Reconcile the key soon."""
         self._queue[key] = None
         self._wake.set()
 
     def enqueue_at(self, key: str, at: datetime) -> None:
-        """Look at the key at the instant; an earlier timer stands."""
+        """Reconcile the key at the instant, or at that of an earlier timer."""
         loop = asyncio.get_running_loop()
         when = loop.time() + max(0.0, (at - self.world.now()).total_seconds())
         timer = self._timers.get(key)
@@ -169,7 +170,7 @@ class Actor:
         self.enqueue(key)
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Reconcile until cancelled."""
         await self.world.synced.wait()
         while True:
             await self._wake.wait()
@@ -187,7 +188,7 @@ class Actor:
         except ApiError as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             if isinstance(error, Conflict) and failures <= _CONFLICTS_AT_ONCE:
-                self.enqueue(key)  # somebody was faster; what they wrote is known by now
+                self.enqueue(key)  # the cache holds the other write by now
                 return
             delay = min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 16))
             self.enqueue_at(key, self.world.now() + timedelta(seconds=delay))

@@ -1,4 +1,4 @@
-"""How much does a pod request, and how much has a node, in whole numbers?"""
+"""Resource requests of pods and capacities of nodes in whole numbers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,13 +8,12 @@ from dovetail.values.quantity import QuantityError, parse_quantity
 
 Amounts = Mapping[str, int]
 
-# What the scheduler's scores assume where a container requests nothing.
-DEFAULT_CPU_MILLI = 100
-DEFAULT_MEMORY_BYTES = 200 * 1024 * 1024
+# kube-scheduler's scores assume these requests for a container without any.
+_SCORE_FLOORS = {"cpu": "100m", "memory": "200Mi"}
 
 
 def amount(name: str, text: object) -> int:
-    """A quantity in thousandths for cpu, in whole units for everything else; unreadable counts nothing."""
+    """A quantity in thousandths for cpu, else in whole units; 0 if it cannot be parsed."""
     try:
         quantity = parse_quantity(str(text))
     except QuantityError:
@@ -27,7 +26,7 @@ def amounts(raw: Raw | None) -> dict[str, int]:
 
 
 def pod_requests(spec: Raw) -> dict[str, int]:
-    """The effective request: init containers one by one, sidecars from their start on, and the overhead."""
+    """The effective request: the peak of init containers, sidecars and containers, plus the overhead."""
     running: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -42,14 +41,13 @@ def pod_requests(spec: Raw) -> dict[str, int]:
         _add(running, _requests(container))
     _add(running, sidecars)
     _raise_to(peak, running)
-    peak.update(_requests(spec))  # pod-level resources stand over the sum
+    peak.update(_requests(spec))  # pod-level resources override the sum
     _add(peak, amounts(spec.get("overhead")))
     return peak
 
 
 def _requests(container: Raw) -> dict[str, int]:
-    resources = container.get("resources") or {}
-    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    return amounts(_given(container))
 
 
 def _add(total: dict[str, int], more: Amounts) -> None:
@@ -63,12 +61,11 @@ def _raise_to(total: dict[str, int], other: Amounts) -> None:
 
 
 def score_requests(spec: Raw) -> tuple[int, int]:
-    """cpu and memory as the scores count them: a container that asks for nothing is given something."""
-    floors = {"cpu": f"{DEFAULT_CPU_MILLI}m", "memory": str(DEFAULT_MEMORY_BYTES)}
+    """cpu and memory as the scores count them, with a minimum for each container."""
     filled: dict[str, Any] = dict(spec)
     for field in ("initContainers", "containers"):
         filled[field] = [
-            {**container, "resources": {"requests": {**floors, **_given(container)}}}
+            {**container, "resources": {"requests": {**_SCORE_FLOORS, **_given(container)}}}
             for container in spec.get(field) or ()
         ]
     requests = pod_requests(filled)

@@ -1,4 +1,4 @@
-"""A whole cluster to run things in: the server, the time and every actor, from one seed and one instant.
+"""A whole simulated cluster: the API server, the clock and all actors.
 
 async def scenario(cluster: SimCluster) -> None:
     await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=3))
@@ -11,13 +11,13 @@ run(scenario, seed=1)
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, TypeVar
 
 import yaml
 
 from dovetail import ports
 from dovetail.ports import AlreadyExists, Create, Patch, Resource
+from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.daemon_set import DaemonSets
 from dovetail.sim.actors.deployment import Deployments
@@ -42,8 +42,6 @@ from dovetail.sim.actors.wire import (
     VOLUMES,
     Kind,
     Raw,
-    node_of,
-    pod_ready,
 )
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
@@ -69,18 +67,17 @@ def seconds(duration: str) -> float:
 
 
 def documents(manifests: Iterable[Raw | str]) -> list[dict[str, Any]]:
-    """The objects of dicts and YAML texts; a List counts as its items."""
-    found: list[dict[str, Any]] = []
+    """The objects of dicts and YAML texts, with the items of Lists."""
+    objects: list[dict[str, Any]] = []
     for manifest in manifests:
-        parts = yaml.safe_load_all(manifest) if isinstance(manifest, str) else [manifest]
-        for part in parts:
+        for part in yaml.safe_load_all(manifest) if isinstance(manifest, str) else [manifest]:
             if part:
-                found += part["items"] if str(part.get("kind", "")).endswith("List") else [dict(part)]
-    return found
+                objects += part["items"] if str(part.get("kind", "")).endswith("List") else [dict(part)]
+    return objects
 
 
 def kind_of(manifest: Raw) -> Kind:
-    """The resource of a manifest; kinds that are not known are taken for namespaced ones with a regular plural."""
+    """The resource of a manifest. An unknown kind counts as namespaced, with a regular plural."""
     api_version, kind = manifest["apiVersion"], manifest["kind"]
     known = KINDS.get((api_version, kind))
     if known is not None:
@@ -90,11 +87,12 @@ def kind_of(manifest: Raw) -> Kind:
 
 
 class SimCluster:
-    """Server and actors. Used with `async with` on a virtual loop, or through `run`."""
+    """Server and actors. Use it with `async with` on a virtual loop, or through `run`."""
 
     def __init__(self, clock: VirtualClock, *, seed: int = 0, latency_seconds: float = 0.0) -> None:
         self.clock = clock
         self.server = ApiServer(clock, seed=seed, latency_seconds=latency_seconds)
+        self.trace = self.server.trace  # every write so far, one line each
         self.api = self.server.client("kubectl")
         world = self.world = ActorContext(self.server.client("kube-controller-manager"), clock)
         kubelet = world.acting_as(self.server.client("kubelet"))
@@ -102,14 +100,9 @@ class SimCluster:
         self.kubelets = Kubelets(kubelet)
         self.server.node_leases.renewed_at = self.kubelets.lease_renewed_at
         self.node_lifecycle = NodeLifecycle(world)
-        controllers = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, PodDisruptionBudgets)
-        janitors = (TaintEviction, PodGarbage)
-        self.actors: list[Actor] = [
-            self.scheduler,
-            self.kubelets,
-            self.node_lifecycle,
-            *(actor(world) for actor in (*controllers, *janitors)),
-        ]
+        workloads = (Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs)
+        others = [actor(world) for actor in (*workloads, PodDisruptionBudgets, TaintEviction, PodGarbage)]
+        self.actors: list[Actor] = [self.scheduler, self.kubelets, self.node_lifecycle, *others]
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
@@ -118,19 +111,24 @@ class SimCluster:
     async def __aenter__(self) -> "SimCluster":
         await self._group.__aenter__()
         self._tasks += self.world.start(self._group)
-        self._tasks += [self._group.create_task(actor.run(), name=type(actor).__name__) for actor in self.actors]
+        for actor in self.actors:
+            self.run_actor(actor)
         await self.world.synced.wait()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         for task in self._tasks:
             task.cancel()
-        if isinstance(error, asyncio.CancelledError):  # perhaps because an actor has failed: the group knows
-            await self._group.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):  # the group raises the error of an actor that failed
+            await self._group.__aexit__(type(error), error, error.__traceback__)
         else:
-            await self._group.__aexit__(None, None, None)  # the scenario's own error is raised as it is
+            await self._group.__aexit__(None, None, None)  # the error of the scenario passes unchanged
+
+    def run_actor(self, actor: Actor) -> asyncio.Task[None]:
+        """Run the actor until the cluster ends."""
+        task = self._group.create_task(actor.run(), name=type(actor).__name__)
+        self._tasks.append(task)
+        return task
 
     def _observe(self, _resource: Resource[Any], _change: Change) -> None:
         self._changed.set()
@@ -138,7 +136,7 @@ class SimCluster:
     # -- manifests ----------------------------------------------------------------------------------------------------
 
     async def apply(self, *manifests: Raw | str, namespace: str = "default") -> None:
-        """Create the objects, or merge the manifests into those that are there."""
+        """Create the objects, or merge the manifests into existing ones."""
         for body in documents(manifests):
             kind = kind_of(body)
             where = body["metadata"].get("namespace", namespace) if kind.namespaced else None
@@ -147,31 +145,26 @@ class SimCluster:
             except AlreadyExists:
                 await self.api.write(Patch(kind, body["metadata"]["name"], body, namespace=where))
 
-    # -- reading, without a request -----------------------------------------------------------------------------------
+    # -- reading without a request ------------------------------------------------------------------------------------
 
     def objects(self, kind: Resource[Any], *, namespace: str | None = None) -> list[Raw]:
-        """What the server holds, in the order of its lists."""
-        found = self.server.registry.store.collection(kind).sorted()
-        return [stored.body for key, stored in found if namespace in (None, key[0])]
+        """The objects of the server in the order of its lists."""
+        objects = self.server.registry.store.collection(kind).sorted()
+        return [stored.body for key, stored in objects if namespace in (None, key[0])]
 
     def object(self, kind: Resource[Any], name: str, *, namespace: str = "default") -> Raw | None:
         stored = self.server.registry.store.collection(kind).objects.get((namespace if kind.namespaced else "", name))
         return None if stored is None else stored.body
 
     def pods(self, *, node: str | None = None, ready: bool | None = None, app: str | None = None) -> list[Raw]:
-        """Pods, of one node, ready or not, of one `app` label, as far as asked."""
+        """Pods, filtered by node, readiness and `app` label."""
         return [
             pod
             for pod in self.objects(PODS)
-            if (node is None or node_of(pod) == node)
-            and (ready is None or pod_ready(pod) == ready)
-            and (app is None or (pod["metadata"].get("labels") or {}).get("app") == app)
+            if (node is None or wire.node_of(pod) == node)
+            and (ready is None or wire.pod_ready(pod) == ready)
+            and (app is None or wire.labels_of(pod).get("app") == app)
         ]
-
-    @property
-    def trace(self) -> list[str]:
-        """Every write so far, a line each."""
-        return self.server.trace
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -180,7 +173,7 @@ class SimCluster:
         await self.clock.sleep(seconds(duration))
 
     async def wait_until(self, predicate: Callable[[], bool], *, timeout: str = "10m") -> None:
-        """Until the predicate, asked after each write, holds. Raises TimeoutError after so much virtual time."""
+        """Wait for the predicate, which is evaluated after each write. Raises TimeoutError, in virtual time."""
         async with asyncio.timeout(seconds(timeout)):
             while not predicate():
                 self._changed.clear()
@@ -189,7 +182,7 @@ class SimCluster:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def kill_kubelet(self, node: str) -> None:
-        """The node's pods are left alone, and the node is Unknown once its silence is noticed."""
+        """Stop the kubelet. The node becomes Unknown after the grace period of the node lifecycle controller."""
         self.kubelets.kill(node)
         self.node_lifecycle.kubelet_died(node)
 
@@ -199,7 +192,7 @@ class SimCluster:
         self.server.node_leases.kubelet_starts(node)
 
     def set_node_ready(self, node: str, *, ready: bool) -> None:
-        """Let the kubelet report its node as NotReady, or as Ready again."""
+        """Let the kubelet report its node as Ready or NotReady."""
         self.kubelets.set_ready(node, ready=ready)
 
 
@@ -211,7 +204,7 @@ def run(
     shuffle: bool = False,
     latency_seconds: float = 0.0,
 ) -> R:
-    """Run the scenario in a fresh cluster to its end. `shuffle`: draw the order of what runs at one instant, too."""
+    """Run the scenario in a new cluster. `shuffle`: randomize the order of callbacks at one instant, too."""
 
     async def main(clock: VirtualClock) -> list[R]:
         async with SimCluster(clock, seed=seed, latency_seconds=latency_seconds) as cluster:

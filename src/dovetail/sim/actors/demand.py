@@ -1,6 +1,6 @@
-"""What does a pod ask of the node it runs on, and of the pods around it?
+"""What a pod requires of its node and of the pods around it.
 
-Pods made from one template ask the same, so what is read from one serves all: the scheduler works on demands.
+Pods of one template have the same requirements, so the scheduler parses them once and works on demands.
 """
 
 import json
@@ -13,6 +13,14 @@ from dovetail.sim.actors.wire import Raw, labels_of, namespace_of, selector_of
 from dovetail.values.selector import Expression, Selector
 
 Labels = Mapping[str, str]
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+# The fields of a pod spec that a demand depends on, apart from those of containers.
+_FIELDS = (
+    *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "overhead", "resources", "volumes"),
+    *("priority", "preemptionPolicy"),
+)
 
 
 class Port(NamedTuple):
@@ -32,7 +40,7 @@ class Spread(NamedTuple):
 
 
 class Neighbours(NamedTuple):
-    """One pod affinity or anti-affinity term: which pods, and how near."""
+    """One term of pod affinity or anti-affinity."""
 
     key: str
     selector: Selector | None
@@ -45,39 +53,19 @@ class Neighbours(NamedTuple):
             return False
         if self.namespaces is None or namespace in self.namespaces:
             return True
-        # The one label that every namespace has.
+        # Every namespace has this label; others are not simulated.
         name = {"kubernetes.io/metadata.name": namespace}
         return self.namespace_selector is not None and self.namespace_selector.matches(name)
 
 
 class Demand:
-    """All of it, read once. Compared by identity."""
-
-    __slots__ = (
-        "affinity",
-        "anti_affinity",
-        "claims",
-        "labels",
-        "namespace",
-        "never_preempts",
-        "node_selector",
-        "ports",
-        "preferred_affinity",
-        "preferred_anti_affinity",
-        "preferred_nodes",
-        "priority",
-        "requests",
-        "required_nodes",
-        "score_requests",
-        "spreads",
-        "tolerations",
-    )
+    """The parsed requirements of a pod. Compared by identity."""
 
     def __init__(self, pod: Raw) -> None:
         spec = pod["spec"]
         affinity = spec.get("affinity") or {}
         nodes = affinity.get("nodeAffinity") or {}
-        required = nodes.get("requiredDuringSchedulingIgnoredDuringExecution")
+        required = nodes.get(REQUIRED)
         self.namespace = namespace_of(pod)
         self.labels: Labels = dict(labels_of(pod))
         self.requests = pod_requests(spec)
@@ -86,7 +74,7 @@ class Demand:
         self.tolerations: Sequence[Raw] = spec.get("tolerations") or ()
         self.node_selector: Labels = spec.get("nodeSelector") or {}
         self.required_nodes: Sequence[Raw] | None = None if required is None else required["nodeSelectorTerms"]
-        self.preferred_nodes: Sequence[Raw] = nodes.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        self.preferred_nodes: Sequence[Raw] = nodes.get(_PREFERRED) or ()
         self.spreads = tuple(_spread(self.labels, raw) for raw in spec.get("topologySpreadConstraints") or ())
         self.affinity, self.preferred_affinity = self._terms(affinity.get("podAffinity"))
         self.anti_affinity, self.preferred_anti_affinity = self._terms(affinity.get("podAntiAffinity"))
@@ -96,16 +84,14 @@ class Demand:
 
     @property
     def looks_around(self) -> bool:
-        """Whether the answer depends on the pods on other nodes."""
+        """Whether the placement depends on pods on other nodes."""
         return bool(self.affinity or self.anti_affinity or any(spread.hard for spread in self.spreads))
 
     def _terms(self, raw: Raw | None) -> tuple[tuple[Neighbours, ...], tuple[Neighbours, ...]]:
         raw = raw or {}
-        required = raw.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        preferred = raw.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
         return (
-            tuple(self._term(term, 0) for term in required),
-            tuple(self._term(entry["podAffinityTerm"], entry["weight"]) for entry in preferred),
+            tuple(self._term(term, 0) for term in raw.get(REQUIRED) or ()),
+            tuple(self._term(entry["podAffinityTerm"], entry["weight"]) for entry in raw.get(_PREFERRED) or ()),
         )
 
     def _term(self, raw: Raw, weight: int) -> Neighbours:
@@ -118,32 +104,19 @@ class Demand:
 
 
 def demand_key(pod: Raw) -> str:
-    """The same text for pods that ask the same."""
+    """A text that is equal for pods with equal requirements."""
     spec = pod["spec"]
     containers = [
         (container.get("resources"), container.get("ports"), container.get("restartPolicy"))
         for field in ("initContainers", "containers")
         for container in (*(spec.get(field) or ()), {"resources": field})
     ]
-    asked = [
-        spec.get(field)
-        for field in (
-            "nodeSelector",
-            "affinity",
-            "tolerations",
-            "topologySpreadConstraints",
-            "overhead",
-            "resources",
-            "volumes",
-            "priority",
-            "preemptionPolicy",
-        )
-    ]
-    return json.dumps([namespace_of(pod), labels_of(pod), containers, asked], sort_keys=True)
+    fields = [spec.get(field) for field in _FIELDS]
+    return json.dumps([namespace_of(pod), labels_of(pod), containers, fields], sort_keys=True)
 
 
 def _narrowed(labels: Labels, raw: Raw) -> Selector | None:
-    """The label selector, with matchLabelKeys and mismatchLabelKeys taken from the pod's own labels."""
+    """The label selector, with matchLabelKeys and mismatchLabelKeys resolved by the pod's own labels."""
     selector = selector_of(raw.get("labelSelector"))
     if selector is None:
         return None
@@ -200,7 +173,7 @@ def toleration_matches(toleration: Raw, taint: Raw) -> bool:
 
 
 def untolerated(tolerations: Sequence[Raw], taints: Iterable[Raw], *effects: TaintEffect) -> Raw | None:
-    """The first taint of these effects that keeps the pod away."""
+    """The first taint of these effects that the pod does not tolerate."""
     for taint in taints:
         if taint["effect"] in effects and not tolerates(tolerations, taint):
             return taint

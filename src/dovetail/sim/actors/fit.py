@@ -1,5 +1,6 @@
-"""Can a pod run on this node, looking at the node alone, and if not, why not in kube-scheduler's own words?"""
+"""Whether a pod fits on a node by itself, with reasons in kube-scheduler's words."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 
 
 class Fit(NamedTuple):
-    """Why not; no reasons: it fits. `final`: removing pods from the node would not help."""
+    """Reasons why a pod does not fit; none: it fits. `final`: removing pods from the node would not help."""
 
     reasons: tuple[str, ...] = ()
     final: bool = False
@@ -30,7 +31,7 @@ FITS = Fit()
 
 
 class NodeUsage:
-    """A node as the scheduler sees it, with what its pods take."""
+    """A node as the scheduler sees it, with the requests of its pods."""
 
     def __init__(self, node: Raw) -> None:
         self.name = name_of(node)
@@ -63,7 +64,7 @@ class NodeUsage:
 
 
 def fit(demand: Demand, node: NodeUsage) -> Fit:
-    """The first filter that says no, in kube-scheduler's order."""
+    """The first filter that rejects the node, in kube-scheduler's order."""
     if not named(demand, node):
         return Fit((NOT_NAMED,), final=True)
     if node.unschedulable and not tolerates_cordon(demand.tolerations):
@@ -74,19 +75,19 @@ def fit(demand: Demand, node: NodeUsage) -> Fit:
         return Fit((NO_AFFINITY,), final=True)
     if demand.ports and _ports_taken(demand.ports, node):
         return Fit((NO_PORTS,))
-    lacking = insufficient(demand.requests, node)
-    return lacking if lacking.reasons else FITS
+    short = insufficient(demand.requests, node)
+    return short if short.reasons else FITS
 
 
 def zone_fit(node: NodeUsage, zones: Sequence[Labels]) -> Fit:
-    """Whether the node is where the volumes are; several zones of one volume are joined with two underscores."""
+    """Whether the node is in the zones of the volumes; two underscores join several zones of one volume."""
     if any(node.labels.get(key) not in value.split("__") for zone in zones for key, value in zone.items()):
         return Fit((NO_ZONE,), final=True)
     return FITS
 
 
 def named(demand: Demand, node: NodeUsage) -> bool:
-    """Whether the names of nodes in the required affinity, as DaemonSets set them, include this one."""
+    """Whether the node names in the required affinity, as DaemonSets set them, include this one."""
     terms = demand.required_nodes
     if terms is None or not all(term.get("matchFields") for term in terms):
         return True
@@ -98,9 +99,8 @@ def wants(demand: Demand, node: NodeUsage) -> bool:
     for key, value in demand.node_selector.items():
         if node.labels.get(key) != value:
             return False
-    if demand.required_nodes is None:
-        return True
-    return any(term_matches(term, node.name, node.labels) for term in demand.required_nodes)
+    terms = demand.required_nodes
+    return terms is None or any(term_matches(term, node.name, node.labels) for term in terms)
 
 
 def term_matches(term: Raw, name: str, labels: Labels) -> bool:
@@ -138,7 +138,7 @@ def _expression_matches(expression: Raw, labels: Labels) -> bool:
 
 
 def insufficient(requests: Amounts, node: NodeUsage) -> Fit:
-    """Every resource that is short, as kube-scheduler lists them all."""
+    """All resources that the node lacks."""
     short: list[str] = []
     final = False
     if len(node.demands) + 1 > node.allocatable.get("pods", 0):
@@ -168,17 +168,14 @@ def _clash(one: Port, other: Port) -> bool:
 
 
 def unfit_message(fits: Mapping[str, Fit], preemption: str = "") -> str:
-    """What kube-scheduler writes into PodScheduled; `preemption`: why that did not help, if it did not."""
+    """The message of the condition PodScheduled; `preemption`: why preemption does not help."""
     if not fits:
         return "no nodes available to schedule pods"
     return summary(fits) + (f" no new claims to deallocate, preemption: {preemption}" if preemption else "")
 
 
 def summary(fits: Mapping[str, Fit]) -> str:
-    """How many nodes say no for each reason."""
-    reasons: dict[str, int] = {}
-    for outcome in fits.values():
-        for reason in outcome.reasons:
-            reasons[reason] = reasons.get(reason, 0) + 1
+    """The number of nodes for each reason."""
+    reasons = Counter(reason for outcome in fits.values() for reason in outcome.reasons)
     listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     return f"0/{len(fits)} nodes are available: {listed}."

@@ -1,32 +1,18 @@
-"""Which taints do a node's conditions call for, and when does a taint drive a pod off its node?"""
+"""The node lifecycle controller: taints nodes by their conditions, and evicts pods that do not tolerate the taints."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.api.names import NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT, TaintEffect
+from dovetail.sim.actors import wire
 from dovetail.sim.actors.actor import Actor, ActorContext
 from dovetail.sim.actors.demand import toleration_matches
 from dovetail.sim.actors.kubelet import BY_NODE
-from dovetail.sim.actors.wire import (
-    NODES,
-    PODS,
-    Raw,
-    condition_of,
-    condition_status,
-    deleting,
-    finished,
-    key_of,
-    name_of,
-    node_of,
-    pod_ready,
-    uid_of,
-    with_conditions,
-)
+from dovetail.sim.actors.wire import NODES, PODS, Raw
 from dovetail.sim.actors.zones import Zones
-from dovetail.values.timestamp import format_time
 
-# How long a kubelet may be silent: kube-controller-manager's default since 1.32.
+# The longest silence of a kubelet: kube-controller-manager's default since 1.32.
 MONITOR_GRACE_SECONDS = 50.0
 
 _BY_CONDITION = {
@@ -45,12 +31,12 @@ _SILENT = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def called_for(node: Raw, *, evicts: bool = True) -> list[tuple[str, TaintEffect]]:
-    """Key and effect of the taints that the node's conditions and its cordon call for. `evicts`: NoExecute too."""
+    """Key and effect of the taints for the node's conditions and its cordon. `evicts`: NoExecute too."""
     wanted: list[tuple[str, TaintEffect]] = []
-    if condition_of(node, "Ready") is None:  # nobody has spoken for it yet
+    if wire.condition_of(node, "Ready") is None:  # no kubelet has reported yet
         wanted.append((NOT_READY_TAINT, TaintEffect.NO_SCHEDULE))
     for (type_, status), key in _BY_CONDITION.items():
-        if condition_status(node, type_) == status:
+        if wire.condition_status(node, type_) == status:
             wanted.append((key, TaintEffect.NO_SCHEDULE))
             if type_ == "Ready" and evicts:
                 wanted.append((key, TaintEffect.NO_EXECUTE))
@@ -60,26 +46,17 @@ def called_for(node: Raw, *, evicts: bool = True) -> list[tuple[str, TaintEffect
 
 
 def taints_after(node: Raw, now: datetime, *, evicts: bool = True) -> list[dict[str, Any]]:
-    """The node's taints as they should be; those of others are left alone."""
+    """The desired taints of the node, with those of other controllers."""
     wanted = called_for(node, evicts=evicts)
-    taints = [dict(taint) for taint in node.get("spec", {}).get("taints") or ()]
-    kept = [
-        taint
-        for taint in taints
-        if (taint["key"], taint["effect"]) not in _OURS or (taint["key"], taint["effect"]) in wanted
-    ]
-    have = {(taint["key"], taint["effect"]) for taint in kept}
-    added_at = format_time(now.replace(microsecond=0))
-    added = [
-        {"key": key, "effect": str(effect), "timeAdded": added_at}
-        for key, effect in wanted
-        if (key, effect) not in have
-    ]
-    return kept + added
+    taints = {(taint["key"], taint["effect"]): dict(taint) for taint in node.get("spec", {}).get("taints") or ()}
+    kept = {pair: taint for pair, taint in taints.items() if pair not in _OURS or pair in wanted}
+    added = [pair for pair in wanted if pair not in kept]
+    new = [{"key": key, "effect": str(effect), "timeAdded": wire.timestamp(now)} for key, effect in added]
+    return [*kept.values(), *new]
 
 
 def evicted_at(tolerations: Sequence[Raw], taints: Iterable[Raw], since: datetime) -> datetime | None:
-    """When the NoExecute taints drive the pod off; None: never. The shortest toleration that is used counts."""
+    """When the NoExecute taints evict the pod; None: never. The shortest matching toleration counts."""
     seconds: list[int] = []
     for taint in taints:
         if taint["effect"] != TaintEffect.NO_EXECUTE:
@@ -92,18 +69,18 @@ def evicted_at(tolerations: Sequence[Raw], taints: Iterable[Raw], since: datetim
 
 
 class NodeLifecycle(Actor):
-    """Turns conditions into taints, and the silence of a kubelet into conditions."""
+    """Sets taints for conditions, and conditions for kubelets that are silent."""
 
     def __init__(self, world: ActorContext) -> None:
         super().__init__(world)
         self._zones = Zones()
         self._silent_since: dict[str, datetime] = {}
         self._nodes, self._pods = world.store(NODES), world.store(PODS)
-        self._pods.index(BY_NODE, node_of)
+        self._pods.index(BY_NODE, wire.node_of)
         self._nodes.on_change(self._node_changed)
 
     def kubelet_died(self, node: str) -> None:
-        """A fault: no heartbeat comes any more."""
+        """A fault: the kubelet sends no more heartbeats."""
         now = self._silent_since.setdefault(node, self.world.now())
         self.enqueue_at(node, now + timedelta(seconds=MONITOR_GRACE_SECONDS))
 
@@ -111,11 +88,9 @@ class NodeLifecycle(Actor):
         self._silent_since.pop(node, None)
 
     def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
-        node = new or old
-        assert node is not None
         if new is not None:
-            self.enqueue(name_of(new))
-        for name in self._zones.update(name_of(node), new, self.world.now()):
+            self.enqueue(wire.name_of(new))
+        for name in self._zones.update(wire.name_of(new or old or {}), new, self.world.now()):
             self.enqueue(name)
 
     async def reconcile(self, key: str) -> None:
@@ -125,11 +100,10 @@ class NodeLifecycle(Actor):
         now = self.world.now()
         silent = self._silent_since.get(key)
         lost = silent is not None and now >= silent + timedelta(seconds=MONITOR_GRACE_SECONDS)
-        if lost and condition_status(node, "Ready") != "Unknown":
+        if lost and wire.condition_status(node, "Ready") != "Unknown":
             said = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
             changes = [{"type": type_, "status": "Unknown", **said} for type_ in _SILENT]
-            status = {"conditions": with_conditions(node, changes, now)}
-            node = await self.world.patch(NODES, node, {"status": status}, subresource="status")
+            node = await self.world.set_conditions(NODES, node, changes)
         if node is None or key not in self._nodes.items:
             return
         evicted = any((taint["key"], taint["effect"]) in _OURS for taint in _no_execute(node))
@@ -139,13 +113,13 @@ class NodeLifecycle(Actor):
             await self.world.patch(NODES, node, {"spec": {"taints": taints or None}})
         if evicts and not evicted and key in self._nodes.items:
             self._zones.took_turn(key, now)
-        if condition_status(node, "Ready") == "Unknown":
+        if wire.condition_status(node, "Ready") == "Unknown":
             await self._pods_not_ready(key)
 
     def _evicts(self, node: Raw, *, evicted: bool) -> bool:
-        """Whether the node may have a taint that drives its pods off; if not yet, it is looked at again."""
-        name, now = name_of(node), self.world.now()
-        if condition_status(node, "Ready") not in ("False", "Unknown") or self._zones.outage:
+        """Whether the node may have a taint that evicts its pods now; if it may later, enqueue it."""
+        name, now = wire.name_of(node), self.world.now()
+        if wire.condition_status(node, "Ready") not in ("False", "Unknown") or self._zones.outage:
             return False
         due = now if evicted else self._zones.turn(name, now)
         if due is not None and due > now:
@@ -153,12 +127,10 @@ class NodeLifecycle(Actor):
         return due is not None and due <= now
 
     async def _pods_not_ready(self, node: str) -> None:
-        """Nobody can say that the pods of a silent node are ready; a kubelet that speaks does so for its pods too."""
+        """Mark the pods of a silent node as not ready; a kubelet that reports again does so for its pods, too."""
         for pod in list(self._pods.under(BY_NODE, node).values()):
-            if pod_ready(pod):
-                change = {"type": "Ready", "status": "False"}
-                status = {"conditions": with_conditions(pod, [change], self.world.now())}
-                await self.world.patch(PODS, pod, {"status": status}, subresource="status")
+            if wire.pod_ready(pod):
+                await self.world.set_conditions(PODS, pod, [{"type": "Ready", "status": "False"}])
 
 
 class TaintEviction(Actor):
@@ -168,51 +140,40 @@ class TaintEviction(Actor):
         super().__init__(world)
         self._since: dict[str, datetime] = {}  # by UID of the pod
         self._nodes, self._pods = world.store(NODES), world.store(PODS)
-        self._pods.index(BY_NODE, node_of)
+        self._pods.index(BY_NODE, wire.node_of)
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
 
     def _node_changed(self, old: Raw | None, new: Raw | None) -> None:
         if new is not None and _no_execute(new) != ([] if old is None else _no_execute(old)):
-            for key in self._pods.under(BY_NODE, name_of(new)):
+            for key in self._pods.under(BY_NODE, wire.name_of(new)):
                 self.enqueue(key)
 
     def _pod_changed(self, old: Raw | None, new: Raw | None) -> None:
         if new is None:
-            assert old is not None
-            self._since.pop(uid_of(old), None)
+            self._since.pop(wire.uid_of(old or {}), None)
             return
-        node = self._nodes.get(node_of(new))
-        if node is not None and (old is None or not node_of(old)) and _no_execute(node):
-            self.enqueue(key_of(new))
+        node = self._nodes.get(wire.node_of(new))
+        if node is not None and (old is None or not wire.node_of(old)) and _no_execute(node):
+            self.enqueue(wire.key_of(new))
 
     async def reconcile(self, key: str) -> None:
         pod = self._pods.get(key)
-        node = None if pod is None else self._nodes.get(node_of(pod))
-        if pod is None or node is None or deleting(pod) or finished(pod):
+        node = None if pod is None else self._nodes.get(wire.node_of(pod))
+        if pod is None or node is None or wire.deleting(pod) or wire.finished(pod):
             return
         taints, now = _no_execute(node), self.world.now()
         if not taints:
-            self._since.pop(uid_of(pod), None)
+            self._since.pop(wire.uid_of(pod), None)
             return
-        due = evicted_at(pod["spec"].get("tolerations") or (), taints, self._since.setdefault(uid_of(pod), now))
+        due = evicted_at(pod["spec"].get("tolerations") or (), taints, self._since.setdefault(wire.uid_of(pod), now))
         if due is None:
-            self._since.pop(uid_of(pod), None)
+            self._since.pop(wire.uid_of(pod), None)
         elif due > now:
             self.enqueue_at(key, due)
         else:
-            await self._evict(pod, now)
-
-    async def _evict(self, pod: Raw, now: datetime) -> None:
-        change = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "DeletionByTaintManager",
-            "message": "Taint manager: deleting due to NoExecute taint",
-        }
-        status = {"conditions": with_conditions(pod, [change], now)}
-        if await self.world.patch(PODS, pod, {"status": status}, subresource="status") is not None:
-            await self.world.delete(PODS, pod)
+            message = "Taint manager: deleting due to NoExecute taint"
+            await self.world.disrupt(pod, "DeletionByTaintManager", message)
 
 
 def _no_execute(node: Raw) -> list[Raw]:

@@ -1,68 +1,64 @@
-"""What does the scheduler know of the cluster, and which node does it choose for a pod?
+"""The scheduler's view of the cluster, and its choice of a node for a pod.
 
-What a pod asks is read once for all pods alike, and the answer of a node is kept until the node changes.
+Requirements are parsed once for all equal pods, and the answer of a node is cached until the node changes.
 """
 
+from collections import Counter
 from collections.abc import Container, Sequence
-from types import TracebackType
 
 from dovetail.sim.actors.demand import Demand, Labels, demand_key
 from dovetail.sim.actors.fit import FITS, Fit, NodeUsage, fit, zone_fit
 from dovetail.sim.actors.score import best, least_allocated
 from dovetail.sim.actors.topology import Crowd, Surroundings
-from dovetail.sim.actors.wire import Raw, deleting, finished, key_of, labels_of, name_of, node_of
+from dovetail.sim.actors.wire import Raw, deleting, finished, key_of, labels_of, name_of, node_of, status_of
 
 
 class SchedulerCache:
-    """What the scheduler knows of nodes and of the pods on them, and how often it has changed."""
+    """Nodes and the pods on them, with counters of changes."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeUsage] = {}
         self.crowd = Crowd()
-        self.changes = 0  # anything
-        self.chances = 0  # what can make room: a node, or a pod less
-        self.touched: list[str] = []  # names of nodes that have changed, in order
-        self._priorities: dict[int, int] = {}  # how many pods have a place, by priority
-        self.nominated: dict[str, dict[str, Demand]] = {}  # pods that wait for a place on the node, by node
+        self.changes = 0  # all changes
+        self.chances = 0  # changes that can make room: of a node, or a pod that left
+        self.touched: list[str] = []  # names of changed nodes, in order
+        self._priorities: Counter[int] = Counter()  # number of placed pods by priority
+        self.nominated: dict[str, dict[str, Demand]] = {}  # pods nominated to the node, by node
         self._nominations: dict[str, tuple[str, Demand]] = {}
         self._demands: dict[str, Demand] = {}
-        self._homeless: dict[str, dict[str, Demand]] = {}  # pods whose node is not known, by node
+        self._homeless: dict[str, dict[str, Demand]] = {}  # pods of unknown nodes, by node
         self._placed: dict[str, tuple[str, Demand, bool]] = {}
 
     def demand(self, pod: Raw) -> Demand:
-        """What the pod asks; the same object for pods that ask the same."""
+        """The requirements of the pod; the same object for equal pods."""
         key = demand_key(pod)
         if key not in self._demands:
             self._demands[key] = Demand(pod)
         return self._demands[key]
 
     def node_changed(self, old: Raw | None, new: Raw | None) -> bool:
-        """Take over a change of a node; False if it does not matter here."""
-        node = new or old
-        assert node is not None
+        """Apply a change of a node; False if the scheduler ignores it."""
+        name = name_of(new or old or {})
         if new is None:
-            view = self.nodes.pop(name_of(node), None)
+            view = self.nodes.pop(name, None)
             if view is not None and view.demands:
                 self._homeless[view.name] = view.demands
-        elif name_of(new) not in self.nodes:
-            view = self.nodes[name_of(new)] = NodeUsage(new)
-            for key, demand in self._homeless.pop(view.name, {}).items():
+        elif name not in self.nodes:
+            view = self.nodes[name] = NodeUsage(new)
+            for key, demand in self._homeless.pop(name, {}).items():
                 view.add(key, demand)
         elif old is not None and _alike(old, new):
             return False
         else:
-            self.nodes[name_of(new)].update(new)
-        self.touched.append(name_of(node))
+            self.nodes[name].update(new)
+        self.touched.append(name)
         self._changed(chance=True)
         return True
 
     def pod_changed(self, old: Raw | None, new: Raw | None) -> bool:
-        """Take over a change of a pod; False if it does not matter here."""
-        pod = new or old
-        assert pod is not None
-        key = key_of(pod)
-        before = self._placed.get(key)
-        after = None
+        """Apply a change of a pod; False if the scheduler ignores it."""
+        key = key_of(new or old or {})
+        before, after = self._placed.get(key), None
         if new is not None and node_of(new) and not finished(new):
             if before is not None and old is not None and asks_the_same(old, new):
                 after = (before[0], before[1], deleting(new))
@@ -78,7 +74,7 @@ class SchedulerCache:
         return True
 
     def nominate(self, key: str, node: str, demand: Demand) -> bool:
-        """The pod waits for a place on the node, or with an empty name no longer; False if that is known."""
+        """Nominate the pod to the node, or to none if the name is empty; False if nothing changes."""
         before, after = self._nominations.get(key), (node, demand) if node else None
         if before == after:
             return False
@@ -93,16 +89,16 @@ class SchedulerCache:
         return True
 
     def anybody_below(self, priority: int) -> bool:
-        """Whether a pod of a lower priority has a place."""
+        """Whether a pod of a lower priority runs on a node."""
         return any(other < priority for other in self._priorities)
 
     def leaves(self, key: str) -> bool:
-        """Whether the pod has a place and is on its way out."""
+        """Whether the pod is on a node and terminates."""
         return key in self._placed and self._placed[key][2]
 
     def _arrive(self, key: str, node: str, demand: Demand, leaving: bool) -> None:
         self._placed[key] = (node, demand, leaving)
-        self._priorities[demand.priority] = self._priorities.get(demand.priority, 0) + 1
+        self._priorities[demand.priority] += 1
         self.crowd.add(demand, node, leaving=leaving)
         self.touched.append(node)
         if node in self.nodes:
@@ -128,7 +124,7 @@ class SchedulerCache:
 
 
 class Supposition:
-    """A node with some of its pods thought away and others thought there, until the end of a `with`."""
+    """A node with some pods removed and others added on trial, until the end of a `with`."""
 
     def __init__(self, cluster: SchedulerCache, node: str) -> None:
         self._cluster = cluster
@@ -139,9 +135,7 @@ class Supposition:
     def __enter__(self) -> "Supposition":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for key in list(self._gone):
             self.stays(key)
         for key, demand in self._come.items():
@@ -149,7 +143,7 @@ class Supposition:
             self._cluster.crowd.add(demand, self._node.name, leaving=False, count=-1)
 
     def others_come(self, key: str, priority: int) -> None:
-        """Pods of at least this priority that wait for a place here are thought there; not that of the key itself."""
+        """Add the pods of at least this priority that are nominated to the node, except that of the key."""
         for other, demand in self._cluster.nominated.get(self._node.name, {}).items():
             if other != key and demand.priority >= priority:
                 self._come[other] = demand
@@ -162,7 +156,7 @@ class Supposition:
         self._cluster.crowd.add(demand, self._node.name, leaving=leaving, count=-1)
 
     def stays(self, key: str) -> None:
-        """Back with the pod that has gone."""
+        """Put back a removed pod."""
         demand, leaving = self._gone.pop(key)
         self._node.add(key, demand)
         self._cluster.crowd.add(demand, self._node.name, leaving=leaving)
@@ -173,18 +167,17 @@ def asks_the_same(old: Raw, new: Raw) -> bool:
 
 
 def _alike(old: Raw, new: Raw) -> bool:
-    """Whether the scheduler sees no difference between the two states of a node."""
-    same_status = all(
-        old.get("status", {}).get(field) == new.get("status", {}).get(field) for field in ("allocatable", "capacity")
-    )
-    return same_status and old.get("spec") == new.get("spec") and labels_of(old) == labels_of(new)
+    """Whether the scheduler sees no difference between two versions of a node."""
+    statuses = status_of(old), status_of(new)
+    same_size = all(statuses[0].get(field) == statuses[1].get(field) for field in ("allocatable", "capacity"))
+    return same_size and old.get("spec") == new.get("spec") and labels_of(old) == labels_of(new)
 
 
 class Answers:
-    """What the nodes say to one demand by themselves, and how they would score; renewed where nodes have changed."""
+    """Fits and scores of all nodes for one demand; `renew` updates those of changed nodes."""
 
     def __init__(self, demand: Demand) -> None:
-        self.fitting: dict[str, int] = {}  # nodes, and how empty they would be
+        self.fitting: dict[str, int] = {}  # score by node
         self.unfit: dict[str, Fit] = {}
         self._demand = demand
         self._position: int | None = None
@@ -208,9 +201,9 @@ class Answers:
 def place(
     demand: Demand, cluster: SchedulerCache, answers: Answers, zones: Sequence[Labels] = (), *, key: str = ""
 ) -> tuple[str | None, dict[str, Fit]]:
-    """The best node for the demand, or None, and why the others are not.
+    """The best node for the demand, or None, and the reasons of the others.
 
-    `zones`: what the pod's volumes want. `key`: of the pod; what is kept for it does not stand in its way.
+    `zones`: labels that the pod's volumes require. `key`: the pod, whose own nomination is ignored.
     """
     answers.renew(cluster)
     surroundings = Surroundings(demand, cluster.nodes, cluster.crowd)
@@ -231,7 +224,7 @@ def place(
 def _kept_for_others(
     key: str, demand: Demand, cluster: SchedulerCache, fitting: Container[str], zones: Sequence[Labels]
 ) -> dict[str, Fit]:
-    """The nodes whose room is for pods of at least this priority that were nominated there."""
+    """The nodes whose room is reserved for nominated pods of at least this priority."""
     taken: dict[str, Fit] = {}
     for name in cluster.nominated:
         if name in fitting:
@@ -244,11 +237,11 @@ def _kept_for_others(
 
 
 def answer(demand: Demand, cluster: SchedulerCache, node: NodeUsage, zones: Sequence[Labels]) -> Fit:
-    """What the node says, looking at everything, as things are."""
+    """Whether the demand fits on the node, with all filters."""
     outcome = fit(demand, node)
-    return (
-        _among_others(node, Surroundings(demand, cluster.nodes, cluster.crowd), zones) if outcome is FITS else outcome
-    )
+    if outcome is not FITS:
+        return outcome
+    return _among_others(node, Surroundings(demand, cluster.nodes, cluster.crowd), zones)
 
 
 def _among_others(node: NodeUsage, surroundings: Surroundings, zones: Sequence[Labels]) -> Fit:

@@ -1,6 +1,6 @@
-"""Whom does a pod of a higher priority drive away, and from which node? The least harm, as kube-scheduler sees it.
+"""Preemption: which pods make room for a pod of a higher priority, as kube-scheduler chooses them.
 
-On a node all pods of a lower priority are thought away, and as many as can stay are taken back: first those whose
+On each node all pods of a lower priority are removed on trial, and as many as possible are put back: first those whose
 disruption budget would be violated, and the more important before the less. Among nodes the one with the fewest
 violations is chosen, then the one whose most important victim has the lowest priority, then the one with the fewest.
 """
@@ -19,7 +19,7 @@ NO_VICTIMS = Fit(("No preemption victims found for incoming pod",))
 
 
 class PdbAllowance(NamedTuple):
-    """What a PodDisruptionBudget still allows."""
+    """The remaining disruptions of a PodDisruptionBudget."""
 
     namespace: str
     selector: Selector
@@ -28,7 +28,7 @@ class PdbAllowance(NamedTuple):
 
 
 class PreemptionVictims(NamedTuple):
-    """The pods that have to leave a node, by key, the most important first."""
+    """The keys of pods to evict from a node, the most important first."""
 
     node: str
     victims: tuple[str, ...]
@@ -36,17 +36,17 @@ class PreemptionVictims(NamedTuple):
 
 
 class Preemptor(NamedTuple):
-    """A pod that needs a place, and what decides who makes it."""
+    """A pod that needs room, and what decides on the victims."""
 
     key: str
     demand: Demand
     zones: Sequence[Labels]
     budgets: Sequence[PdbAllowance]
-    started: Callable[[str], float]  # when the pod of the key began to run, in seconds; inf if it did not
+    started: Callable[[str], float]  # when the pod of the key started, in seconds; inf if it did not
 
 
 def budget(pdb: Raw) -> PdbAllowance | None:
-    """None if the budget is about no pods."""
+    """None if the budget selects no pods."""
     selector, status = selector_of(pdb["spec"].get("selector")), status_of(pdb)
     if selector is None:
         return None
@@ -57,18 +57,18 @@ def budget(pdb: Raw) -> PdbAllowance | None:
 def sacrifice(
     preemptor: Preemptor, cluster: SchedulerCache, unfit: Mapping[str, Fit]
 ) -> PreemptionVictims | dict[str, Fit]:
-    """The least harm, or why there is no use in any, node by node."""
+    """The best victims, or why no preemption helps, by node."""
     if not cluster.anybody_below(preemptor.demand.priority):
         return {name: NOT_HELPFUL if outcome.final else NO_VICTIMS for name, outcome in unfit.items()}
-    found: list[PreemptionVictims] = []
+    sacrifices: list[PreemptionVictims] = []
     useless: dict[str, Fit] = {}
     for name, outcome in unfit.items():
         result = NOT_HELPFUL if outcome.final else _on_node(preemptor, cluster, name)
         if isinstance(result, PreemptionVictims):
-            found.append(result)
+            sacrifices.append(result)
         else:
             useless[name] = result
-    return min(found, key=lambda one: _harm(preemptor, cluster, one)) if found else useless
+    return min(sacrifices, key=lambda one: _harm(preemptor, cluster, one)) if sacrifices else useless
 
 
 def _on_node(preemptor: Preemptor, cluster: SchedulerCache, name: str) -> PreemptionVictims | Fit:
@@ -96,23 +96,23 @@ def _on_node(preemptor: Preemptor, cluster: SchedulerCache, name: str) -> Preemp
 
 
 def _violating(keys: Sequence[str], demands: Mapping[str, Demand], budgets: Sequence[PdbAllowance]) -> set[str]:
-    """The pods whose budget would not allow that they go after those before them."""
+    """The pods whose budget would be violated if they and all pods before them were evicted."""
     left = [budget.allowed for budget in budgets]
-    found: set[str] = set()
+    violating: set[str] = set()
     for key in keys:
         pod, name = demands[key], key.rpartition("/")[2]
         for index, (namespace, selector, _, disrupted) in enumerate(budgets):
             if namespace == pod.namespace and name not in disrupted and selector.matches(pod.labels):
                 left[index] -= 1
                 if left[index] < 0:
-                    found.add(key)
-    return found
+                    violating.add(key)
+    return violating
 
 
 def _harm(
     preemptor: Preemptor, cluster: SchedulerCache, one: PreemptionVictims
 ) -> tuple[int, int, int, int, float, str]:
-    """The less, the better; of two alike, the one whose most important victim has run for the shortest time."""
+    """A sort key; among equals, the node whose most important victim has run for the shortest time is first."""
     demands = cluster.nodes[one.node].demands
     priorities = [demands[key].priority for key in one.victims]
     since = -preemptor.started(one.victims[0])

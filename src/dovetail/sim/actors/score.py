@@ -1,4 +1,4 @@
-"""Which of the nodes that fit does the scheduler like best? Where the real one throws dice, the name decides."""
+"""Scores of fitting nodes, as kube-scheduler computes them. Among equals the name decides, not chance."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dovetail.api.names import HOSTNAME_LABEL, ZONE_LABEL, TaintEffect
 from dovetail.sim.actors.demand import Demand, tolerates
 from dovetail.sim.actors.fit import NodeUsage, term_matches
-from dovetail.sim.actors.topology import Crowd, Nodes, near_counts, soft_counts
+from dovetail.sim.actors.topology import Crowd, Nodes, by_domain, domain_counts
 
 # kube-scheduler's default weights.
 _TAINTS, _NODE_AFFINITY, _SPREAD, _POD_AFFINITY = 3, 2, 2, 2
@@ -30,7 +30,7 @@ def best(demand: Demand, emptiness: Mapping[str, int], nodes: Nodes, crowd: Crow
 
 
 def least_allocated(demand: Demand, node: NodeUsage) -> int:
-    """0 to 100: how empty cpu and memory would be, on average."""
+    """The average free share of cpu and memory, from 0 to 100."""
     total = parts = 0
     for index, name in enumerate(("cpu", "memory")):
         whole = node.allocatable.get(name, 0)
@@ -41,7 +41,7 @@ def least_allocated(demand: Demand, node: NodeUsage) -> int:
     return total // parts if parts else 0
 
 
-# Each of the following gives a score of 0 to 100 for each node, in their order, or nothing if all are alike.
+# Each of the following returns a score of 0 to 100 for each node, or nothing if all scores are equal.
 
 
 def _disliked_taints(demand: Demand, fitting: Sequence[NodeUsage]) -> list[int]:
@@ -76,11 +76,11 @@ def _node_affinity(demand: Demand, fitting: Sequence[NodeUsage]) -> list[int]:
 def _spread(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, crowd: Crowd) -> list[int]:
     soft = [spread for spread in demand.spreads if not spread.hard]
     if demand.spreads:
-        tables = [(spread.key, spread.max_skew, soft_counts(demand, spread, nodes, crowd)) for spread in soft]
+        tables = [(spread.key, spread.max_skew, domain_counts(demand, spread, (), nodes, crowd)[0]) for spread in soft]
     else:
-        # The cluster's default: pods that look alike stay apart a little.
+        # The default constraints spread pods with equal labels.
         alike = crowd.alike(demand)
-        tables = [(key, skew, _by_domain(key, alike, nodes)) for key, skew in _DEFAULT_SPREAD] if alike else []
+        tables = [(key, skew, by_domain(key, alike, nodes)) for key, skew in _DEFAULT_SPREAD] if alike else []
     if not any(counts for _, _, counts in tables):
         return []
     raw = [0.0] * len(fitting)
@@ -92,17 +92,8 @@ def _spread(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, crowd: C
     return _reversed(raw)
 
 
-def _by_domain(key: str, alike: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name, count in alike.items():
-        domain = nodes[name].labels.get(key) if name in nodes else None
-        if domain is not None:
-            counts[domain] = counts.get(domain, 0) + count
-    return counts
-
-
 def _reversed(raw: Sequence[float]) -> list[int]:
-    """The least first."""
+    """Scores that are highest for the lowest value."""
     most, least = max(raw), min(raw)
     return [int(100 * (most + least - value) / most) for value in raw] if most > least else []
 
@@ -112,7 +103,8 @@ def _pod_affinity(demand: Demand, fitting: Sequence[NodeUsage], nodes: Nodes, cr
     terms += [(term, -term.weight) for term in demand.preferred_anti_affinity]
     if not terms:
         return []
-    tables = [(term.key, weight, near_counts(term, nodes, crowd)) for term, weight in terms]
-    raw = [sum(weight * counts.get(node.labels.get(key, ""), 0) for key, weight, counts in tables) for node in fitting]
+    counts = [by_domain(term.key, crowd.count(term.select, leaving_too=True), nodes) for term, _ in terms]
+    tables = [(term.key, weight, near) for (term, weight), near in zip(terms, counts, strict=True)]
+    raw = [sum(weight * near.get(node.labels.get(key, ""), 0) for key, weight, near in tables) for node in fitting]
     most, least = max(raw), min(raw)
     return [100 * (value - least) // (most - least) for value in raw] if most > least else []

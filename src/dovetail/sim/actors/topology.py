@@ -1,4 +1,4 @@
-"""Can a pod run on a node, looking at the pods around it: spread, affinity, anti-affinity and its symmetric rule?"""
+"""Whether a pod fits on a node given the pods around it: topology spread, pod affinity and anti-affinity."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -18,23 +18,23 @@ K = TypeVar("K")
 
 
 class Crowd:
-    """Where the pods are, by what they look like: few kinds of pods, many pods."""
+    """Numbers of pods by node, grouped by labels: there are few groups and many pods."""
 
     def __init__(self) -> None:
-        # Pods of one namespace and label set, on each node; those on their way out apart.
+        # Pods by namespace, labels and whether they terminate, and then by node.
         self._groups: dict[tuple[str, tuple[tuple[str, str], ...], bool], dict[str, int]] = {}
-        # Pods that keep others away, on each node.
+        # Pods with anti-affinity, by node.
         self._keeping_away: dict[Demand, dict[str, int]] = {}
 
     def add(self, demand: Demand, node: str, *, leaving: bool, count: int = 1) -> None:
-        """One pod more on the node, or with -1 one less."""
+        """Add a pod to the node, or remove one with `count` -1."""
         key = (demand.namespace, tuple(sorted(demand.labels.items())), leaving)
         _count(self._groups, key, node, count)
         if demand.anti_affinity:
             _count(self._keeping_away, demand, node, count)
 
     def count(self, selects: Callable[[str, Labels], bool], *, leaving_too: bool) -> dict[str, int]:
-        """How many pods that are selected run on each node."""
+        """The number of selected pods by node."""
         total: dict[str, int] = {}
         for (namespace, labels, leaving), nodes in self._groups.items():
             if (leaving_too or not leaving) and selects(namespace, dict(labels)):
@@ -43,11 +43,11 @@ class Crowd:
         return total
 
     def alike(self, demand: Demand) -> Mapping[str, int]:
-        """How many pods of the same namespace and labels run on each node."""
+        """The number of pods of the same namespace and labels by node."""
         return self._groups.get((demand.namespace, tuple(sorted(demand.labels.items())), False), {})
 
     def kept_away_from(self, demand: Demand, nodes: Nodes) -> set[tuple[str, str]]:
-        """The domains (key, value) in which some pod does not want this one."""
+        """The domains (key, value) in which the anti-affinity of a pod forbids this one."""
         return {
             (term.key, nodes[node].labels[term.key])
             for other, places in self._keeping_away.items()
@@ -68,23 +68,23 @@ def _count(table: dict[K, dict[str, int]], key: K, node: str, by: int) -> None:
 
 
 class Surroundings:
-    """The answers for one demand at one moment; built once, asked for each node."""
+    """The topology filters for one demand, computed once for all nodes."""
 
     def __init__(self, demand: Demand, nodes: Nodes, crowd: Crowd) -> None:
         self._demand = demand
         hard = [spread for spread in demand.spreads if spread.hard]
-        self._spreads = [(spread, *_domains(demand, spread, hard, nodes, crowd)) for spread in hard]
+        self._spreads = [(spread, *domain_counts(demand, spread, hard, nodes, crowd)) for spread in hard]
         self._away = crowd.kept_away_from(demand, nodes)
         self._anti = [(term.key, _near((term,), term.key, nodes, crowd)) for term in demand.anti_affinity]
         self._with = [(term.key, _near(demand.affinity, term.key, nodes, crowd)) for term in demand.affinity]
-        # The first of a group that wants to be together has nobody to join.
+        # The first pod of a group with affinity to itself fits anywhere.
         self._first = not any(near for _, near in self._with) and all(
             term.select(demand.namespace, demand.labels) for term in demand.affinity
         )
 
     @property
     def matter(self) -> bool:
-        """Whether any node could say no."""
+        """Whether any node could be rejected."""
         return bool(self._spreads or self._away or self._anti or self._with)
 
     def fit(self, node: NodeUsage) -> Fit:
@@ -109,19 +109,16 @@ class Surroundings:
         return self._first or all(node.labels[key] in near for key, near in self._with)
 
 
-def _domains(
+def domain_counts(
     demand: Demand, spread: Spread, hard: Iterable[Spread], nodes: Nodes, crowd: Crowd
 ) -> tuple[dict[str, int], int]:
-    """How many matching pods each domain has, and how many the emptiest one counts as having."""
+    """The number of matching pods by domain, and the minimum that the skew counts from."""
     keys = [other.key for other in hard] or [spread.key]
-    selector = spread.selector
-    placed = (
-        {}
-        if selector is None
-        else crowd.count(
-            lambda namespace, labels: namespace == demand.namespace and selector.matches(labels), leaving_too=False
-        )
-    )
+
+    def selects(namespace: str, labels: Labels) -> bool:
+        return namespace == demand.namespace and spread.selector is not None and spread.selector.matches(labels)
+
+    placed = crowd.count(selects, leaving_too=False)
     counts: dict[str, int] = {}
     for node in nodes.values():
         if all(key in node.labels for key in keys) and _counts(demand, spread, node):
@@ -140,24 +137,19 @@ def _counts(demand: Demand, spread: Spread, node: NodeUsage) -> bool:
 
 
 def _near(terms: Iterable[Neighbours], key: str, nodes: Nodes, crowd: Crowd) -> set[str]:
-    """The domains of the key that have a pod which all the terms select."""
+    """The domains of the key with a pod that all the terms select."""
     wanted = tuple(terms)
     placed = crowd.count(
         lambda namespace, labels: all(term.select(namespace, labels) for term in wanted), leaving_too=True
     )
-    return {nodes[node].labels[key] for node in placed if node in nodes and key in nodes[node].labels}
+    return set(by_domain(key, placed, nodes))
 
 
-def soft_counts(demand: Demand, spread: Spread, nodes: Nodes, crowd: Crowd) -> dict[str, int]:
-    """Matching pods by domain, for a constraint that only prefers."""
-    return _domains(demand, spread, (), nodes, crowd)[0]
-
-
-def near_counts(term: Neighbours, nodes: Nodes, crowd: Crowd) -> dict[str, int]:
-    """Pods that the preferred term selects, by domain."""
+def by_domain(key: str, placed: Mapping[str, int], nodes: Nodes) -> dict[str, int]:
+    """The number of pods by domain of the key; `placed` by node."""
     counts: dict[str, int] = {}
-    for node, count in crowd.count(term.select, leaving_too=True).items():
-        domain = nodes[node].labels.get(term.key) if node in nodes else None
+    for name, count in placed.items():
+        domain = nodes[name].labels.get(key) if name in nodes else None
         if domain is not None:
             counts[domain] = counts.get(domain, 0) + count
     return counts

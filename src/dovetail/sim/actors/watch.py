@@ -1,7 +1,7 @@
-"""What is in the cluster now, and what changed? One shared cache for each kind, kept by list and watch.
+"""Caches of the actors: one for each kind, filled by list and watch, and shared by all actors.
 
-All actors read from the same caches. An actor's own writes enter the cache with the server's answer, before the watch
-tells of them, so that an actor never decides on a state older than its last write.
+The writes of an actor enter the cache with the server's answer, before the watch delivers them, so that an actor never
+decides on a state older than its last write.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,43 +19,42 @@ _NOTHING: Mapping[str, Raw] = {}
 
 
 class WatchCache:
-    """The objects of one kind by key, with indexes, and handlers that are told of each change in order."""
+    """The objects of one kind by key, with indexes and with handlers that receive each change in order."""
 
     def __init__(self) -> None:
         self.items: dict[str, Raw] = {}
         self._handlers: list[Handler] = []
         self._indexes: dict[str, tuple[Callable[[Raw], str], dict[str, dict[str, Raw]]]] = {}
         self._seen_version = 0
-        self._buried: set[str] = set()  # UIDs known to be gone before the watch has said so
+        self._buried: set[str] = set()  # UIDs of deleted objects whose deletion the watch has not delivered
 
     def on_change(self, handler: Handler) -> None:
-        """Call the handler with (old, new) of each change; None stands for not there."""
+        """Call the handler with (old, new) of each change; old is None on creation, new on deletion."""
         self._handlers.append(handler)
 
     def index(self, name: str, by: Callable[[Raw], str]) -> None:
-        """Keep the objects by the value of a function too; an empty value is left out."""
+        """Index the objects by the value of a function; objects with an empty value are left out."""
         if name not in self._indexes:
-            assert not self.items, "an index is declared before the store is filled"
+            assert not self.items, "declare an index before the store is filled"
             self._indexes[name] = (by, {})
 
     def under(self, name: str, value: str) -> Mapping[str, Raw]:
-        """The objects for which the index's function has the value, by key, in order of arrival."""
+        """The objects with this value in the index, by key, in order of arrival."""
         return self._indexes[name][1].get(value, _NOTHING)
 
     def get(self, key: str) -> Raw | None:
         return self.items.get(key)
 
     def observe(self, obj: Raw) -> None:
-        """Take over the object, unless it is older than what is known."""
-        key, version = key_of(obj), _version(obj)
+        """Store the object, unless the cache holds a newer version."""
+        key = key_of(obj)
         old = self.items.get(key)
-        # Without an old one, a version that the watch has passed is that of an object since deleted.
-        if version <= (self._seen_version if old is None else _version(old)):
-            return
-        self._put(key, old, obj)
+        # An unknown object of a version that the watch has passed has been deleted since.
+        if _version(obj) > (self._seen_version if old is None else _version(old)):
+            self._put(key, old, obj)
 
     def observe_watched(self, obj: Raw) -> None:
-        """As `observe`, for what the watch tells: its versions only go up."""
+        """Store an object that the watch delivers; its versions only increase."""
         key, version = key_of(obj), _version(obj)
         self._seen_version = max(self._seen_version, version)
         if uid_of(obj) in self._buried:
@@ -65,7 +64,7 @@ class WatchCache:
             self._put(key, old, obj)
 
     def bury(self, obj: Raw) -> None:
-        """Take out an object that a delete has removed at once; what the watch still tells of it is old."""
+        """Remove an object that a request has deleted; later events of the watch about it are stale."""
         key, uid = key_of(obj), uid_of(obj)
         old = self.items.get(key)
         if old is not None and uid_of(old) == uid:
@@ -73,7 +72,7 @@ class WatchCache:
             self._put(key, old, None)
 
     def forget(self, obj: Raw, version: int) -> None:
-        """The watch says that the object is gone as of the version."""
+        """Remove an object that the watch reports as deleted at the version."""
         key = key_of(obj)
         self._seen_version = max(self._seen_version, version)
         self._buried.discard(uid_of(obj))
@@ -82,7 +81,7 @@ class WatchCache:
             self._put(key, old, None)
 
     def replace(self, objects: list[dict[str, Any]], version: int) -> None:
-        """What a fresh list says: nothing else is there."""
+        """Replace the content by that of a list."""
         listed = {key_of(obj) for obj in objects}
         for obj in [obj for key, obj in self.items.items() if key not in listed]:
             self.forget(obj, version)
@@ -113,7 +112,7 @@ def _version(obj: Raw) -> int:
 
 
 async def follow(api: KubeApi, clock: Clock, kind: Kind, store: WatchCache, on_synced: Callable[[], None]) -> None:
-    """Keep the store like the server, for ever. A dropped watch is resumed, a version too old listed anew."""
+    """Keep the store up to date until cancelled: resume dropped watches, and list again if a version is too old."""
     version = ""
     while True:
         try:

@@ -1,7 +1,7 @@
-"""What do raw Kubernetes objects say? The kinds that the actors handle, and how the common fields are read and written.
+"""Kinds of the actors, and accessors for common fields of raw Kubernetes objects.
 
-Actors read whole objects as plain mappings, because they copy templates and write statuses that no typed struct
-holds. What comes from a store is shared between all actors: it is never changed in place.
+Actors read objects as plain mappings, because they copy templates and write statuses that no struct holds. Objects of a
+store are shared between all actors, and never changed in place.
 """
 
 import json
@@ -12,8 +12,9 @@ from typing import Any
 
 from dovetail import ports
 from dovetail.ports import Resource
+from dovetail.sim.server.selectors import object_selector
 from dovetail.values.duration import SECOND, DurationError, parse_duration
-from dovetail.values.selector import Selector, SelectorError, make_selector
+from dovetail.values.selector import Selector, SelectorError
 from dovetail.values.timestamp import format_time, parse_time
 
 Raw = Mapping[str, Any]
@@ -30,15 +31,15 @@ JOBS: Kind = Resource("batch", "v1", "jobs", "Job", dict[str, Any], namespaced=T
 CLAIMS: Kind = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", dict[str, Any], namespaced=True)
 VOLUMES: Kind = Resource("", "v1", "persistentvolumes", "PersistentVolume", dict[str, Any])
 
-# How a workload tells the simulated kubelet what its processes do; durations are Go's, such as 90s.
+# Annotations that tell the simulated kubelet how processes behave; durations are Go's, such as 90s.
 START_DELAY = "dovetail.dev/start-delay"  # from binding to Running and Ready
 READY = "dovetail.dev/ready"  # "false": runs, but is not ready
 SHUTDOWN = "dovetail.dev/shutdown"  # from the signal to the end of the process
-RUN_FOR = "dovetail.dev/run-for"  # ends by itself after this time
-EXIT_CODE = "dovetail.dev/exit-code"  # with which it ends by itself
+RUN_FOR = "dovetail.dev/run-for"  # from the start to the end of the process
+EXIT_CODE = "dovetail.dev/exit-code"  # of a process that ends by itself
 READY_DELAY = "dovetail.dev/ready-delay"  # on Nodes: from creation to Ready
 NOT_READY = "dovetail.dev/not-ready"  # label on Nodes: "true" makes the kubelet report NotReady
-KUBELET = "dovetail.dev/kubelet"  # on Nodes: "none" leaves the Node to somebody else
+KUBELET = "dovetail.dev/kubelet"  # on Nodes: "none" leaves the Node to another kubelet
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"  # Kubernetes' alphabet for names: no vowels, nothing easily mistaken
 
@@ -82,8 +83,13 @@ def created_at(obj: Raw) -> datetime:
     return parse_time(obj["metadata"]["creationTimestamp"])
 
 
+def timestamp(at: datetime) -> str:
+    """The instant as metadata has it: whole seconds."""
+    return format_time(at.replace(microsecond=0))
+
+
 def oldest_first(obj: Raw) -> tuple[str, str]:
-    """A sort key: creation, then name. Creation times have one form, so their text sorts as they do."""
+    """A sort key: creation, then name. Creation times sort as texts, since all have one form."""
     meta = obj["metadata"]
     return (str(meta.get("creationTimestamp", "")), str(meta["name"]))
 
@@ -114,6 +120,11 @@ def owner_reference(kind: Kind, owner: Raw) -> dict[str, Any]:
     }
 
 
+def replicas_of(spec: Raw) -> int:
+    replicas = spec.get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
 def phase_of(pod: Raw) -> str:
     return str(status_of(pod).get("phase", "Pending"))
 
@@ -123,7 +134,7 @@ def finished(pod: Raw) -> bool:
 
 
 def active(pod: Raw) -> bool:
-    """Neither finished nor on its way out."""
+    """Neither finished nor terminating."""
     return not finished(pod) and not deleting(pod)
 
 
@@ -149,7 +160,7 @@ def pod_ready(pod: Raw) -> bool:
 
 
 def available_at(pod: Raw, min_ready_seconds: int) -> datetime | None:
-    """From when on the pod counts as available if it stays as it is; None if it is not ready."""
+    """When the pod becomes available if it stays ready; None if it is not ready."""
     condition = condition_of(pod, "Ready")
     if condition is None or condition.get("status") != "True":
         return None
@@ -160,34 +171,29 @@ def available_at(pod: Raw, min_ready_seconds: int) -> datetime | None:
 
 
 def with_conditions(obj: Raw, changes: Iterable[Raw], now: datetime) -> list[dict[str, Any]]:
-    """The object's conditions with these set; a transition time moves only with the status."""
+    """The object's conditions with these changes; a transition time changes only with the status."""
     conditions = [dict(condition) for condition in status_of(obj).get("conditions") or ()]
     for change in changes:
         old = next((condition for condition in conditions if condition["type"] == change["type"]), None)
         if old is None:
-            conditions.append({**change, "lastTransitionTime": format_time(now.replace(microsecond=0))})
+            conditions.append({**change, "lastTransitionTime": timestamp(now)})
         else:
             if old.get("status") != change["status"]:
-                old["lastTransitionTime"] = format_time(now.replace(microsecond=0))
+                old["lastTransitionTime"] = timestamp(now)
             old.update(change)
     return conditions
 
 
 def selector_of(raw: Raw | None) -> Selector | None:
-    """A label selector; None if it is missing or malformed, which matches nothing."""
-    if raw is None:
-        return None
-    entries = raw.get("matchExpressions") or ()
+    """A label selector; None if it is missing or invalid, and matches nothing."""
     try:
-        return make_selector(
-            raw.get("matchLabels"), [(entry["key"], entry["operator"], entry.get("values") or ()) for entry in entries]
-        )
+        return None if raw is None else object_selector(raw)
     except SelectorError:
         return None
 
 
 def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> float:
-    """The duration under the annotation; the default if there is none that can be read."""
+    """The duration of the annotation; the default if it is absent or invalid."""
     try:
         return parse_duration(annotations[key]) / SECOND
     except (KeyError, DurationError):
@@ -195,6 +201,6 @@ def seconds_in(annotations: Mapping[str, str], key: str, default: float) -> floa
 
 
 def short_hash(value: object) -> str:
-    """A short name for a value, the same in every run, in the alphabet of Kubernetes' own hashes."""
+    """A short hash of a value, the same in every run, in the alphabet of Kubernetes' own hashes."""
     digest = zlib.crc32(json.dumps(value, sort_keys=True).encode())
     return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(digest))

@@ -1,1 +1,1 @@
-"""Does every action in a simulated run keep what is promised? Checkers share no code with what they check."""
+"""Checkers verify every action of a simulated run. They share no code with what they check."""

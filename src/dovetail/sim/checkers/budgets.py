@@ -1,4 +1,4 @@
-"""Does no pool lose more nodes at once than its budgets allow for the reason (R25–R30)? Counted here a second time."""
+"""Checks that no pool disrupts more nodes at once than its budgets allow (R25–R30), with a count of its own."""
 
 import re
 from collections import deque
@@ -24,14 +24,14 @@ _REMEMBERED: Final = 100
 
 
 class BudgetChecker:
-    """Looked at when a command is written on a claim: that is when it was decided."""
+    """Checks a command when the program writes it on a claim."""
 
     def __init__(self, scene: CheckedCluster, reading: str) -> None:
         assert reading in (BY_REASON, UPSTREAM), reading
         self._scene = scene
         self._reading = reading
-        self._edited: dict[str, tuple[datetime, Raw]] = {}  # pools: when they changed, and from what
-        self._left: deque[tuple[datetime, str]] = deque(maxlen=_REMEMBERED)  # initialized claims that are gone: pool
+        self._edited: dict[str, tuple[datetime, Raw]] = {}  # by pool: the last edit, and the version before it
+        self._left: deque[tuple[datetime, str]] = deque(maxlen=_REMEMBERED)  # pools of deleted initialized claims
 
     def pool_changed(self, change: Change) -> None:
         if change.old is not None and change.old.body["spec"] != change.new.body["spec"]:
@@ -62,14 +62,11 @@ class BudgetChecker:
         )
         if len(busy) > limit:
             message = f"was taken for {record.reason} as number {len(busy)} where the budgets of NodePool {pool_name}"
-            self._scene.report(
-                RULE,
-                f"NodeClaim/{claim['metadata']['name']}",
-                f"{message} allow {limit} of its {nodes} nodes; busy are {', '.join(busy)}",
-            )
+            message += f" allow {limit} of its {nodes} nodes; busy are {', '.join(busy)}"
+            self._scene.report(RULE, claim, message)
 
     def _is_busy(self, member: ClaimAndNode) -> bool:
-        """R26: S3–S6 whatever the reason, or not ready. What became so only now, nobody could have counted."""
+        """R26: in S3–S6 for any reason, or not ready. Changes of this very instant do not count."""
         if member.claim is not None and record_on(member.claim) is not None:
             return True
         if not (member.deleting or is_disrupting(member) or _is_unhealthy(member)):
@@ -82,7 +79,7 @@ def is_tainted(node: Raw, key: str = names.DISRUPTED_TAINT, effect: str = TaintE
 
 
 def is_disrupting(member: ClaimAndNode) -> bool:
-    """S3, by its marks (R23)."""
+    """Whether the member has the marks of S3 (R23)."""
     claim, node = member.claim, member.node
     if claim is None or node is None or deleting(claim):
         return False
@@ -90,7 +87,7 @@ def is_disrupting(member: ClaimAndNode) -> bool:
 
 
 def _is_unhealthy(member: ClaimAndNode) -> bool:
-    """A node that has lost its Node object is not Ready either."""
+    """Whether the node is not Ready, or has lost its Node object."""
     return member.node is None or condition_status(member.node, "Ready") != "True"
 
 
@@ -98,13 +95,13 @@ def _is_unhealthy(member: ClaimAndNode) -> bool:
 
 
 def budgets_of(pool: Raw) -> Sequence[Raw]:
-    """R30: absent is one of 10 %."""
-    found: Sequence[Raw] = (pool["spec"].get("disruption") or {}).get("budgets", [{"nodes": "10%"}])
-    return found
+    """The budgets of the pool; if the field is absent, one of 10 % (R30)."""
+    budgets: Sequence[Raw] = (pool["spec"].get("disruption") or {}).get("budgets", [{"nodes": "10%"}])
+    return budgets
 
 
 def limit_at(budgets: Iterable[Raw], reason: str, at: datetime, nodes: int, reading: str = BY_REASON) -> int:
-    """How many nodes of so many may be busy when one is taken for the reason (R25, R27, R29)."""
+    """How many of the nodes may be busy when one is disrupted for the reason (R25, R27, R29)."""
     reason = reason.lower()
     everything: list[int] = []
     named: list[int] = []
@@ -114,7 +111,7 @@ def limit_at(budgets: Iterable[Raw], reason: str, at: datetime, nodes: int, read
         limit, active = _read(budget, reasons, at, nodes)
         if limit is None:
             if reading == UPSTREAM:
-                return 0  # there, one bad budget stops the whole pool
+                return 0  # upstream, one bad budget stops the whole pool
             if reason in reasons or not _REASONS.issuperset(reasons) or not reasons:
                 named.append(0)
         elif active and (reason in reasons or not reasons):
@@ -124,12 +121,12 @@ def limit_at(budgets: Iterable[Raw], reason: str, at: datetime, nodes: int, read
 
 
 def _read(budget: Raw, reasons: Iterable[str], at: datetime, nodes: int) -> tuple[int | None, bool]:
-    """Its limit, None if it cannot be read, and whether it is active."""
-    found = _NODES.fullmatch(str(budget.get("nodes", "10%")))
+    """The limit of the budget, None if it is invalid, and whether it is active."""
+    value = _NODES.fullmatch(str(budget.get("nodes", "10%")))
     schedule, duration = budget.get("schedule"), budget.get("duration")
-    if found is None or not _REASONS.issuperset(reasons) or (schedule is None) != (duration is None):
+    if value is None or not _REASONS.issuperset(reasons) or (schedule is None) != (duration is None):
         return None, True
-    limit = -(-nodes * int(found[1]) // 100) if found[1] is not None else int(found[2])
+    limit = -(-nodes * int(value[1]) // 100) if value[1] is not None else int(value[2])
     if schedule is None or duration is None:
         return limit, True
     try:

@@ -1,6 +1,6 @@
-"""What does a checker see: which objects belong together, who asked for a write, and what could be known by then?
+"""The cluster as checkers see it: which objects belong together, who writes, and what the writer could know.
 
-Indexes are kept up to date by each change, so that whoever looks at an action reads only the objects acted upon.
+Each change updates the indexes, so that a checker reads only the objects of an action.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS, EventType, Resource
-from dovetail.sim.actors.wire import Raw, condition_status, deleting, labels_of, node_of
+from dovetail.sim.actors.wire import Raw, condition_status, deleting, key_of, labels_of, node_of
 from dovetail.sim.server.api_server import PendingRequest
 from dovetail.sim.server.store import Change, Collection, Key, StoredObject, VersionedStore
 
@@ -21,7 +21,7 @@ _BEGINNING: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A promise that was broken: when, which one, by what, and how."""
+    """A broken rule."""
 
     at: datetime
     rule: str
@@ -40,11 +40,11 @@ class ClaimAndNode(msgspec.Struct, frozen=True):
 
     @property
     def pool(self) -> str:
-        """The claim speaks until the Node is registered (02 §1)."""
-        says = {} if self.node is None else labels_of(self.node)
-        registered = "true" in (says.get(names.REGISTERED_LABEL), says.get(names.INITIALIZED_LABEL))
-        speaks = self.node if self.node is not None and (registered or self.claim is None) else self.claim
-        return "" if speaks is None else labels_of(speaks).get(names.NODEPOOL_LABEL, "")
+        """The label of the claim counts until the Node is registered (02 §1)."""
+        labels = {} if self.node is None else labels_of(self.node)
+        registered = "true" in (labels.get(names.REGISTERED_LABEL), labels.get(names.INITIALIZED_LABEL))
+        source = self.node if self.node is not None and (registered or self.claim is None) else self.claim
+        return "" if source is None else labels_of(source).get(names.NODEPOOL_LABEL, "")
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ def own_parts(member: ClaimAndNode) -> list[Part]:
 
 
 class _LastChange(NamedTuple):
-    """The last change of an object, by which request, and the last one by another."""
+    """The last change of an object, its request, and the last change by another request."""
 
     at: datetime
     asked: PendingRequest | None
@@ -79,13 +79,13 @@ class _LastChange(NamedTuple):
 
 
 class CheckedCluster:
-    """The cluster as the server holds it. `slack` is how long what was decided may take to arrive."""
+    """The objects of the server. `slack`: the longest time between a decision and its request."""
 
     def __init__(self, store: VersionedStore, now: Callable[[], datetime], slack: timedelta) -> None:
         self.now = now
         self.asked: PendingRequest | None = None
         self.violations: list[Violation] = []
-        # By rule: how often it could tell, and how often not, because its premise did not hold.
+        # By rule: how often it was checked, and how often not, because its premise did not hold.
         self.applied: Counter[str] = Counter()
         self.not_applied: Counter[str] = Counter()
         self._slack = slack
@@ -100,7 +100,7 @@ class CheckedCluster:
             for key, stored in collection.objects.items():
                 self._index(collection.resource.plural, key, None, stored.body)
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def observe(self, resource: Resource[Any], change: Change) -> None:
         if resource.plural not in _FOLLOWED:
@@ -109,7 +109,7 @@ class CheckedCluster:
         key = (meta.get("namespace", ""), meta["name"])
         old = None if change.old is None else change.old.body
         if change.type is EventType.DELETED and resource.plural == PODS.plural:
-            self._changes.pop((resource.plural, key), None)  # nobody asks, and in a week there are many
+            self._changes.pop((resource.plural, key), None)  # never read again, and a week has many
         else:
             self._remember((resource.plural, key))
         self._index(resource.plural, key, old, None if change.type is EventType.DELETED else change.new.body)
@@ -129,38 +129,38 @@ class CheckedCluster:
 
     @property
     def by_us(self) -> bool:
-        """Whether the write under way is the program's."""
+        """Whether the program makes the current write."""
         return self.asked is not None and self.asked.request.client == names.COMPONENT
 
     @property
     def decided_at(self) -> datetime:
-        """The earliest instant at which the write under way may have been decided."""
+        """The earliest instant of the decision behind the current write."""
         return (self.now() if self.asked is None else self.asked.at) - self._slack
 
     def touched_at(self, part: Part) -> datetime:
-        """When the object was last changed, but for the write under way."""
+        """When the object was last changed before the current write."""
         last = self._changes.get((part[0].plural, (part[2], part[1])))
         if last is None:
             return _BEGINNING
         return last.before if last.asked is self.asked is not None else last.at
 
     def is_news(self, parts: Iterable[Part]) -> bool:
-        """Whether one of them has changed since the write under way was decided: nobody could have known."""
+        """Whether one of them has changed since the decision behind the current write, which could not know it."""
         decided_at = self.decided_at
         return any(self.touched_at(part) >= decided_at for part in parts)
 
     def parts(self, member: ClaimAndNode) -> list[Part]:
-        """What decides over a node, but for the other nodes of its pool: itself, its pool, its pods and their PDBs."""
-        found = [*own_parts(member), (NODEPOOLS, member.pool, "")]
+        """The objects that a decision about a node reads: itself, its pool, its pods and their PDBs."""
+        parts = [*own_parts(member), (NODEPOOLS, member.pool, "")]
         pods = [] if member.node is None else [stored.body["metadata"] for stored in self.pods_on(member.name)]
-        found += [(PODS, meta["name"], meta["namespace"]) for meta in pods]
-        return found + self.pdbs_in({meta["namespace"] for meta in pods})
+        parts += [(PODS, meta["name"], meta["namespace"]) for meta in pods]
+        return parts + self.pdbs_in({meta["namespace"] for meta in pods})
 
     def pdbs_in(self, namespaces: Iterable[str]) -> list[Part]:
-        found = (stored.body["metadata"] for stored in self.in_namespaces(PDBS, namespaces))
-        return [(PDBS, meta["name"], meta["namespace"]) for meta in found]
+        metas = (stored.body["metadata"] for stored in self.in_namespaces(PDBS, namespaces))
+        return [(PDBS, meta["name"], meta["namespace"]) for meta in metas]
 
-    # -- what there is -------------------------------------------------------------------------------------------------
+    # -- objects -------------------------------------------------------------------------------------------------------
 
     def stored(self, resource: Resource[Any], name: str, namespace: str = "") -> StoredObject | None:
         return self._store.collection(resource).objects.get((namespace, name))
@@ -179,9 +179,8 @@ class CheckedCluster:
 
     def in_namespaces(self, resource: Resource[Any], namespaces: Iterable[str]) -> list[StoredObject]:
         wanted = set(namespaces)
-        if not wanted:
-            return []
-        return [stored for key, stored in self._store.collection(resource).objects.items() if key[0] in wanted]
+        objects = self._store.collection(resource).objects if wanted else {}
+        return [stored for key, stored in objects.items() if key[0] in wanted]
 
     def member_of_claim(self, claim: Raw) -> ClaimAndNode:
         return ClaimAndNode(claim, self._only(self._nodes, self._nodes_with, provider_id(claim)))
@@ -200,33 +199,27 @@ class CheckedCluster:
             if member.node is None and member.pool == pool:
                 yield member
 
-    def claims(self) -> Iterator[Raw]:
-        return (stored.body for stored in self._claims.objects.values())
-
-    def nodes(self) -> Iterator[Raw]:
-        return (stored.body for stored in self._nodes.objects.values())
-
-    def pods(self) -> Iterator[Raw]:
-        return (stored.body for stored in self._pods.objects.values())
+    def bodies(self, resource: Resource[Any]) -> Iterator[Raw]:
+        return (stored.body for stored in self._store.collection(resource).objects.values())
 
     def _only(self, objects: Collection, index: defaultdict[str, dict[str, None]], provider_id_: str) -> Raw | None:
-        """None if there are several: two that claim one machine cannot both be right."""
-        found = index.get(provider_id_, {}) if provider_id_ else {}
-        return _body(objects, next(iter(found))) if len(found) == 1 else None
+        """The only object with the provider ID; None if there are several, since one machine has one of each."""
+        keys = index.get(provider_id_, {}) if provider_id_ else {}
+        return _body(objects, next(iter(keys))) if len(keys) == 1 else None
 
-    # -- what is said --------------------------------------------------------------------------------------------------
-
-    def report(self, rule: str, object_: str, message: str) -> None:
-        self.violations.append(Violation(self.now(), rule, object_, message))
+    def report(self, rule: str, object_: Raw | str, message: str) -> None:
+        """Add a violation by an object, or by a text that names several."""
+        subject = object_ if isinstance(object_, str) else f"{object_['kind']}/{key_of(object_)}"
+        self.violations.append(Violation(self.now(), rule, subject, message))
 
 
 def provider_id(body: Raw) -> str:
-    """Of a Node, or of a NodeClaim."""
+    """The provider ID of a Node or NodeClaim."""
     return str(body["spec"].get("providerID") or (body.get("status") or {}).get("providerID") or "")
 
 
 def begins_to_go(change: Change) -> bool:
-    """Whether this write deletes the object, be it that finalizers or a grace period still hold it."""
+    """Whether this write deletes the object, even if finalizers or a grace period still keep it."""
     if change.old is None or deleting(change.old.body):
         return False
     return change.type is EventType.DELETED or deleting(change.new.body)

@@ -1,4 +1,4 @@
-"""All checkers of a run: attached to a simulated cluster, they look at every write and collect what was broken.
+"""Attaches all checkers to a simulated cluster. They check every write and collect violations.
 
 checkers = Checkers(cluster)
 ...                          # the run
@@ -6,7 +6,6 @@ checkers.finish()
 assert not checkers.violations
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -45,8 +44,8 @@ RULES: Final = (
 
 
 class Checkers:
-    """`except_for`: rules whose premise a run breaks on purpose. `slack_seconds`: how long a decision of the program
-    may take to arrive, as where requests or plans take time. `types`: what the cloud sells."""
+    """`except_for`: rules that the run breaks on purpose. `slack_seconds`: the longest time between a decision and its
+    request, where requests or plans take time. `types`: the instance types of the cloud."""
 
     def __init__(
         self,
@@ -61,6 +60,8 @@ class Checkers:
         server = cluster.server
         assert server.witness is None, "it has checkers already"
         scene = self._scene = CheckedCluster(server.registry.store, cluster.clock.now, timedelta(seconds=slack_seconds))
+        # By rule: how often it was checked, and how often not, because its premise did not hold.
+        self.applied, self.not_applied = scene.applied, scene.not_applied
         self._except_for = frozenset(except_for)
         self._commands = CommandTracker(scene)
         self._protected = protected_pods.ProtectionChecker(scene)
@@ -71,29 +72,19 @@ class Checkers:
         self._marks = marks.TaintChecker(scene, self._explained.could_go)
         self._evicted = evictions.EvictionChecker(scene)
         self._rescheduled = rescheduling.ReschedulingChecker(scene, self._commands, lambda: server.faults_met)
-        self._alive: tuple[datetime | None, datetime | None] = (scene.now(), None)  # since when, and until when
+        self._alive: tuple[datetime | None, datetime | None] = (scene.now(), None)  # start and end of the program
         server.witness = self._asked
         server.registry.store.observers.append(self._observe)
 
-    # -- what became of it ---------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def violations(self) -> list[Violation]:
-        """Of the rules that the run is held to, in the order of time."""
+        """The violations of all rules but the excepted ones, in the order of time."""
         return [each for each in self._scene.violations if each.rule not in self._except_for]
 
-    @property
-    def applied(self) -> Counter[str]:
-        """How often each rule had something to look at."""
-        return self._scene.applied
-
-    @property
-    def not_applied(self) -> Counter[str]:
-        """How often each rule could not tell, because its premise did not hold."""
-        return self._scene.not_applied
-
     def program_starts(self) -> None:
-        """Another process: what it is to clean up, it does from now on."""
+        """A new process of the program starts."""
         self._alive = (self._scene.now(), None)
 
     def program_stops(self) -> None:
@@ -101,12 +92,12 @@ class Checkers:
             self._alive = (self._alive[0], self._scene.now())
 
     def finish(self) -> None:
-        """The run is over: look at what is left behind."""
+        """Run the checks of the end of a run."""
         since, until = self._alive
         self._marks.ended(since, until or self._scene.now())
         self._rescheduled.ended()
 
-    # -- what happens --------------------------------------------------------------------------------------------------
+    # -- requests and writes -------------------------------------------------------------------------------------------
 
     def _asked(self, asked: PendingRequest | None) -> None:
         self._scene.asked = asked

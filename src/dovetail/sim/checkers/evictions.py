@@ -1,4 +1,4 @@
-"""Does no pod of a graceful command end without an eviction (R58)? It must not be left on a Node that is let go."""
+"""Checks that a graceful command evicts or deletes every pod before it removes the Node (R58)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ _INSTANCE_LOST: Final = timedelta(minutes=1)
 
 
 class EvictionChecker:
-    """Looked at when the program takes its finalizer off a Node: what still runs there, nobody will evict any more."""
+    """Checks a Node when the program removes its finalizer: no pod is evicted after that."""
 
     def __init__(self, scene: CheckedCluster) -> None:
         self._scene = scene
@@ -39,9 +39,8 @@ class EvictionChecker:
             return
         self._scene.applied[RULE] += 1
         for pod in self._left(old.body["metadata"]["name"]):
-            meta = pod["metadata"]
             message = f"was neither evicted nor deleted, and its Node {old.body['metadata']['name']} is let go"
-            self._scene.report(RULE, f"Pod/{meta['namespace']}/{meta['name']}", message)
+            self._scene.report(RULE, pod, message)
 
     def _left(self, node: str) -> Iterable[Raw]:
         for stored in self._scene.pods_on(node):
@@ -52,7 +51,7 @@ class EvictionChecker:
                 yield pod
 
     def _may_be_lost(self, node: Raw) -> bool:
-        """Whether the instance may be gone. Kwok's is judged by its Node; of another cloud's nobody here can tell."""
+        """Whether the instance may be gone. For kwok the Node decides; for another cloud this is not known."""
         ready = condition_of(node, "Ready")
         if ready is not None and ready["status"] == "True":
             return False
@@ -69,7 +68,7 @@ def _is_held(node: Raw) -> bool:
 
 
 def _stays(pod: Raw) -> bool:
-    """Whether no drain concerns the pod (03 §4.1)."""
+    """Whether drains ignore the pod (03 §4.1)."""
     tolerations = pod["spec"].get("tolerations") or ()
     mirror = any(owner["kind"] == "Node" for owner in pod["metadata"].get("ownerReferences") or ())
     return mirror or any(toleration_matches(each, _TAINT) for each in tolerations)

@@ -1,4 +1,4 @@
-"""Does `explain` agree with each action? It is asked about the objects as the server holds them at that moment."""
+"""Checks that `explain`, for the objects at that moment, allows each action of the program."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -24,12 +24,12 @@ _DRAINING: Final = ("S4", "S5")
 
 
 class ExplainChecker:
-    """A disruption is looked at when its command is written down, or right before a claim or a pod is deleted."""
+    """Checks a disruption when its command is written, and right before a claim or a pod is deleted."""
 
     def __init__(self, scene: CheckedCluster, reading: str) -> None:
         self._scene = scene
         self._reading = BudgetSemantics(reading)
-        self._objection: tuple[str, str] | None = None  # to the request under way: object and sentence
+        self._objection: tuple[Raw, str] | None = None  # to the current request: object and sentence
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -37,26 +37,31 @@ class ExplainChecker:
         """The program has written the command on the claim."""
         objection = self._to_disrupting(self._scene.member_of_claim(claim), record.reason)
         if objection:
-            self._object(f"NodeClaim/{claim['metadata']['name']}", objection)
+            self._object(claim, objection)
 
     def _to_disrupting(self, member: ClaimAndNode, reason: str) -> str:
         """Why `explain` says that the node may not be disrupted for the reason; empty if it may."""
         snapshot = self._node_snapshot(member)
-        told = explain(assess(snapshot, self._scene.now(), self._reading), only=(member.name,))
-        view = next((each for each in told.nodes if each.name == member.name), None)
-        judged = None if view is None else next((each for each in view.reasons if each.reason == reason), None)
+        reasons = self._reasons(member, snapshot, self._scene.now())
+        judged = next((each for each in reasons if each.reason == reason), None)
         if judged is None:
             return f"was disrupted for {reason}, of which explain says nothing"
-        # Whether pods have a place elsewhere shows only in a pass; the taint that tells it may come later (R22).
+        # Only a pass finds out whether pods fit elsewhere; the taint that shows it may come later (R22).
         if not judged.wanted and not _may_have(snapshot, member, reason):
             return self._unless_news(member, f"was disrupted for {reason}, and explain says that it has no such reason")
         if not judged.allowed:
-            return self._unless_news(member, f"was disrupted for {reason}, and explain says: {_blocked(judged)}")
+            why = _sentence([each for each in judged.verdicts if not each.allowed])
+            return self._unless_news(member, f"was disrupted for {reason}, and explain says: {why}")
         self._scene.applied[RULE] += 1
         return ""
 
+    def _reasons(self, member: ClaimAndNode, snapshot: Snapshot, at: datetime) -> Iterable[ReasonView]:
+        """The answers of `explain` for the node, by reason."""
+        nodes = explain(assess(snapshot, at, self._reading), only=(member.name,)).nodes
+        return next((node.reasons for node in nodes if node.name == member.name), ())
+
     def _node_snapshot(self, member: ClaimAndNode) -> Snapshot:
-        """The node with its pods, and of its pool what budgets count."""
+        """A snapshot of the node with its pods, and of the nodes that its pool's budgets count."""
         pods = [] if member.node is None else list(self._scene.pods_on(member.name))
         members = [*self._scene.members(member.pool)] if member.pool else [member]
         pool = self._scene.stored(NODEPOOLS, member.pool)
@@ -81,32 +86,30 @@ class ExplainChecker:
         return None if body is None else self._scene.stored(resource, body["metadata"]["name"])
 
     def _unless_news(self, member: ClaimAndNode, objection: str) -> str:
-        """Nothing, if what it is about has changed since it was decided."""
+        """The objection, unless the objects have changed since the decision."""
         of_pool = [part for each in self._scene.members(member.pool) for part in own_parts(each)]
-        return self._told([*self._scene.parts(member), *of_pool], objection)
+        return self._unless_changed([*self._scene.parts(member), *of_pool], objection)
 
-    def _told(self, parts: Iterable[Part], objection: str) -> str:
+    def _unless_changed(self, parts: Iterable[Part], objection: str) -> str:
         if self._scene.is_news(parts):
             self._scene.not_applied[RULE] += 1
             return ""
         return objection
 
     def could_go(self, node: Raw, at: datetime) -> bool:
-        """Whether nothing but a budget would keep the node, for a graceful reason that it has or may have."""
+        """Whether only a budget can block the node, for a graceful reason that it has or may have."""
         member = self._scene.member_of_node(node)
         snapshot = self._node_snapshot(member)
-        told = explain(assess(snapshot, at, self._reading), only=(member.name,))
-        view = next(each for each in told.nodes if each.name == member.name)
         return any(
             all(each.allowed or each.rule == Rule.BUDGET for each in judged.verdicts)
-            for judged in view.reasons
+            for judged in self._reasons(member, snapshot, at)
             if judged.wanted or _may_have(snapshot, member, judged.reason)
         )
 
-    # -- claims and pods that are deleted ------------------------------------------------------------------------------
+    # -- deletions of claims and pods ----------------------------------------------------------------------------------
 
     def asked(self, request: ApiRequest) -> None:
-        """A request of the program is about to take effect; should it be refused, nothing has been done."""
+        """Check a request of the program right before it takes effect; the server may still refuse it."""
         self._objection = None
         if request.verb == "delete" and request.resource.plural == NODECLAIMS.plural:
             self._claim_goes(request.name)
@@ -114,29 +117,29 @@ class ExplainChecker:
             self._pod_goes(request.name, request.namespace or "")
 
     def goes(self) -> None:
-        """It has taken effect on its object."""
+        """Report the objection once the request has taken effect."""
         if self._objection is not None:
             self._object(*self._objection)
             self._objection = None
 
     def _claim_goes(self, name: str) -> None:
-        """Without a command only forceful methods take a node; `explain` knows of expiration."""
+        """Check a deletion without a command: only forceful methods do that, and `explain` covers expiration."""
         claim = self._scene.claim(name)
         if claim is None or record_on(claim) is not None:
             return
-        told = condition_of(claim, ConditionType.DISRUPTION_REASON)
-        reason = "" if told is None or told.get("status") != "True" else str(told["reason"])
+        condition = condition_of(claim, ConditionType.DISRUPTION_REASON)
+        reason = "" if condition is None or condition.get("status") != "True" else str(condition["reason"])
         if reason not in BUDGETED:
             return
         member = self._scene.member_of_claim(claim)
         if reason != Reason.EXPIRED:
             objection = f"was deleted for {reason}, and no command says so"
         elif member.node is None or member.deleting:
-            return  # explain speaks of nodes
+            return  # explain covers nodes only
         else:
             objection = self._to_disrupting(member, reason)
         if objection:
-            self._objection = (f"NodeClaim/{name}", objection)
+            self._objection = (claim, objection)
 
     def _pod_goes(self, name: str, namespace: str) -> None:
         stored = self._scene.stored(PODS, name, namespace)
@@ -144,33 +147,28 @@ class ExplainChecker:
         if stored is None or node is None:
             return
         member = self._scene.member_of_node(node)
-        told = explain(assess(self._snapshot([member], [stored]), self._scene.now(), self._reading))
-        pod, draining = told.pods[0], told.nodes[0].state in _DRAINING
+        explanation = explain(assess(self._snapshot([member], [stored]), self._scene.now(), self._reading))
+        pod, state = explanation.pods[0], explanation.nodes[0].state
         blocked = [each for each in pod.verdicts if not each.allowed]
-        if draining and pod.allowed:
+        if state in _DRAINING and pod.allowed:
             self._scene.applied[RULE] += 1
             return
         if blocked:
             parts, why = [(PODS, name, namespace), *self._scene.pdbs_in([namespace])], _sentence(blocked)
         else:
-            parts, why = own_parts(member), f"its node is in {told.nodes[0].state}"
-        objection = self._told(parts, f"was taken off its node, and explain says: {why}")
+            parts, why = own_parts(member), f"its node is in {state}"
+        objection = self._unless_changed(parts, f"was taken off its node, and explain says: {why}")
         if objection:
-            self._objection = (f"Pod/{namespace}/{name}", objection)
+            self._objection = (stored.body, objection)
 
-    def _object(self, object_: str, objection: str) -> None:
+    def _object(self, body: Raw, objection: str) -> None:
         self._scene.applied[RULE] += 1
-        self._scene.report(RULE, object_, objection)
+        self._scene.report(RULE, body, objection)
 
 
 def _may_have(snapshot: Snapshot, member: ClaimAndNode, reason: str) -> bool:
-    """Whether the node has the reason if its pods have a place elsewhere."""
-    found = next((each for each in snapshot.nodes if each.name == member.name), None)
-    return found is not None and consolidation_reason(found) == reason
-
-
-def _blocked(judged: ReasonView) -> str:
-    return _sentence([each for each in judged.verdicts if not each.allowed])
+    """Whether the node has the reason if its pods fit elsewhere."""
+    return any(node.name == member.name and consolidation_reason(node) == reason for node in snapshot.nodes)
 
 
 def _sentence(verdicts: Iterable[VerdictView]) -> str:

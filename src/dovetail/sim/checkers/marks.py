@@ -1,4 +1,4 @@
-"""Is no mark left on a node that stays: of a command that is over (R23), or of a candidate that is none (R22)?"""
+"""Checks that no node keeps the taint of a command that is over (R23), or of a candidate that is none (R22)."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -6,6 +6,7 @@ from typing import Final
 
 from dovetail.api import names
 from dovetail.api.names import ConditionType, TaintEffect
+from dovetail.ports import NODES
 from dovetail.sim.actors.wire import Raw, condition_status, deleting
 from dovetail.sim.checkers.budgets import is_tainted
 from dovetail.sim.checkers.checked_cluster import CheckedCluster
@@ -13,20 +14,20 @@ from dovetail.sim.checkers.records import record_on
 from dovetail.sim.server.store import Change
 
 RULE: Final = "marks"
-# Strays are looked for after five seconds, passes are made some seconds after a change, a minute at most, and taints
-# are not written all at once.
+# The program looks for stray taints after five seconds, runs a pass at most a minute after a change, and limits how
+# fast it writes taints.
 _SETTLED: Final = timedelta(minutes=2)
 
 
 class TaintChecker:
-    """Only the program's own taints are looked at."""
+    """Checks the taints that the program has set."""
 
     def __init__(self, scene: CheckedCluster, could_go: Callable[[Raw, datetime], bool]) -> None:
         self._scene = scene
-        self._could_go = could_go  # whether a graceful reason may stand for the node at the instant
-        self._tainted: dict[str, datetime] = {}  # disrupted by us, since when
-        self._marked: dict[str, datetime] = {}  # candidates by us, since when
-        self._released: dict[str, datetime] = {}  # claims whose record is gone, since when
+        self._could_go = could_go  # whether the node may have a graceful reason at the instant
+        self._tainted: dict[str, datetime] = {}  # nodes that we tainted as disrupted, and since when
+        self._marked: dict[str, datetime] = {}  # nodes that we tainted as candidates, and since when
+        self._released: dict[str, datetime] = {}  # claims whose record is gone, and since when
 
     def node_changed(self, change: Change) -> None:
         node, name = change.new.body, change.new.body["metadata"]["name"]
@@ -41,7 +42,7 @@ class TaintChecker:
                 known[name] = self._scene.now()
 
     def claim_changed(self, change: Change) -> None:
-        """A command that ends takes all its marks off before its record."""
+        """A command that ends removes its taints and conditions before its record."""
         claim, name = change.new.body, change.new.body["metadata"]["name"]
         if change.old is None or record_on(change.old.body) is None or record_on(claim) is not None:
             return
@@ -51,41 +52,38 @@ class TaintChecker:
         self._scene.applied[RULE] += 1
         node = self._scene.member_of_claim(claim).node
         if node is not None and not deleting(node) and is_tainted(node) and node["metadata"]["name"] in self._tainted:
-            self._scene.report(RULE, f"Node/{node['metadata']['name']}", "is still tainted, and its command is over")
+            self._scene.report(RULE, node, "is still tainted, and its command is over")
         if condition_status(claim, ConditionType.DISRUPTION_REASON) == "True":
-            self._scene.report(RULE, f"NodeClaim/{name}", "still says why it is disrupted, and its command is over")
+            self._scene.report(RULE, claim, "still says why it is disrupted, and its command is over")
 
     def ended(self, alive_since: datetime | None, alive_until: datetime) -> None:
-        """The run is over. `alive_since`: when the program was last started; None: it was not running."""
+        """Check the end of the run. `alive_since`: the last start of the program; None: it was not running."""
         if alive_since is None:
             self._scene.not_applied[RULE] += 1
             return
         self._scene.applied[RULE] += 1
-        for node in list(self._scene.nodes()):
-            if deleting(node):
-                continue
+        for node in list(self._scene.bodies(NODES)):
             name = node["metadata"]["name"]
-            if name in self._tainted:
+            if name in self._tainted and not deleting(node):
                 self._disrupted(node, max(alive_since, self._tainted[name]), alive_until)
-            if name in self._marked:
+            if name in self._marked and not deleting(node):
                 self._candidate(node, max(alive_since, self._marked[name]), alive_until)
 
     def _disrupted(self, node: Raw, since: datetime, until: datetime) -> None:
-        claim, name = self._scene.member_of_node(node).claim, node["metadata"]["name"]
+        claim = self._scene.member_of_node(node).claim
         if claim is not None:
             if deleting(claim) or record_on(claim) is not None:
                 return
             since = max(since, self._released.get(claim["metadata"]["name"], since))
         if until - since > _SETTLED:
-            self._scene.report(RULE, f"Node/{name}", "is tainted as disrupted, stays, and is in no command")
+            self._scene.report(RULE, node, "is tainted as disrupted, stays, and is in no command")
 
     def _candidate(self, node: Raw, since: datetime, until: datetime) -> None:
         member = self._scene.member_of_node(node)
         if member.claim is None or deleting(member.claim) or record_on(member.claim) is not None:
-            return  # gone by another way, or beyond being a candidate
+            return  # it goes for another reason, or is no longer a candidate
         since = max(since, *map(self._scene.touched_at, self._scene.parts(member)))
         if until - since <= _SETTLED:
             return
         if not any(self._could_go(node, at) for at in (until, until - _SETTLED)):
-            message = "is tainted as a candidate, and no graceful reason can stand for it"
-            self._scene.report(RULE, f"Node/{node['metadata']['name']}", message)
+            self._scene.report(RULE, node, "is tainted as a candidate, and no graceful reason can stand for it")

@@ -1,4 +1,4 @@
-"""Is no pod taken off its node before it may be (R2–R17)? The rulings are written out here a second time."""
+"""Checks that no pod is evicted or deleted while it is protected (R2–R17), with an implementation of its own."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,11 +23,11 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 class ProtectionChecker:
-    """Evictions respect annotations until the node's deadline counts; deletions are for that deadline alone."""
+    """Evictions respect annotations until the node's deadline; only that deadline allows deletions."""
 
     def __init__(self, scene: CheckedCluster) -> None:
         self._scene = scene
-        self._annotated: dict[Key, tuple[datetime, Mapping[str, str]]] = {}  # when they changed, and from what
+        self._annotated: dict[Key, tuple[datetime, Mapping[str, str]]] = {}  # last change, annotations before it
 
     def pod_changed(self, change: Change) -> None:
         old, new = change.old, change.new.body
@@ -53,18 +53,19 @@ class ProtectionChecker:
         forced_at = None if deadline is None else add(deadline, -_grace_seconds(pod) * SECOND) or deadline
         if self._scene.asked.request.verb == "delete":
             if forced_at is None:
-                self._report(pod, "was deleted, and not evicted, though its node has no deadline")
+                self._scene.report(RULE, pod, "was deleted, and not evicted, though its node has no deadline")
             elif now < forced_at:
-                self._report(pod, f"was deleted before {format_time(forced_at)}, its node's deadline less its grace")
+                message = f"was deleted before {format_time(forced_at)}, its node's deadline less its grace"
+                self._scene.report(RULE, pod, message)
             else:
                 self._grace(pod, after, deadline)
         elif forced_at is None or now < forced_at:
             why = self._protected(pod)
             if why:
-                self._report(pod, f"was evicted though it is protected: {why}")
+                self._scene.report(RULE, pod, f"was evicted though it is protected: {why}")
 
     def _grace(self, pod: Raw, after: Raw, deadline: datetime | None) -> None:
-        """R17: its own, cut to the whole seconds that are left, but never nothing."""
+        """R17: the pod's own grace, limited to the seconds until the deadline, and at least one."""
         assert self._scene.asked is not None
         assert deadline is not None
         least, most = (
@@ -74,15 +75,16 @@ class ProtectionChecker:
         given = after["metadata"].get("deletionGracePeriodSeconds", 0)
         bound = pod["spec"].get("nodeName") and not finished(pod)
         if bound and not least <= given <= most:
-            self._report(pod, f"was deleted with a grace of {given} s where {least} s are due")
+            self._scene.report(RULE, pod, f"was deleted with a grace of {given} s where {least} s are due")
 
     def _shortened(self, pod: Raw) -> None:
         deadline = self._deadline(pod)
         if deadline is None or _ends_at(pod) <= deadline:
-            self._report(pod, "was terminating, and its grace was cut though it would have ended in time")
+            message = "was terminating, and its grace was cut though it would have ended in time"
+            self._scene.report(RULE, pod, message)
 
     def _deadline(self, pod: Raw) -> datetime | None:
-        """R15, R41: of the drain of its node; a recorded one that cannot be read does not count."""
+        """The deadline of the drain of its node (R15, R41); a recorded one that is invalid does not count."""
         node = self._scene.node(node_of(pod))
         claim = None if node is None else self._scene.member_of_node(node).claim
         if claim is None or not deleting(claim):
@@ -98,17 +100,13 @@ class ProtectionChecker:
             return None
 
     def _protected(self, pod: Raw) -> str:
-        """Why it is, both when the eviction was sent and now that it arrives, by all that could be known."""
+        """Why it is protected, with all annotations that the program could know, at sending and at arrival."""
         assert self._scene.asked is not None
         meta, sent_at, now = pod["metadata"], self._scene.decided_at, self._scene.now()
         changed_at, before = self._annotated.get((meta.get("namespace", ""), meta["name"]), (None, {}))
         known = [annotations_of(pod), *([before] if changed_at is not None and changed_at >= sent_at else [])]
         reasons = [protection(each, created_at(pod), at) for each in known for at in (sent_at, now)]
         return reasons[1] if all(reasons) else ""
-
-    def _report(self, pod: Raw, message: str) -> None:
-        meta = pod["metadata"]
-        self._scene.report(RULE, f"Pod/{meta['namespace']}/{meta['name']}", message)
 
 
 def _grace_seconds(pod: Raw) -> int:
@@ -119,10 +117,10 @@ def _deleted_at(body: Raw) -> datetime:
     return parse_time(body["metadata"]["deletionTimestamp"])
 
 
-_ends_at = _deleted_at  # of a pod this is when its grace ends
+_ends_at = _deleted_at  # the deletionTimestamp of a pod is the end of its grace period
 
 
-# -- what annotations say ----------------------------------------------------------------------------------------------
+# -- annotations -------------------------------------------------------------------------------------------------------
 
 
 def protection(annotations: Mapping[str, str], created: datetime, at: datetime) -> str:
@@ -144,7 +142,7 @@ def protection(annotations: Mapping[str, str], created: datetime, at: datetime) 
 
 
 def _protected_until(value: str, created: datetime) -> datetime | None:
-    """None: for good, which is also what a value means that nobody understands."""
+    """None: indefinitely, as for an invalid value."""
     try:
         span_ns = parse_duration(value)
     except DurationError:
@@ -159,7 +157,7 @@ def _window(annotations: Mapping[str, str], schedule: str, duration: str, *, blo
 
 @lru_cache(maxsize=256)
 def _read_window(text: str, durations: str | None, *, blocks: bool) -> Window | None:
-    """R8, R11: bad expressions are dropped, and without any there is no schedule."""
+    """R8, R11: invalid expressions are dropped; without a valid one there is no schedule."""
     expressions = text.split(";")
     if len(expressions) > _MAX_EXPRESSIONS or len(text) > _MAX_TEXT:
         return None

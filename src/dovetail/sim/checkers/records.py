@@ -1,4 +1,4 @@
-"""Which command is written on a NodeClaim (R24), and how far has it come? Read here anew, apart from who writes it."""
+"""Reads the commands that the program records on NodeClaims (R24), independently of the code that writes them."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from dovetail.sim.server.store import Change
 
 
 class RecordedCommand(msgspec.Struct, frozen=True):
-    """What the annotation says."""
+    """The content of the annotation."""
 
     id: str
     reason: str
@@ -21,7 +21,7 @@ class RecordedCommand(msgspec.Struct, frozen=True):
 
 
 def record_on(claim: Raw) -> RecordedCommand | None:
-    """None: there is none, or none that can be read."""
+    """The record on the claim; None if it is absent or invalid."""
     text = annotations_of(claim).get(names.DISRUPTION_COMMAND)
     if text is None:
         return None
@@ -32,12 +32,12 @@ def record_on(claim: Raw) -> RecordedCommand | None:
 
 
 class TrackedCommand(msgspec.Struct):
-    """A command since it was first written down."""
+    """A command since it was first recorded."""
 
     record: RecordedCommand
     began_at: datetime
     labels: dict[str, dict[str, str]]  # of its claims, by name
-    going: set[str]  # those that the program has sent off
+    going: set[str]  # claims that the program has deleted
     given_up: bool = False
 
     @property
@@ -53,7 +53,7 @@ class CommandTracker:
         self.begun: dict[str, TrackedCommand] = {}
 
     def claim_changed(self, change: Change) -> RecordedCommand | None:
-        """The command that the program writes on the claim with this change, if it does."""
+        """The command that the program records on the claim with this change, if any."""
         old = None if change.old is None else record_on(change.old.body)
         new, name = record_on(change.new.body), str(change.new.body["metadata"]["name"])
         if old is not None and old.id in self.begun:

@@ -1,4 +1,4 @@
-"""Is no node given up before its replacements are there (R23), and is what replaces it cheaper, if that was the aim?"""
+"""Checks that replacements are initialized before a node is deleted (R23), and that consolidation saves money."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ _FORCEFUL: Final = frozenset({Reason.EXPIRED, Reason.UNHEALTHY, Reason.INTERRUPT
 
 
 class ReplacementChecker:
-    """Looked at when the program deletes a claim that a command is written on."""
+    """Checks a claim with a command when the program deletes it."""
 
     def __init__(self, scene: CheckedCluster, commands: CommandTracker, types: Sequence[InstanceType]) -> None:
         self._scene = scene
@@ -27,7 +27,7 @@ class ReplacementChecker:
         self._types = {type_.name: type_ for type_ in types}
 
     def claim_deleted(self, claim: Raw) -> None:
-        """`claim`: as it was right before."""
+        """`claim`: right before its deletion."""
         record = record_on(claim)
         if record is None:
             return
@@ -47,8 +47,7 @@ class ReplacementChecker:
             return
         self._scene.applied[FIRST] += 1
         for why in missing:
-            object_ = f"NodeClaim/{claim['metadata']['name']}"
-            self._scene.report(FIRST, object_, f"was deleted ({record.reason}) though its replacement {why}")
+            self._scene.report(FIRST, claim, f"was deleted ({record.reason}) though its replacement {why}")
 
     def _missing(self, name: str, record: RecordedCommand) -> str:
         replacement = self._scene.claim(name)
@@ -64,18 +63,18 @@ class ReplacementChecker:
         return ""
 
     def _has_just_gone(self, name: str) -> bool:
-        """Nobody could have known."""
+        """Whether the replacement has been deleted since the decision."""
         replacement = self._scene.claim(name)
         gone = replacement is None or deleting(replacement)
         return gone and self._scene.is_news([(NODECLAIMS, name, "")])
 
     def _is_forced(self, claim: Raw, record: RecordedCommand) -> bool:
-        """Whether it goes for something else than its command: its Node is gone or going, or a forceful reason."""
+        """Whether it is deleted for another reason than its command: its Node goes or is gone, or a forceful method."""
         node = self._scene.member_of_claim(claim).node
         if node is None or deleting(node) or condition_status(node, "Ready") != "True":
             return True
-        told = condition_of(claim, ConditionType.DISRUPTION_REASON)
-        if told is not None and told["reason"] in _FORCEFUL and told["reason"] != record.reason:
+        condition = condition_of(claim, ConditionType.DISRUPTION_REASON)
+        if condition is not None and condition["reason"] in _FORCEFUL - {record.reason}:
             return True
         try:
             span_ns = parse_nillable(claim["spec"].get("expireAfter", names.NEVER))
@@ -87,13 +86,13 @@ class ReplacementChecker:
     # -- the price -----------------------------------------------------------------------------------------------------
 
     def _cheaper(self, record: RecordedCommand, candidates: Mapping[str, Mapping[str, str]]) -> None:
-        """All of its claims are on their way: what they cost together is what the replacements must stay below."""
+        """All claims of the command are deleted: the replacements must cost less than all of them together."""
         if not record.replacements:
             return
         before = self._price(candidates.values())
-        found = [self._scene.claim(name) for name in record.replacements]
-        after = self._price([labels_of(each) for each in found if each is not None])
-        if before is None or after is None or None in found:
+        replacements = [self._scene.claim(name) for name in record.replacements]
+        after = self._price([labels_of(each) for each in replacements if each is not None])
+        if before is None or after is None or None in replacements:
             self._scene.not_applied[CHEAPER] += 1
             return
         self._scene.applied[CHEAPER] += 1
@@ -112,7 +111,7 @@ class ReplacementChecker:
 
 
 def _is_of(offering: Offering, labels: Mapping[str, str]) -> bool:
-    """Whether the machine with these labels was bought so."""
+    """Whether the machine with these labels has this offering."""
     return all(
         labels.get(each.key) in each.values
         for each in offering.requirements

@@ -1,4 +1,4 @@
-"""The simulator's cloud: machines that outlive the controllers which ask for them, and that fail on demand.
+"""The simulated cloud: machines that outlive the controllers, and that fail on demand.
 
     async with SimCloud(cluster) as cloud:                  # a CloudProvider; Nodes appear by themselves
         cloud.delete_seconds = 300                          # from the deletion to the end of a machine
@@ -7,19 +7,16 @@
         cloud.exhaust(zone="test-zone-a", capacity_type="spot")
         cloud.vanish(provider_id)
         cloud.interrupt(provider_id, deadline=...)
-        cloud.launched_for(uid), cloud.calls["create"]      # what was asked of it
+        cloud.launched_for(uid), cloud.calls["create"]      # counts of launches and calls
 
 Catalogue, choice and Nodes are kwok's, but a claim need not list instance types: most clouds choose by themselves. The
-end of a machine stops its kubelet; its Node stays while a finalizer holds it, as it would in a cluster in which nothing
-else removes Nodes.
+end of a machine stops its kubelet; its Node stays while it has a finalizer, since nothing else removes Nodes.
 """
 
-import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import TracebackType
 
 import msgspec
 
@@ -51,14 +48,14 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """How a launch goes."""
 
     error: CloudError | None = None
-    after: bool = False  # there is a machine all the same, and only the answer is an error
+    after: bool = False  # the machine is launched, and only the answer is an error
     seconds: float | None = None  # until the answer; None: the cloud's launch_seconds
     registers: bool = True
-    ready: bool = True  # what its kubelet says, until `cluster.set_node_ready` has it say otherwise
+    ready: bool = True  # whether its kubelet reports Ready, until `cluster.set_node_ready`
 
 
 class CapacityShortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What cannot be had; what is empty counts for all."""
+    """Offerings that cannot be launched; an empty text matches all."""
 
     type_: str = ""
     zone: str = ""
@@ -77,12 +74,12 @@ class Machine:
     """A machine, from its launch to long after its end."""
 
     instance: Instance
-    answers_at: datetime  # when whoever launched it is told
-    registers_at: datetime | None  # None: never, or it has
+    answers_at: datetime  # when `create` returns
+    registers_at: datetime | None  # None: never, or registered
     ready: bool
-    ends_at: datetime | None = None  # None: nobody has asked for its end
+    ends_at: datetime | None = None  # None: it runs on
     deleting: bool = False
-    node_name: str = ""  # of one that was there before, whose Node need not be called after it
+    node_name: str = ""  # of an adopted machine, whose Node may have any name
 
     @property
     def node(self) -> str:
@@ -96,7 +93,7 @@ class Machine:
 
 
 class SimCloud(CloudProvider):
-    """See the module. Create is idempotent by the claim's UID, also for a machine that is gone by now."""
+    """The provider. `create` is idempotent by the claim's UID, even if the machine is gone."""
 
     name = "sim"
     node_classes = KWOK_NODECLASSES.read_as(objects.NodeClass)
@@ -112,7 +109,7 @@ class SimCloud(CloudProvider):
         register_seconds: float = 30.0,
         delete_seconds: float = 30.0,
     ) -> None:
-        if node_classes is not None:  # of another cloud, which is played
+        if node_classes is not None:  # of another cloud
             self.node_classes = node_classes
         self.launch_seconds = launch_seconds
         self.register_seconds = register_seconds
@@ -129,26 +126,16 @@ class SimCloud(CloudProvider):
         self._launches: deque[Launch] = deque()
         self._deletions: deque[CloudError] = deque()
         self._shortages: list[CapacityShortage] = []
-        self._noticed: list[CapacityShortage] = []  # those that a launch has met: only they show in the catalogue
+        self._noticed: list[CapacityShortage] = []  # shortages that a launch has met: only these show in the catalogue
         self._notices = Notices()
         self._operations = _Operations(cluster.world.acting_as(self._api), self)
-        self._group = asyncio.TaskGroup()
-        self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "SimCloud":
-        await self._group.__aenter__()
-        self._task = self._group.create_task(self._operations.run(), name="cloud")
+        self._task = self._cluster.run_actor(self._operations)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._task is not None
+    async def __aexit__(self, *_: object) -> None:
         self._task.cancel()
-        if isinstance(error, asyncio.CancelledError):  # perhaps because the cloud has failed: the group knows
-            await self._group.__aexit__(kind, error, trace)
-        else:
-            await self._group.__aexit__(None, None, None)  # the scenario's own error is raised as it is
 
     # -- the port -----------------------------------------------------------------------------------------------------
 
@@ -163,7 +150,7 @@ class SimCloud(CloudProvider):
             if failure is not None and not launch.after:
                 raise failure
             machine = self._launch(claim, node_class, launch)
-        # The machine is there from now on, whether or not whoever asked lives to hear of it.
+        # The machine exists from now on, even if the caller does not live to get the answer.
         await self._wait_until(machine.answers_at)
         if failure is not None:
             raise failure
@@ -205,26 +192,22 @@ class SimCloud(CloudProvider):
     def dealt_with(self, notice: Interruption) -> None:
         self._notices.dealt_with(notice)
 
-    # -- what scenarios ask -------------------------------------------------------------------------------------------
+    # -- for scenarios ------------------------------------------------------------------------------------------------
 
     def adopt(self, instance: Instance, *, node: str) -> None:
-        """A machine that was there before anything ran; without a Node it has yet to register."""
+        """Add a machine of the start; without a Node it has yet to register."""
         now = self._cluster.clock.now()
         boots_at = None if node else now + timedelta(seconds=self.register_seconds)
-        machine = Machine(instance=instance, answers_at=now, registers_at=boots_at, ready=True, node_name=node)
-        self.machines[instance.provider_id] = machine
-        self._by_claim[instance.claim_uid] = machine
-        if boots_at is not None:
-            self._operations.enqueue(instance.provider_id)
+        self._add(Machine(instance=instance, answers_at=now, registers_at=boots_at, ready=True, node_name=node))
 
     def launched_for(self, uid: str) -> int:
-        """How many machines were ever launched for a claim."""
+        """The number of machines that were ever launched for a claim."""
         return sum(machine.instance.claim_uid == uid for machine in self.machines.values())
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def next_launches(self, launch: Launch, *, times: int = 1) -> None:
-        """Let the next launches go like this. A create that is only repeated is no launch."""
+        """Define how the next launches go. A repeated create is no launch."""
         self._launches.extend([launch] * times)
 
     def next_deletions(self, error: CloudError, *, times: int = 1) -> None:
@@ -232,20 +215,20 @@ class SimCloud(CloudProvider):
         self._deletions.extend([error] * times)
 
     def exhaust(self, type_: str = "", *, zone: str = "", capacity_type: str = "") -> None:
-        """From now on nothing of this can be had. The catalogue says so once a launch has met it."""
+        """Make offerings unavailable. The catalogue shows it after a launch has met the shortage."""
         self._shortages.append(CapacityShortage(type_=type_, zone=zone, capacity_type=capacity_type))
 
     def restock(self) -> None:
-        """Everything can be had again."""
+        """Make all offerings available again."""
         self._shortages.clear()
         self._noticed.clear()
 
     def vanish(self, provider_id: str) -> None:
-        """The machine is gone, without a word."""
+        """End the machine at once, without a notice."""
         self._end_by(self.machines[provider_id], self._cluster.clock.now())
 
     def interrupt(self, provider_id: str, *, kind: str = "SpotInterruption", deadline: datetime | None = None) -> None:
-        """Say that the machine is going to be taken away; at the deadline, if there is one, it is."""
+        """Announce that the machine will be taken away; at the deadline, if there is one, it ends."""
         machine = self.machines[provider_id]
         self._notices.add(provider_id, Interruption(node=machine.node, kind=kind, deadline=deadline))
         if deadline is not None:
@@ -264,16 +247,16 @@ class SimCloud(CloudProvider):
             registers_at=answers_at + boot if launch.registers else None,
             ready=launch.ready,
         )
-        self.machines[machine.instance.provider_id] = machine
-        self._by_claim[claim.metadata.uid] = machine
-        self._operations.enqueue(machine.instance.provider_id)
+        self._add(machine)
         return machine
 
-    def _choose(self, claim: objects.NodeClaim) -> tuple[InstanceType, Offering]:
-        """As kwok does, but of all types if the claim lists none.
+    def _add(self, machine: Machine) -> None:
+        self.machines[machine.instance.provider_id] = machine
+        self._by_claim[machine.instance.claim_uid] = machine
+        self._operations.enqueue(machine.instance.provider_id)
 
-        What turns out not to be had is noted, and the next best is tried.
-        """
+    def _choose(self, claim: objects.NodeClaim) -> tuple[InstanceType, Offering]:
+        """Choose as kwok does, but of all types if the claim lists none, and skip shortages that it meets."""
         while True:
             type_, offering = choose(claim, self._offered(), self._seed, must_list=False)
             met = [each for each in self._shortages if each not in self._noticed and each.hits(type_, offering)]
@@ -310,10 +293,10 @@ class SimCloud(CloudProvider):
         if seconds > 0:
             await self._cluster.clock.sleep(seconds)
 
-    # -- what happens by itself ---------------------------------------------------------------------------------------
+    # -- the life of a machine ----------------------------------------------------------------------------------------
 
     async def tend(self, machine: Machine) -> datetime | None:
-        """Do what is due; when there is more to do."""
+        """Register or end the machine if that is due, and return the next instant to do so."""
         now = self._cluster.clock.now()
         if machine.gone(now):
             self._cluster.kill_kubelet(machine.node)
@@ -330,7 +313,7 @@ class SimCloud(CloudProvider):
         return machine.ends_at
 
     async def _remove_unheld_node(self, machine: Machine) -> None:
-        """A Node that was never registered goes with its machine: no finalizer of ours brings anybody to remove it."""
+        """Delete the Node of an unregistered machine: without our finalizer no controller removes it."""
         try:
             node = await self._api.get(NODES, machine.node)
         except NotFound:
@@ -340,7 +323,7 @@ class SimCloud(CloudProvider):
 
 
 class _Operations(Actor):
-    """The cloud's own work: Nodes that come, machines that end. Keys are provider IDs."""
+    """Registers Nodes and ends machines. Keys are provider IDs."""
 
     patient = False
 

@@ -1,7 +1,7 @@
 """An event loop on virtual time: a day passes in no time, and the same seed gives the same run.
 
-Time stands still while anything can run, and jumps to the next timer when nothing can. Without a seed callbacks run in
-the order they became runnable, as asyncio has it; with one the order is drawn from it, so that races show.
+Time stops while a callback can run, and jumps to the next timer when none can. Without a seed, callbacks run in the
+order of asyncio; with a seed, in a random order, which reveals races.
 """
 
 import asyncio
@@ -28,19 +28,19 @@ _REPORTED_TASKS = 50
 
 
 class SimulationError(Exception):
-    """The simulated program is stuck, or a part of it failed unnoticed."""
+    """The simulated program is stuck, or a task failed unnoticed."""
 
 
 class Deadlock(SimulationError):
-    """Nothing can run, no timer is set, and the main task is not done."""
+    """No callback can run, no timer is set, and the main task is not done."""
 
 
 class Livelock(SimulationError):
-    """Tasks run on and on without time passing."""
+    """Callbacks run without end while time does not pass."""
 
 
 class UnhandledErrors(SimulationError):
-    """Tasks or callbacks failed, and nobody looked."""
+    """Tasks or callbacks failed, and nothing handled their errors."""
 
     def __init__(self, message: str, errors: list[BaseException]) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class UnhandledErrors(SimulationError):
 
 
 class _NumberedTask(Task[R]):
-    """A task whose hash is its number: asyncio keeps tasks in sets, and cancels them in the order of those."""
+    """A task whose hash is its number: asyncio keeps tasks in sets, and cancels them in the order of the sets."""
 
     def __init__(self, coro: Coroutine[Any, Any, R] | Generator[Any, None, R], *, number: int, **options: Any) -> None:
         self._number = number
@@ -59,10 +59,10 @@ class _NumberedTask(Task[R]):
 
 
 class VirtualLoop(AbstractEventLoop):
-    """See the module. No threads, no sockets, no signals, no subprocesses: whatever needs them is refused."""
+    """An event loop without threads, sockets, signals and subprocesses."""
 
     def __init__(self, *, start: datetime, seed: int | None = None, max_idle_steps: int = MAX_IDLE_STEPS) -> None:
-        assert start.tzinfo is not None, "a start without a zone would be a guess"
+        assert start.tzinfo is not None, "the start needs a time zone"
         self.start = start
         self._random = None if seed is None else random.Random(seed)
         self._max_idle_steps = max_idle_steps
@@ -73,7 +73,7 @@ class VirtualLoop(AbstractEventLoop):
         self._cancelled_timers = 0
         self._idle_steps = 0
         self._task_number = 0
-        # In the order of creation, and held until somebody could have looked at the result.
+        # In the order of creation. A failed task stays until its error is handled or reported.
         self._tasks: dict[Task[Any], None] = {}
         self._errors: list[BaseException] = []
         self._closed = False
@@ -82,8 +82,8 @@ class VirtualLoop(AbstractEventLoop):
     # -- running ------------------------------------------------------------------------------------------------------
 
     def run_until(self, main: Coroutine[Any, Any, R] | Future[R], *, until: datetime | None = None) -> R | None:
-        """The result of `main`, or None if it is not done at `until`; then the time is `until`, and calling again
-        with `main` as a task goes on from there. Raises Deadlock, Livelock, UnhandledErrors, and what `main` raises."""
+        """Return the result of `main`, or None if it is not done at `until`; a call with the same task goes on from
+        there. Raises Deadlock, Livelock, UnhandledErrors, and what `main` raises."""
         assert not self._closed
         assert not self._running, "the loop is running already"
         task = main if isinstance(main, Future) else self.create_task(main, name="main")
@@ -103,14 +103,12 @@ class VirtualLoop(AbstractEventLoop):
             asyncio._set_running_loop(None)
             sys.set_asyncgen_hooks(*hooks)
         result = task.result() if task.done() else None
-        self._raise_errors()
+        if errors := self._take_errors():
+            raise UnhandledErrors("; ".join(map(repr, errors)), errors) from errors[0]
         return result
 
-    def run_until_complete(self, future: Any) -> Any:
-        return self.run_until(future)
-
     def _step(self, end: float | None) -> bool:
-        """Run one callback, after moving the time on if none can run; False if the end comes first."""
+        """Run one callback, after a jump to the next timer if none can run; False if the end comes first."""
         if not self._ready and not self._move_on(end):
             return False
         ready = self._ready
@@ -128,7 +126,7 @@ class VirtualLoop(AbstractEventLoop):
         return True
 
     def _move_on(self, end: float | None) -> bool:
-        """Jump to the next timer and make everything due there runnable."""
+        """Jump to the next timer, and make all timers of that instant runnable."""
         timers = self._timers
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
@@ -154,11 +152,11 @@ class VirtualLoop(AbstractEventLoop):
     def _waiting(self) -> str:
         waiting = [f"{task.get_name()} at {where(task)}" for task in self._tasks if not task.done()]
         more = len(waiting) - _REPORTED_TASKS
-        told = waiting[:_REPORTED_TASKS] + ([f"and {more} more"] if more > 0 else [])
-        return "waiting: " + ("; ".join(told) or "no task")
+        listed = waiting[:_REPORTED_TASKS] + ([f"and {more} more"] if more > 0 else [])
+        return "waiting: " + ("; ".join(listed) or "no task")
 
     def _raise_livelock(self) -> NoReturn:
-        """Watch for a while longer who it is that runs, then say so."""
+        """Count for a while which tasks run, and raise an error that names them."""
         busy: Counter[str] = Counter()
         for _ in range(_LIVELOCK_SAMPLE):
             if not self._ready:
@@ -168,28 +166,22 @@ class VirtualLoop(AbstractEventLoop):
             busy[f"{owner.get_name()} at {where(owner)}" if isinstance(owner, Task) else repr(owner)] += 1
             if not handle._cancelled:
                 handle._run()
-        told = "; ".join(f"{name} ({count} steps)" for name, count in busy.most_common(10))
-        raise Livelock(f"{self._max_idle_steps} steps without time passing at {self.now().isoformat()}; busy: {told}")
+        listed = "; ".join(f"{name} ({count} steps)" for name, count in busy.most_common(10))
+        raise Livelock(f"{self._max_idle_steps} steps without time passing at {self.now().isoformat()}; busy: {listed}")
 
     def _blame(self, error: SimulationError) -> None:
-        """A task that failed unnoticed is often why the others wait."""
-        failed = self._take_errors()
-        if failed:
+        """Add the errors of failed tasks, which are often the reason why others wait."""
+        if failed := self._take_errors():
             error.add_note("failed before: " + "; ".join(map(repr, failed)))
             error.__cause__ = failed[0]
 
     def _take_errors(self) -> list[BaseException]:
         unseen = [task for task in self._tasks if task.done() and _unseen(task)]
-        found = [*self._errors, *(error for task in unseen if (error := task.exception()) is not None)]
+        errors = [*self._errors, *(error for task in unseen if (error := task.exception()) is not None)]
         for task in [task for task in self._tasks if task.done()]:
             del self._tasks[task]
         self._errors = []
-        return found
-
-    def _raise_errors(self) -> None:
-        found = self._take_errors()
-        if found:
-            raise UnhandledErrors("; ".join(map(repr, found)), found) from found[0]
+        return errors
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -210,22 +202,14 @@ class VirtualLoop(AbstractEventLoop):
         return handle
 
     def call_later(
-        self,
-        delay: float,
-        callback: Callable[[Unpack[Args]], object],
-        *args: *Args,
-        context: Context | None = None,
+        self, delay: float, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
     ) -> TimerHandle:
         return self.call_at(self._time + delay, callback, *args, context=context)
 
     def call_at(
-        self,
-        when: float,
-        callback: Callable[[Unpack[Args]], object],
-        *args: *Args,
-        context: Context | None = None,
+        self, when: float, callback: Callable[[Unpack[Args]], object], *args: *Args, context: Context | None = None
     ) -> TimerHandle:
-        # To the microsecond, as datetimes are: what is due at one instant must not be told apart by rounding errors.
+        # To the microsecond, as datetimes are: rounding errors must not separate timers of one instant.
         due = max(round(when, 6), self._time)
         handle = TimerHandle(due, callback, args, self, context)
         handle._scheduled = True  # type: ignore[attr-defined]
@@ -234,7 +218,7 @@ class VirtualLoop(AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, _handle: TimerHandle) -> None:
-        """Asyncio calls this. Cancelled timers are swept when they are most of the heap."""
+        """Asyncio calls this. Cancelled timers are removed when they are most of the heap."""
         self._cancelled_timers += 1
         if self._cancelled_timers > 1000 and self._cancelled_timers * 2 > len(self._timers):
             self._timers = [entry for entry in self._timers if not entry[2].cancelled()]
@@ -255,7 +239,7 @@ class VirtualLoop(AbstractEventLoop):
     ) -> Task[R]:
         assert not self._closed, "the loop is closed"
         self._task_number += 1
-        # Numbered by the loop and not by the process, so that reports are the same in every run.
+        # The loop numbers tasks, not the process, so that reports are the same in every run.
         name = name or f"task-{self._task_number}"
         task: Task[R] = _NumberedTask(coro, number=self._task_number, loop=self, name=name, context=context)
         self._tasks[task] = None
@@ -267,16 +251,12 @@ class VirtualLoop(AbstractEventLoop):
             self._tasks.pop(task, None)
 
     def cancel_all(self) -> None:
-        """Cancel every task, in the order of creation, and run until all have ended; time may pass."""
+        """Cancel all tasks in the order of creation, and run until they have ended; time may pass."""
         tasks = [task for task in self._tasks if not task.done()]
         for task in tasks:
             task.cancel()
         if tasks:
-
-            async def ended() -> None:
-                await asyncio.wait(tasks)
-
-            self.run_until(ended())
+            self.run_until(asyncio.wait(tasks))
 
     def close(self) -> None:
         self._closed = True
@@ -293,7 +273,7 @@ class VirtualLoop(AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Remember it; the run raises it."""
+        """Keep the error; the run raises it."""
         self._errors.append(context.get("exception") or RuntimeError(str(context.get("message"))))
 
     def _finalize_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
@@ -314,7 +294,7 @@ class VirtualLoop(AbstractEventLoop):
 
 
 def new_loop(*, start: datetime, seed: int | None = None, max_idle_steps: int = MAX_IDLE_STEPS) -> VirtualLoop:
-    """A loop. What AbstractEventLoop has and we lack raises NotImplementedError; type checkers call that abstract."""
+    """A loop. Methods of AbstractEventLoop that we lack raise NotImplementedError, which mypy calls abstract."""
     return VirtualLoop(start=start, seed=seed, max_idle_steps=max_idle_steps)  # type: ignore[abstract]
 
 
@@ -335,7 +315,7 @@ class VirtualClock(Clock):
 
 
 class InlineCompute(Compute):
-    """Computes at once, but answers later, as a worker thread does: meanwhile the world may have moved on."""
+    """Computes at once, but returns later, as a worker thread does: the cluster may change meanwhile."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._seconds = seconds
@@ -354,7 +334,7 @@ def simulate(
     until: datetime | None = None,
     max_idle_steps: int = MAX_IDLE_STEPS,
 ) -> R | None:
-    """Run `main` on a loop of its own to its end, or to `until` (None then), and end every task it has left behind."""
+    """Run `main` on a new loop to its end, or to `until` (then None), and cancel all remaining tasks."""
     loop = new_loop(start=start, seed=seed, max_idle_steps=max_idle_steps)
     try:
         result = loop.run_until(main(VirtualClock(loop)), until=until)
@@ -365,7 +345,7 @@ def simulate(
 
 
 def where(task: Task[Any]) -> str:
-    """Where a suspended task waits: the innermost line that is not asyncio's, and what it awaits there."""
+    """Where a suspended task waits: its innermost line outside asyncio."""
     frame: FrameType | None = None
     awaited: Any = task.get_coro()
     while awaited is not None:
@@ -382,5 +362,5 @@ def where(task: Task[Any]) -> str:
 
 
 def _unseen(task: Task[Any]) -> bool:
-    """Whether the task failed and nobody has asked for its exception: what asyncio would log when it is dropped."""
+    """Whether the task failed and nothing has read its exception, which asyncio would log."""
     return not task.cancelled() and bool(task._log_traceback)

@@ -1,7 +1,7 @@
-"""Which machines does a dump have, of which instance types, and what do they cost?
+"""Derives the machines, instance types and prices of a dump.
 
-Types that the catalogue lacks, as those of a real cloud, are read off their Nodes. Nobody says what such a type costs,
-or which others there are: what is assumed for that is told.
+Types that the catalogue lacks, as those of a real cloud, are derived from their Nodes. Their prices, and the other
+types that the cloud sells, are assumptions, and reported as such.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from dovetail.values.quantity import QuantityError, parse_quantity
 _SPOT_SHARE: Final = 0.7
 # The built-in catalogue's formula: by cpu, and by gigabyte of memory.
 _CPU_PRICE, _GIGABYTE_PRICE = 0.025, 0.001
-# Labels of the Node and not of its type.
+# Labels of a Node that say nothing of its type.
 _OF_ONE_NODE: Final = frozenset(
     {
         names.HOSTNAME_LABEL,
@@ -46,7 +46,7 @@ _OF_ONE_NODE: Final = frozenset(
 
 
 class RunningMachine(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine that runs at the start."""
+    """A machine at the start."""
 
     instance: Instance
     node: str  # empty: it has no Node yet
@@ -54,34 +54,34 @@ class RunningMachine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machines(msgspec.Struct, frozen=True, kw_only=True):
-    """What the simulated cloud is to know."""
+    """The machines and instance types of the simulated cloud."""
 
     types: tuple[InstanceType, ...]
     standing: tuple[RunningMachine, ...]
-    problems: tuple[Finding, ...]
 
 
-def machines_of(objects: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None) -> Machines:
-    """`catalogue` None: the built-in one, and what the dump shows."""
+def machines_of(
+    objects: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None, problems: list[Finding]
+) -> Machines:
+    """`catalogue` None: the built-in one, and the types of the dump."""
     nodes = [each for each in objects if each.resource.kind == "Node"]
     claims = [each for each in objects if each.resource.kind == names.NODECLAIM_KIND]
-    types, problems = _types(nodes, claims, catalogue)
+    types = _types(nodes, claims, catalogue, problems)
     prices = _prices(types)
     by_id = {str((node.body.get("spec") or {}).get("providerID") or ""): node for node in nodes}
-    standing = []
-    for claim in claims:
-        provider_id = str(status_of(claim.body).get("providerID") or "")
-        if provider_id:
-            standing.append(_standing(claim, by_id.get(provider_id), provider_id, prices))
+    standing = [
+        _standing(claim, by_id.get(provider_id), provider_id, prices)
+        for claim in claims
+        if (provider_id := str(status_of(claim.body).get("providerID") or ""))
+    ]
     unpriced = Counter(
         each.instance.labels.get(names.INSTANCE_TYPE_LABEL, "?") for each in standing if each.price is None
     )
     if unpriced:
-        told = ", ".join(f"{count} {name}" for name, count in sorted(unpriced.items()))
-        problems.append(
-            assumption("PriceUnknown", "", f"machines whose price is not known cost nothing here: {told}", _REMEDY)
-        )
-    return Machines(types=types, standing=tuple(standing), problems=tuple(problems))
+        listed = ", ".join(f"{count} {name}" for name, count in sorted(unpriced.items()))
+        message = f"machines whose price is not known cost nothing here: {listed}"
+        problems.append(assumption("PriceUnknown", "", message, _REMEDY))
+    return Machines(types=types, standing=tuple(standing))
 
 
 _REMEDY: Final = "give the types and their prices: --instance-types FILE"
@@ -92,7 +92,7 @@ def _standing(
 ) -> RunningMachine:
     labels = {**labels_of(claim.body), **({} if node is None else labels_of(node.body))}
     status = status_of(claim.body)
-    bought = tuple(
+    type_, zone, capacity_type = (
         labels.get(key, "") for key in (names.INSTANCE_TYPE_LABEL, names.ZONE_LABEL, names.CAPACITY_TYPE_LABEL)
     )
     instance = Instance(
@@ -105,73 +105,65 @@ def _standing(
         claim_uid=uid_of(claim.body),
     )
     name = "" if node is None else str(node.body["metadata"]["name"])
-    return RunningMachine(instance=instance, node=name, price=prices.get((bought[0], bought[1], bought[2])))
+    return RunningMachine(instance=instance, node=name, price=prices.get((type_, zone, capacity_type)))
 
 
 def _prices(types: Iterable[InstanceType]) -> dict[tuple[str, str, str], float]:
-    found = {}
+    prices = {}
     for type_ in types:
         for offering in type_.offerings:
             only = {each.key: each.values[0] for each in offering.requirements if len(each.values) == 1}
             where = only.get(names.ZONE_LABEL, ""), only.get(names.CAPACITY_TYPE_LABEL, "")
-            found[type_.name, *where] = offering.price
-    return found
+            prices[type_.name, *where] = offering.price
+    return prices
 
 
-# -- types that are read off Nodes -------------------------------------------------------------------------------------
+# -- types that are derived from Nodes ---------------------------------------------------------------------------------
 
 
 def _types(
-    nodes: Sequence[ScenarioObject], claims: Sequence[ScenarioObject], catalogue: Sequence[InstanceType] | None
-) -> tuple[tuple[InstanceType, ...], list[Finding]]:
+    nodes: Sequence[ScenarioObject],
+    claims: Sequence[ScenarioObject],
+    catalogue: Sequence[InstanceType] | None,
+    problems: list[Finding],
+) -> tuple[InstanceType, ...]:
     known = tuple(built_in() if catalogue is None else catalogue)
-    names_known = {type_.name for type_ in known}
     managed = [node for node in nodes if names.NODEPOOL_LABEL in labels_of(node.body)]
-    shown: dict[str, list[ScenarioObject]] = {}
+    by_type: dict[str, list[ScenarioObject]] = {}
     for node in managed:
         if type_ := labels_of(node.body).get(names.INSTANCE_TYPE_LABEL):
-            shown.setdefault(type_, []).append(node)
-    strange = {type_: found for type_, found in sorted(shown.items()) if type_ not in names_known}
+            by_type.setdefault(type_, []).append(node)
+    unknown = sorted(by_type.keys() - {type_.name for type_ in known})
     zones = _values(managed, claims, names.ZONE_LABEL) or ["unknown"]
-    if not strange:
-        return _offered_in(known, zones)
+    if not unknown:
+        return _offered_in(known, zones, problems)
     kinds = _values(managed, claims, names.CAPACITY_TYPE_LABEL) or [str(names.CapacityType.ON_DEMAND)]
-    derived = tuple(
-        made for type_, found in strange.items() if (made := _derived(type_, found, zones, kinds)) is not None
-    )
-    # A catalogue of another cloud has nothing to offer here; of a file, the user knows.
-    offered = tuple(type_ for type_ in known if catalogue is not None or type_.name in shown)
-    told = assumption(
-        "InstanceTypesAssumed",
-        "",
-        f"{len(strange)} instance types are not in the catalogue ({', '.join(list(strange)[:5])}"
-        f"{', …' if len(strange) > 5 else ''}): they are read off their Nodes, can be had in every zone and capacity "
+    derived = [made for type_ in unknown if (made := _derived(type_, by_type[type_], zones, kinds)) is not None]
+    message = (
+        f"{len(unknown)} instance types are not in the catalogue ({', '.join(unknown[:5])}"
+        f"{', …' if len(unknown) > 5 else ''}): they are read off their Nodes, can be had in every zone and capacity "
         f"type that occurs, and no other types can be; their prices are guessed ({_CPU_PRICE} $ an hour for each cpu, "
-        f"{_GIGABYTE_PRICE} $ for each gigabyte, spot {_SPOT_SHARE:.0%} of that), so costs can only be compared",
-        _REMEDY,
-        severity=Severity.WARNING,
+        f"{_GIGABYTE_PRICE} $ for each gigabyte, spot {_SPOT_SHARE:.0%} of that), so costs can only be compared"
     )
-    return offered + derived, [told]
+    problems.append(assumption("InstanceTypesAssumed", "", message, _REMEDY, severity=Severity.WARNING))
+    # The built-in catalogue of another cloud offers nothing here; a file of the user does.
+    return (*(type_ for type_ in known if catalogue is not None or type_.name in by_type), *derived)
 
 
 def _offered_in(
-    types: tuple[InstanceType, ...], zones: Sequence[str]
-) -> tuple[tuple[InstanceType, ...], list[Finding]]:
-    """The types, in the zones of the input if those are others than the catalogue's."""
+    types: tuple[InstanceType, ...], zones: Sequence[str], problems: list[Finding]
+) -> tuple[InstanceType, ...]:
+    """The types, in the zones of the input if the catalogue has others."""
     known = {
         zone for type_ in types for each in type_.requirements if each.key == names.ZONE_LABEL for zone in each.values
     }
-    strange = [zone for zone in zones if zone not in known and zone != "unknown"]
-    if not strange:
-        return types, []
-    told = assumption(
-        "ZonesAssumed",
-        "",
-        f"the catalogue has nothing in {', '.join(strange)}: its types are taken to be offered there, "
-        "at the same prices",
-        _REMEDY,
-    )
-    return tuple(_moved(type_, zones) for type_ in types), [told]
+    unknown = [zone for zone in zones if zone not in known and zone != "unknown"]
+    if not unknown:
+        return types
+    where = ", ".join(unknown)
+    message = f"the catalogue has nothing in {where}: its types are taken to be offered there, at the same prices"
+    problems.append(assumption("ZonesAssumed", "", message, _REMEDY))
+    return tuple(_moved(type_, zones) for type_ in types)
 
 
 def _moved(type_: InstanceType, zones: Sequence[str]) -> InstanceType:
@@ -183,13 +175,16 @@ def _moved(type_: InstanceType, zones: Sequence[str]) -> InstanceType:
     }
     others = tuple(each for each in type_.requirements if each.key != names.ZONE_LABEL)
     return msgspec.structs.replace(
-        type_,
-        requirements=(*others, _in(names.ZONE_LABEL, zones)),
-        offerings=tuple(
-            Offering(requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone])), price=price)
-            for zone in zones
-            for kind, price in prices.items()
-        ),
+        type_, requirements=(*others, _in(names.ZONE_LABEL, zones)), offerings=_offerings(zones, prices)
+    )
+
+
+def _offerings(zones: Sequence[str], prices: Mapping[str, float]) -> tuple[Offering, ...]:
+    """One for each zone and capacity type; `prices` by capacity type."""
+    return tuple(
+        Offering(requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone])), price=price)
+        for zone in zones
+        for kind, price in prices.items()
     )
 
 
@@ -212,19 +207,13 @@ def _derived(
     own = {key: value for key, value in shared.items() if key not in _OF_ONE_NODE and "/" in key}
     requirements = [_in(key, [value]) for key, value in sorted(own.items())]
     requirements += [_in(names.ZONE_LABEL, zones), _in(names.CAPACITY_TYPE_LABEL, kinds)]
-    offerings = tuple(
-        Offering(
-            requirements=(_in(names.CAPACITY_TYPE_LABEL, [kind]), _in(names.ZONE_LABEL, [zone])),
-            price=price * (_SPOT_SHARE if kind == names.CapacityType.SPOT else 1.0),
-        )
-        for zone in zones
-        for kind in kinds
-    )
     return InstanceType(
         name=name,
         requirements=tuple(requirements),
-        offerings=offerings,
-        capacity=allocatable,  # what pods can have; the overhead is off already
+        offerings=_offerings(
+            zones, {kind: price * (_SPOT_SHARE if kind == names.CapacityType.SPOT else 1.0) for kind in kinds}
+        ),
+        capacity=allocatable,  # without the overhead
     )
 
 
@@ -235,6 +224,6 @@ def _in(key: str, values: Iterable[str]) -> NodeSelectorRequirement:
 def _guessed_price(amounts: Mapping[str, Any]) -> float | None:
     try:
         cpu, memory = (parse_quantity(str(amounts[key])).nano / 1e9 for key in ("cpu", "memory"))
-    except (KeyError, QuantityError, OverflowError):  # more than a float can hold is no machine's
+    except (KeyError, QuantityError, OverflowError):  # no machine has more than a float can hold
         return None
     return float(_CPU_PRICE * cpu + _GIGABYTE_PRICE * memory / 1e9)

@@ -1,4 +1,4 @@
-"""What does the engine see of a cluster that stands still? The controller's own assessment of a dump, at one instant.
+"""Assesses a dump at one instant as the controller does.
 
 The documents feed the same state that watches feed in `run`. There is no API server, nothing is scheduled, no condition
 is written, and no time passes.
@@ -34,7 +34,7 @@ _SPECS: Final = frozenset({names.NODEPOOL_KIND, names.NODECLAIM_KIND})
 
 
 class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What is seen, and what was assumed to see it."""
+    """The assessment, and the assumptions behind it."""
 
     assessment: DisruptionAssessment
     board: DisruptionBoard
@@ -51,7 +51,7 @@ def look(
     reading: BudgetSemantics = BudgetSemantics.SEED,
     drained: Sequence[str] = (),
 ) -> OneShotResult:
-    """At the scenario's start. `drained`: names of nodes that are asked about. Raises InputError."""
+    """Assess the cluster at the scenario's start. `drained`: nodes whose pods are listed, too. Raises InputError."""
     prepared, now = prepare(scenario, catalogue), scenario.start
     kind = prepared.node_classes
     cluster = ClusterState(NodeClassKind(kind.group, kind.kind, kind.plural))
@@ -85,7 +85,7 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
     created = format_time(now.replace(microsecond=0))
     for number, each in enumerate((*_first_namespaces(prepared.objects), *prepared.objects)):
         plural = each.resource.plural
-        if plural not in cluster.stores:
+        if plural not in cluster.stores:  # nothing reads this kind
             continue
         body = _as_stored(each, number, created)
         if each.resource.kind == "Pod":
@@ -103,14 +103,14 @@ def _load(cluster: ClusterState, prepared: PreparedCluster, now: datetime) -> No
 
 
 def _first_namespaces(objects: Sequence[ScenarioObject]) -> Iterator[ScenarioObject]:
-    """Those that every cluster has, as far as nobody wrote them down."""
+    """The namespaces that every cluster has and the input lacks."""
     have = {each.key for each in objects if each.resource.kind == NAMESPACES.kind}
     for name in sorted(EVERYWHERE - have) if objects else ():
         yield ScenarioObject(NAMESPACES, {"metadata": {"name": name}}, objects[0].document)
 
 
 def _as_stored(placed: ScenarioObject, number: int, created: str) -> Body:
-    """What the API server adds to an object that has been written down without it."""
+    """The object with the fields that the API server adds."""
     body: dict[str, Any] = dict(placed.body)
     meta = {key: value for key, value in body["metadata"].items() if value is not None}
     body["metadata"] = {"uid": f"00000000-0000-4000-9000-{number:012x}", "creationTimestamp": created, **meta}

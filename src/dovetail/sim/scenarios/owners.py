@@ -1,32 +1,20 @@
-"""Who makes the pods of a dump anew once they are evicted? Where the dump does not hold their owners, stand-ins do.
+"""Adds stand-ins for the owners of pods that a dump lacks.
 
-A dump often holds pods without their ReplicaSets and DaemonSets. Without these an evicted pod would never come back,
-and the simulated garbage collector would take the others away. A stand-in has the owner's name and UID, and its
-template is what a pod of its shows.
+A dump often holds pods without their ReplicaSets and DaemonSets. Nothing would recreate such a pod after an eviction,
+and the simulated garbage collector would delete the others. A stand-in has the owner's name and UID, and the template
+of one of its pods.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dovetail.model.finding import Finding
+from dovetail.sim.actors import wire
 from dovetail.sim.actors.deployment import HASH_LABEL, REVISION, template_hash
-from dovetail.sim.actors.stateful_set import REVISION_LABEL
-from dovetail.sim.actors.wire import (
-    DAEMONSETS,
-    JOBS,
-    REPLICASETS,
-    RUN_FOR,
-    STATEFULSETS,
-    Kind,
-    active,
-    annotations_of,
-    controller_of,
-    labels_of,
-    short_hash,
-    status_of,
-    uid_of,
-)
+from dovetail.sim.actors.wire import DAEMONSETS, JOBS, REPLICASETS, RUN_FOR, STATEFULSETS, Kind
+from dovetail.sim.actors.workload import REVISION_LABEL
 from dovetail.sim.scenarios.reading import Body, ScenarioObject, assumption
 
 _STAND_INS: Final[Mapping[str, Kind]] = {kind.kind: kind for kind in (REPLICASETS, STATEFULSETS, DAEMONSETS, JOBS)}
@@ -37,89 +25,73 @@ _PER_POD_LABELS: Final = frozenset(
         *("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"),
     }
 )
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _FOR_EVER: Final = "87600h"
 
 
-def with_owners(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
-    """The objects with stand-ins for owners that are missing; references that lead nowhere are dropped."""
-    there = {each.body["metadata"]["uid"] for each in objects if each.body["metadata"].get("uid")}
+def with_owners(objects: Sequence[ScenarioObject], problems: list[Finding]) -> list[ScenarioObject]:
+    """Add stand-ins for missing owners, and drop references to owners that cannot be simulated."""
+    present = {uid for placed in objects if (uid := placed.body["metadata"].get("uid"))}
     orphans: dict[str, list[ScenarioObject]] = {}
-    for each in objects:
-        reference = controller_of(each.body)
-        if each.resource.kind == "Pod" and reference is not None and reference["uid"] not in there:
-            orphans.setdefault(str(reference["uid"]), []).append(each)
-    made, problems = [], []
+    for placed in objects:
+        uid = wire.controller_uid(placed.body)
+        if placed.resource.kind == "Pod" and uid and uid not in present:
+            orphans.setdefault(uid, []).append(placed)
+    made = []
     for pods in orphans.values():
-        reference = controller_of(pods[0].body)
-        assert reference is not None
+        reference = wire.controller_of(pods[0].body) or {}
         kind = _STAND_INS.get(str(reference["kind"]))
         if kind is not None:
             made.append(_stand_in(kind, reference, pods))
-    known = there | {uid_of(each.body) for each in made}
-    kept = [_without_strays(each, known) for each in objects]
+    known = present | {wire.uid_of(placed.body) for placed in made}
     if made:
-        problems.append(_told_stand_ins(made))
-    lost = sum(len(pods) for uid, pods in orphans.items() if uid not in known)
-    if lost:
+        counts = sorted(Counter(placed.resource.kind for placed in made).items())
+        listed = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts)
         problems.append(
             assumption(
-                "UnknownOwner",
+                "OwnersAssumed",
                 "",
-                f"{lost} pods belong to owners that are not in the input and not simulated: once gone, "
-                "they do not come back",
-                "nothing to do",
+                f"{listed} are not in the input: they are taken to keep as many pods like those that are there",
+                "dump them too: kubectl get deployments,replicasets,statefulsets,daemonsets,jobs -A -o yaml",
             )
         )
-    return [*made, *kept], problems
-
-
-def _told_stand_ins(made: Iterable[ScenarioObject]) -> Finding:
-    counts: dict[str, int] = {}
-    for each in made:
-        counts[each.resource.kind] = counts.get(each.resource.kind, 0) + 1
-    told = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items()))
-    return assumption(
-        "OwnersAssumed",
-        "",
-        f"{told} are not in the input: they are taken to keep as many pods like those that are there",
-        "dump them too: kubectl get deployments,replicasets,statefulsets,daemonsets,jobs -A -o yaml",
-    )
+    lost = sum(len(pods) for uid, pods in orphans.items() if uid not in known)
+    if lost:
+        message = (
+            f"{lost} pods belong to owners that are not in the input and not simulated: once gone, "
+            "they do not come back"
+        )
+        problems.append(assumption("UnknownOwner", "", message, "nothing to do"))
+    return [*made, *(_without_strays(placed, known) for placed in objects)]
 
 
 def _without_strays(placed: ScenarioObject, known: set[str]) -> ScenarioObject:
-    meta = placed.body["metadata"]
-    references = meta.get("ownerReferences")
-    if not references or all(reference.get("uid") in known for reference in references):
-        return placed
-    left = [reference for reference in references if reference.get("uid") in known]
-    return ScenarioObject(
-        placed.resource, {**placed.body, "metadata": {**meta, "ownerReferences": left}}, placed.document
-    )
+    references = placed.body["metadata"].get("ownerReferences") or ()
+    kept = [reference for reference in references if reference.get("uid") in known]
+    return placed if len(kept) == len(references) else placed.having_metadata(ownerReferences=kept)
 
 
 def _stand_in(kind: Kind, reference: Mapping[str, Any], pods: Sequence[ScenarioObject]) -> ScenarioObject:
     first = pods[0].body
-    labels = {key: value for key, value in labels_of(first).items() if key not in _PER_POD_LABELS}
+    labels = {key: value for key, value in wire.labels_of(first).items() if key not in _PER_POD_LABELS}
     spec: Body = {"template": _template(kind, first, labels)}
     if kind is not JOBS:
         spec["selector"] = {"matchLabels": labels}
-    number = sum(active(each.body) for each in pods)
+    number = sum(wire.active(pod.body) for pod in pods)
     if kind in (REPLICASETS, STATEFULSETS):
         spec["replicas"] = number
     if kind is STATEFULSETS:
-        ordinals = [
-            int(tail) for each in pods if (tail := each.body["metadata"]["name"].rpartition("-")[2]).isdecimal()
-        ]
+        ends = [wire.name_of(pod.body).rpartition("-")[2] for pod in pods]
+        ordinals = [int(end) for end in ends if end.isdecimal()]
         first_ordinal = min(ordinals, default=0)
         spec |= {"serviceName": "", "ordinals": {"start": first_ordinal}}
         spec["replicas"] = max(ordinals, default=number - 1) - first_ordinal + 1
-        spec["podManagementPolicy"] = "Parallel"  # whichever it was, only lost pods are made again
+        spec["podManagementPolicy"] = "Parallel"  # under any policy only lost pods are created again
     if kind is JOBS:
         spec |= {"parallelism": max(1, number), "completions": None, "backoffLimit": 1_000_000}
-    made = min(str(each.body["metadata"].get("creationTimestamp") or "") for each in pods)
     meta: Body = {"name": reference["name"], "namespace": pods[0].namespace, "uid": reference["uid"]}
-    if made:
-        meta["creationTimestamp"] = made
+    if created := min(str(pod.body["metadata"].get("creationTimestamp") or "") for pod in pods):
+        meta["creationTimestamp"] = created
     body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
     return ScenarioObject(kind, body, pods[0].document)
 
@@ -131,72 +103,65 @@ def _template(kind: Kind, pod: Body, labels: Mapping[str, str]) -> Body:
     if kind is DAEMONSETS:
         _drop_own_node(spec)
     meta: Body = {"labels": dict(labels)}
-    if annotations_of(pod):
-        meta["annotations"] = dict(annotations_of(pod))
+    if wire.annotations_of(pod):
+        meta["annotations"] = dict(wire.annotations_of(pod))
     return {"metadata": meta, "spec": spec}
 
 
 def _drop_own_node(spec: Body) -> None:
-    """A DaemonSet's pod is tied to its node, which its template is not."""
-    affinity = spec.get("affinity") or {}
-    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms = [
-        {key: value for key, value in term.items() if key != "matchFields"}
-        for term in (required or {}).get("nodeSelectorTerms") or ()
-    ]
+    """Remove the node name that the DaemonSet controller adds to the affinity of a pod."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get(_REQUIRED)
     if required is None:
         return
-    node_affinity = {key: value for key, value in affinity["nodeAffinity"].items() if not key.startswith("required")}
+    terms = [
+        {key: value for key, value in term.items() if key != "matchFields"}
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+    others = {key: value for key, value in affinity.items() if not key.startswith("required")}
     if any(terms):
-        node_affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [t for t in terms if t]}
-    spec["affinity"] = {**affinity, "nodeAffinity": node_affinity}
+        others[_REQUIRED] = {"nodeSelectorTerms": [term for term in terms if term]}
+    spec["affinity"] = {**spec["affinity"], "nodeAffinity": others}
 
 
 # -- revisions ---------------------------------------------------------------------------------------------------------
 
 
 def with_revisions(objects: Sequence[ScenarioObject]) -> list[ScenarioObject]:
-    """Pods and ReplicaSets with the hashes that the simulated controllers give: else they would roll all over."""
-    by_uid = {uid_of(each.body): each for each in objects if each.body["metadata"].get("uid")}
-    current = _current_sets([each for each in objects if each.resource.kind == "ReplicaSet"], by_uid)
-    found = []
-    for each in objects:
-        reference = controller_of(each.body)
-        owner = None if reference is None else by_uid.get(str(reference["uid"]))
-        if owner is None:
-            found.append(each)
-        elif each.resource.kind == "ReplicaSet" and id(each) in current:
-            found.append(_labelled(each, HASH_LABEL, template_hash(owner.body)))
-        elif each.resource.kind == "Pod" and owner.resource.kind in ("StatefulSet", "DaemonSet"):
-            found.append(_with_revision(each, owner))
-        else:
-            found.append(each)
-    return found
+    """Label pods and ReplicaSets with the hashes of the simulated controllers, which otherwise start rollouts."""
+    by_uid = {wire.uid_of(placed.body): placed for placed in objects if placed.body["metadata"].get("uid")}
+    current = _current_sets(objects, by_uid)
+    return [_with_revision(placed, by_uid.get(wire.controller_uid(placed.body)), current) for placed in objects]
 
 
-def _with_revision(pod: ScenarioObject, owner: ScenarioObject) -> ScenarioObject:
-    told, has = status_of(owner.body).get("updateRevision"), labels_of(pod.body).get(REVISION_LABEL)
-    if told and has and told != has:
-        return pod  # of an older revision in the dump as well
-    revision = short_hash(owner.body["spec"].get("template"))
+def _with_revision(placed: ScenarioObject, owner: ScenarioObject | None, current: set[int]) -> ScenarioObject:
+    if owner is not None and placed.resource.kind == "ReplicaSet" and id(placed) in current:
+        return _labelled(placed, HASH_LABEL, template_hash(owner.body))
+    if owner is None or placed.resource.kind != "Pod" or owner.resource.kind not in ("StatefulSet", "DaemonSet"):
+        return placed
+    newest = wire.status_of(owner.body).get("updateRevision")
+    label = wire.labels_of(placed.body).get(REVISION_LABEL)
+    if newest and label and newest != label:
+        return placed  # the pod has an older revision in the dump, too
+    revision = wire.short_hash(owner.body["spec"].get("template"))
     if owner.resource.kind == "StatefulSet":
         revision = f"{owner.body['metadata']['name']}-{revision}"
-    return _labelled(pod, REVISION_LABEL, revision)
+    return _labelled(placed, REVISION_LABEL, revision)
 
 
-def _current_sets(sets: Sequence[ScenarioObject], by_uid: Mapping[str, ScenarioObject]) -> set[int]:
-    """Of each Deployment the ReplicaSet of its template; if none looks like it, the one of the latest revision."""
-    of: dict[str, list[ScenarioObject]] = {}
-    for each in sets:
-        reference = controller_of(each.body)
-        if reference is not None and str(reference["uid"]) in by_uid:
-            of.setdefault(str(reference["uid"]), []).append(each)
-    found = set()
-    for uid, members in of.items():
-        wanted = by_uid[uid].body["spec"].get("template")
-        alike = [each for each in members if _bare(each.body["spec"].get("template")) == _bare(wanted)]
-        found.add(id(max(alike or members, key=lambda each: _revision_number(each.body))))
-    return found
+def _current_sets(objects: Sequence[ScenarioObject], by_uid: Mapping[str, ScenarioObject]) -> set[int]:
+    """The current ReplicaSet of each Deployment: the one with its template, else the one of the latest revision."""
+    sets: dict[str, list[ScenarioObject]] = {}
+    for placed in objects:
+        uid = wire.controller_uid(placed.body)
+        if placed.resource.kind == "ReplicaSet" and uid in by_uid:
+            sets.setdefault(uid, []).append(placed)
+    current = set()
+    for uid, members in sets.items():
+        template = _bare(by_uid[uid].body["spec"].get("template"))
+        matching = [member for member in members if _bare(member.body["spec"].get("template")) == template]
+        current.add(id(max(matching or members, key=_revision_number)))
+    return current
 
 
 def _bare(template: Any) -> Any:
@@ -207,63 +172,44 @@ def _bare(template: Any) -> Any:
     return {**template, "metadata": meta}
 
 
-def _revision_number(body: Body) -> int:
-    text = annotations_of(body).get(REVISION, "0")
+def _revision_number(placed: ScenarioObject) -> int:
+    text = wire.annotations_of(placed.body).get(REVISION, "0")
     return int(text) if text.isdecimal() else 0
 
 
 def _labelled(placed: ScenarioObject, key: str, value: str) -> ScenarioObject:
-    meta = placed.body["metadata"]
-    labels = {**(meta.get("labels") or {}), key: value}
-    return ScenarioObject(placed.resource, {**placed.body, "metadata": {**meta, "labels": labels}}, placed.document)
+    return placed.having_metadata(labels={**wire.labels_of(placed.body), key: value})
 
 
 # -- how long Jobs run -------------------------------------------------------------------------------------------------
 
 
-def with_run_times(objects: Sequence[ScenarioObject]) -> tuple[list[ScenarioObject], list[Finding]]:
-    """Pods of Jobs that run in the dump go on: how long they take nobody has said."""
-    jobs = {
-        uid_of(each.body)
-        for each in objects
-        if each.resource.kind == "Pod"
-        and status_of(each.body).get("phase") == "Running"
-        and (reference := controller_of(each.body)) is not None
-        and reference["kind"] == "Job"
-        and RUN_FOR not in annotations_of(each.body)
-    }
-    if not jobs:
-        return list(objects), []
-    owners = {str((controller_of(each.body) or {}).get("uid")) for each in objects if _is(each, jobs)}
-    found = []
-    for each in objects:
-        if _is(each, jobs):
-            found.append(_annotated(each))
-        elif each.resource.kind == "Job" and each.body["metadata"].get("uid") in owners:
-            spec = each.body["spec"]
-            template = dict(spec["template"])
-            meta = dict(template.get("metadata") or {})
-            meta["annotations"] = {RUN_FOR: _FOR_EVER, **(meta.get("annotations") or {})}
-            body = {**each.body, "spec": {**spec, "template": {**template, "metadata": meta}}}
-            found.append(ScenarioObject(each.resource, body, each.document))
-        else:
-            found.append(each)
-    told = assumption(
-        "JobsGoOn",
-        "",
-        f"how long the {len(jobs)} running pods of Jobs take is not known: they run to the end",
-        f"annotate the pods: {RUN_FOR}: 4h",
-    )
-    return found, [told]
+def with_run_times(objects: Sequence[ScenarioObject], problems: list[Finding]) -> list[ScenarioObject]:
+    """Let running pods of Jobs run to the end of the simulation: a dump does not say how long they take."""
+    running = [placed for placed in objects if _runs_on(placed)]
+    if not running:
+        return list(objects)
+    message = f"how long the {len(running)} running pods of Jobs take is not known: they run to the end"
+    problems.append(assumption("JobsGoOn", "", message, f"annotate the pods: {RUN_FOR}: 4h"))
+    uids = {wire.uid_of(pod.body) for pod in running}
+    jobs = {wire.controller_uid(pod.body) for pod in running}
+    return [_with_run_time(placed, uids, jobs) for placed in objects]
 
 
-def _is(placed: ScenarioObject, uids: set[str]) -> bool:
-    return placed.resource.kind == "Pod" and placed.body["metadata"].get("uid") in uids
+def _runs_on(placed: ScenarioObject) -> bool:
+    if placed.resource.kind != "Pod" or wire.status_of(placed.body).get("phase") != "Running":
+        return False
+    owner = wire.controller_of(placed.body)
+    return owner is not None and owner["kind"] == "Job" and RUN_FOR not in wire.annotations_of(placed.body)
 
 
-def _annotated(placed: ScenarioObject) -> ScenarioObject:
-    meta = placed.body["metadata"]
-    annotations = {**(meta.get("annotations") or {}), RUN_FOR: _FOR_EVER}
-    return ScenarioObject(
-        placed.resource, {**placed.body, "metadata": {**meta, "annotations": annotations}}, placed.document
-    )
+def _with_run_time(placed: ScenarioObject, pods: set[str], jobs: set[str]) -> ScenarioObject:
+    uid = placed.body["metadata"].get("uid")
+    if placed.resource.kind == "Pod" and uid in pods:
+        return placed.having_metadata(annotations={**wire.annotations_of(placed.body), RUN_FOR: _FOR_EVER})
+    if placed.resource.kind != "Job" or uid not in jobs:
+        return placed
+    spec = placed.body["spec"]
+    meta = spec["template"].get("metadata") or {}
+    annotated = {**meta, "annotations": {RUN_FOR: _FOR_EVER, **(meta.get("annotations") or {})}}
+    return placed.having(spec={**spec, "template": {**spec["template"], "metadata": annotated}})

@@ -1,22 +1,22 @@
-"""How is a scenario played: all controllers and the simulated cloud in a simulated cluster, step by step?
+"""Plays a scenario step by step: all controllers and the simulated cloud in a simulated cluster.
 
     with Play(scenario) as play:
         while play.now < scenario.end:
             play.advance(play.now + HOUR)
         print(play.report())
 
-Virtual time passes only in `advance`: whoever wants to watch decides how fast.
+Virtual time passes only in `advance`, so the caller decides how fast.
 """
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from random import Random
-from types import TracebackType
 from typing import Any, Final
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from dovetail.api import names, objects
@@ -40,22 +40,22 @@ from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, new_loop
 from dovetail.sim.scenarios.ledger import Ledger, ObservedClient
 from dovetail.sim.scenarios.reading import FaultSpec, Scenario, ScenarioEvent, error_in
 from dovetail.sim.scenarios.restore import PreparedCluster, prepare, put_in
-from dovetail.sim.scenarios.sanitize import sound
+from dovetail.sim.scenarios.wire_checks import sound
+from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.views.simulation.report import ReportedViolation, SimulationReport
 
-# A healthy controller's heartbeat, and bookmarks of watches that never break, tell nobody anything here, and would cost
-# most of the time.
+# Heartbeats of a healthy controller, and bookmarks of watches that never break, carry no information here and would
+# cost most of the time.
 _SELDOM_SECONDS: Final = 86_400.0
-# What a controller asks again and again because nobody tells it: the simulated cloud never changes its mind about
-# drift and types, and consistency and what is counted into a pool's status are only information. A pod without a place
-# asks less often than in a real cluster.
+# Controllers poll less often than in a real cluster: the simulated cloud never changes its answers about drift and
+# types, consistency checks and pool counters only inform, and a pod without a place can wait a minute.
 _TIMINGS: Final = Timings(
     retrigger_seconds=60.0,
     drift_seconds=_SELDOM_SECONDS,
     type_check_seconds=_SELDOM_SECONDS,
     consistency_seconds=_SELDOM_SECONDS,
     pool_counter_seconds=30.0,
-    # Fewer and larger looks at who could go: each takes as long as in a real cluster, and there are weeks of them.
+    # Fewer passes: each takes as long as in a real cluster, and a simulation covers weeks.
     disruption_idle_seconds=10.0,
     disruption_longest_seconds=60.0,
 )
@@ -64,7 +64,7 @@ _PATIENT: Final = ReflectorTimings(watch_seconds=86_400, idle_seconds=2 * _SELDO
 
 
 class Play:
-    """One run. Nothing has happened when it is made; at its end everything that runs is stopped."""
+    """One run, to be used in a `with` statement, which starts and stops all tasks."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Play:
         self._checkers: Checkers | None = None
         self._over = False
         self._before = gc.get_threshold()
-        # What runs, once it does.
+        # Set when the run starts.
         self.sim: SimCluster
         self.cloud: SimCloud
         self.ledger: Ledger
@@ -97,12 +97,10 @@ class Play:
         space_collections()
         self._task = self._loop.create_task(self._run(), name="play")
         self.advance(self.scenario.start)
-        spare_collections()  # the cluster as it begins: most of it stays to the end
+        spare_collections()  # most objects of the start live to the end
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             if error is None:
                 self._loop.cancel_all()
@@ -118,13 +116,15 @@ class Play:
     def advance(self, until: datetime) -> None:
         """Let virtual time pass. Raises InputError if an event cannot be carried out."""
         assert self._task is not None, "it has not been entered"
-        assert not self._over, "what was left behind has been looked at: nothing may follow"
-        with _failures():
+        assert not self._over, "the report ends the run"
+        try:
             self._loop.run_until(self._task, until=until)
+        except BaseExceptionGroup as errors:  # an InputError is for the user, any other error is a bug
+            raise root_cause(errors) from None
         assert not self._task.done(), "the play never ends by itself"
 
     def report(self) -> SimulationReport:
-        """What has happened. The run is over then, at its end or before: what it leaves behind is looked at, once."""
+        """End the run, run the final checks, and report what has happened."""
         if self._checkers is not None and not self._over:
             self._checkers.finish()
         self._over = True
@@ -137,10 +137,8 @@ class Play:
 
     def violations(self) -> tuple[ReportedViolation, ...]:
         """Rules that were broken so far; there should be none."""
-        found = () if self._checkers is None else self._checkers.violations
-        return tuple(
-            ReportedViolation(at=each.at, rule=each.rule, object=each.object, message=each.message) for each in found
-        )
+        broken = () if self._checkers is None else self._checkers.violations
+        return tuple(ReportedViolation(**msgspec.structs.asdict(violation)) for violation in broken)
 
     # -- the parts ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +164,7 @@ class Play:
                 group.create_task(self._happen(happening), name=happening.field)
 
     def _manager(self) -> Manager:
-        """The controller, put together as the program does it."""
+        """The controller, assembled as in `dovetail run`."""
         api = ObservedClient(self.sim.server, names.COMPONENT, self.ledger)
         clock, seed = self._clock, self.scenario.seed
         self.cluster = WatchedCluster(api, clock, self.cloud.node_classes, seed=seed, timings=_PATIENT)
@@ -185,14 +183,14 @@ class Play:
             api,
             clock,
             election=None,
-            # Events are for people with kubectl: here nobody reads them, and they would be most of all writes.
+            # Nobody reads events here, and they would be most of all writes.
             recorder=EventRecorder(api, clock, instance="simulated", waiting_at_most=0),
             reflectors=self.cluster.reflectors,
             controllers=controllers,
             timings=ManagerTimings(heartbeat_seconds=_SELDOM_SECONDS),
         )
 
-    # -- what happens to it -------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     async def _happen(self, happening: ScenarioEvent) -> None:
         await self._clock.sleep(happening.after.total_seconds())
@@ -202,8 +200,7 @@ class Play:
             if happening.delete is not None:
                 kind, namespace, name = happening.delete
                 await self.sim.api.write(Delete(kind, name, namespace=namespace))
-                told = "/".join(filter(None, (kind.kind, namespace, name)))
-                self.ledger.note("scenario", told, "deleted")
+                self.ledger.note("scenario", "/".join(filter(None, (kind.kind, namespace, name))), "deleted")
             if happening.fault is not None:
                 await self._fail(happening, happening.fault)
         except (ApiError, LookupError) as error:
@@ -212,27 +209,20 @@ class Play:
             raise error_in(self.scenario.document, message[:300], happening.field) from None
 
     async def _apply(self, body: Mapping[str, Any]) -> None:
-        """Create it, or merge it into what is there."""
-        kind, meta = kind_of(body), body["metadata"]
-        namespace = meta.get("namespace", "default") if kind.namespaced else None
-        told = "/".join(filter(None, (kind.kind, namespace, meta["name"])))
-        collection = self.sim.server.registry.store.collection(kind)
-        if (namespace or "", meta["name"]) in collection.objects:
-            await self.sim.api.write(Patch(kind, meta["name"], body, namespace=namespace))
-            self.ledger.note("scenario", told, "changed")
-        else:
-            if namespace is not None:
-                await self._ensure_namespace(namespace)
-            made = sound(dict(body))  # nulls are for what is there
-            await self.sim.api.write(Create(kind, made, namespace=namespace))
-            self.ledger.note("scenario", told, "created")
-
-    async def _ensure_namespace(self, name: str) -> None:
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        try:
-            await self.sim.api.write(Create(kind_of(body), body))
-        except AlreadyExists:
+        """Create the object, or merge it into the existing one."""
+        kind, name = kind_of(body), body["metadata"]["name"]
+        namespace = body["metadata"].get("namespace", "default") if kind.namespaced else None
+        path = "/".join(filter(None, (kind.kind, namespace, name)))
+        if self.sim.object(kind, name, namespace=namespace or "") is not None:
+            await self.sim.api.write(Patch(kind, name, body, namespace=namespace))
+            self.ledger.note("scenario", path, "changed")
             return
+        if namespace is not None:
+            with suppress(AlreadyExists):
+                await self.sim.api.write(Create(NAMESPACES, {"metadata": {"name": namespace}}))
+        created = sound(dict(body))  # nulls remove fields of existing objects only
+        await self.sim.api.write(Create(kind, created, namespace=namespace))
+        self.ledger.note("scenario", path, "created")
 
     async def _fail(self, happening: ScenarioEvent, fault: FaultSpec) -> None:
         lasts = happening.spans.get("for")
@@ -259,35 +249,34 @@ class Play:
                 self._mend(fault, node)
 
     def _drawn(self, happening: ScenarioEvent, fault: FaultSpec) -> list[tuple[str, str]]:
-        """So many of the machines that the patterns match. Raises LookupError if there is none."""
+        """`count` random machines that the patterns match. Raises LookupError if there is none."""
         now = self._clock.now()
-        found = [
+        machines = [
             (provider_id, machine.node)
             for provider_id, machine in sorted(self.cloud.machines.items())
             if not machine.gone(now)
             and machine.registers_at is None
             and fault.hits(machine.node, machine.instance.labels.get(names.NODEPOOL_LABEL, ""))
         ]
-        if not found:
+        if not machines:
             raise LookupError(f"no node is called {fault.node!r} in a NodePool called {fault.nodepool!r} by then")
         draw = Random(f"{self.scenario.seed} {happening.field}")
-        return sorted(draw.sample(found, min(fault.count, len(found))))
+        return sorted(draw.sample(machines, min(fault.count, len(machines))))
 
     def _strike(self, happening: ScenarioEvent, fault: FaultSpec, provider_id: str, node: str) -> None:
-        told = f"Node/{node}"
         if fault.kind == "instance-lost":
             self.cloud.vanish(provider_id)
-            self.ledger.note("fault", told, "its machine is gone without a word")
+            message = "its machine is gone without a word"
         elif fault.kind == "interruption":
-            deadline = self._clock.now() + happening.spans["notice"]
-            self.cloud.interrupt(provider_id, deadline=deadline)
-            self.ledger.note("fault", told, f"the cloud takes it away in {fault.notice}")
+            self.cloud.interrupt(provider_id, deadline=self._clock.now() + happening.spans["notice"])
+            message = f"the cloud takes it away in {fault.notice}"
         elif fault.kind == "kubelet-silent":
             self.sim.kill_kubelet(node)
-            self.ledger.note("fault", told, "its kubelet falls silent")
+            message = "its kubelet falls silent"
         else:
             self.sim.set_node_ready(node, ready=False)
-            self.ledger.note("fault", told, "is not ready")
+            message = "is not ready"
+        self.ledger.note("fault", f"Node/{node}", message)
 
     def _mend(self, fault: FaultSpec, node: str) -> None:
         if fault.kind == "kubelet-silent":
@@ -303,18 +292,9 @@ def play_through(
     disrupting: DisruptionOptions,
     tell: Callable[[float], None],
 ) -> SimulationReport:
-    """Play the whole scenario, and tell the share that is done after each step. Raises InputError."""
+    """Play the whole scenario, and call `tell` with the share that is done after each step. Raises InputError."""
     with Play(scenario, catalogue=catalogue, disrupting=disrupting) as play:
         for step in range(1, _STEPS + 1):
             play.advance(scenario.start + scenario.span * step / _STEPS)
             tell(step / _STEPS)
         return play.report()
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """A scenario that cannot be played says so as it is; everything else is our fault."""
-    try:
-        yield
-    except BaseExceptionGroup as errors:
-        raise root_cause(errors) from None

@@ -1,4 +1,4 @@
-"""What do scenario files say: which objects are there at the start, when is that, and what happens later (09)?"""
+"""Reads scenario files: the objects at the start, the instant of the start, and the events that follow (09)."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,7 @@ from dovetail.model.finding import Finding, Severity
 from dovetail.model.refs import Ref
 from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import KINDS
-from dovetail.sim.scenarios.sanitize import InvalidValue, sound
-from dovetail.sim.scenarios.wire_checks import fault_of
+from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields, sound
 from dovetail.values.duration import DurationError, parse_span, shown
 from dovetail.values.timestamp import TimeError, parse_time
 
@@ -26,12 +25,12 @@ API_VERSION: Final = "dovetail.dev/v1alpha1"
 KIND: Final = "Scenario"
 DEFAULT_SPAN: Final = timedelta(days=7)
 LONGEST: Final = timedelta(days=366)
-# Server-made noise, which nothing that is simulated reads.
+# The server creates these, and nothing that is simulated reads them.
 _SILENT: Final = frozenset({"Event", "Lease", "EndpointSlice", "Endpoints", "ControllerRevision"})
 
 
 class ScenarioObject(msgspec.Struct, frozen=True, eq=False):
-    """An object of the start, and where it stands."""
+    """An object of the start, and the document that it comes from."""
 
     resource: Resource[Any]
     body: Body
@@ -54,9 +53,16 @@ class ScenarioObject(msgspec.Struct, frozen=True, eq=False):
     def error(self, message: str, field: str = "") -> InputError:
         return error_in(self.document, message, field)
 
+    def having(self, **fields: Any) -> "ScenarioObject":
+        """A copy with these top-level fields."""
+        return ScenarioObject(self.resource, {**self.body, **fields}, self.document)
+
+    def having_metadata(self, **fields: Any) -> "ScenarioObject":
+        return self.having(metadata={**self.body["metadata"], **fields})
+
 
 class FaultSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What goes wrong. `node` and `nodepool` are patterns, of which `count` nodes are drawn."""
+    """A fault. It hits `count` random nodes of those that match the patterns `node` and `nodepool`."""
 
     kind: Literal[
         "instance-lost", "interruption", "kubelet-silent", "node-not-ready", "insufficient-capacity", "launch-fails"
@@ -66,7 +72,7 @@ class FaultSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
     count: int = 1
     for_: str = msgspec.field(name="for", default="")  # kubelet-silent, node-not-ready, insufficient-capacity
     notice: str = "2m"  # interruption: from the notice to the end of the machine
-    instance_type: str = ""  # insufficient-capacity; what is empty counts for all
+    instance_type: str = ""  # insufficient-capacity; an empty text matches all
     zone: str = ""
     capacity_type: str = ""
 
@@ -75,25 +81,25 @@ class FaultSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fiel
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One thing that happens: objects that are applied, one that is deleted, or a fault."""
+    """An event: objects to apply, an object to delete, or a fault."""
 
     after: timedelta
     field: str  # `events[2]`
     apply: tuple[Body, ...] = ()
     delete: tuple[Resource[Any], str | None, str] | None = None
     fault: FaultSpec | None = None
-    spans: Mapping[str, timedelta] = {}  # of the fault's texts
+    spans: Mapping[str, timedelta] = {}  # durations of the fault, by field
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """All of it, read but not played."""
+    """A scenario as the files describe it."""
 
     objects: tuple[ScenarioObject, ...]
     start: datetime
     span: timedelta
     seed: int = 0
     happenings: tuple[ScenarioEvent, ...] = ()
-    document: Document | None = None  # of the Scenario, if there is one
+    document: Document | None = None  # the Scenario object, if there is one
     problems: tuple[Finding, ...] = ()
 
     @property
@@ -119,13 +125,13 @@ class _ScenarioWire(msgspec.Struct, rename="camel", forbid_unknown_fields=True, 
 
 
 def error_in(document: Document, message: str, field: str = "") -> InputError:
-    """One line that names file, document and field."""
+    """An error of one line that names file, document and field."""
     path = ".".join(filter(None, (document.path, field)))
     return InputError(document.file, message, document=document.number, line=document.line, field=path or None)
 
 
 def read_span(text: str) -> timedelta:
-    """`36h`, `7d`, `1d12h`. Raises ValueError."""
+    """Parse `36h`, `7d` or `1d12h`. Raises ValueError."""
     try:
         span_ns = parse_span(text)
     except DurationError:
@@ -146,22 +152,20 @@ def read_scenario(
     span: timedelta | None = None,
     seed: int | None = None,
 ) -> Scenario:
-    """What the files say; what is given here stands over it. Raises InputError.
+    """Read the files; `start`, `span` and `seed` override them. Raises InputError.
 
-    Without a start it is the hour of `now`, or when the youngest object was made if that is later.
+    The default start is the current hour, or the creation of the youngest object if that is later.
     """
     objects: dict[tuple[str, str], ScenarioObject] = {}
     problems: list[Finding] = []
     left_out: Counter[str] = Counter()
     own: list[Document] = []
-    classes: list[Document] = []
     for document in documents:
         if document.kind == KIND and document.api_version.startswith(f"{API_GROUP}/"):
             own.append(document)
             continue
         resource = KINDS.get((document.api_version, document.kind))
         if resource is None and document.kind.endswith("NodeClass"):
-            classes.append(document)
             resource = node_class_resource(*document.api_version.rpartition("/")[::2], document.kind)
         if resource is None or document.kind in _SILENT:
             left_out[f"{document.api_version} {document.kind}"] += document.kind not in _SILENT
@@ -174,23 +178,24 @@ def read_scenario(
     if len(own) > 1:
         raise error_in(own[1], f"there is another {KIND} at {own[0].where}; there can be one at most")
     wire = _read_wire(own[0]) if own else _ScenarioWire(api_version=API_VERSION, kind=KIND)
-    found = tuple(objects.values())
-    begins = start or _start(wire, own) or _first_hour(now, found)
+    all_objects = tuple(objects.values())
+    begins = start or (
+        _time_at(own[0], "start", wire.start) if wire.start is not None else _first_hour(now, all_objects)
+    )
     return Scenario(
-        objects=found,
+        objects=all_objects,
         start=begins,
         span=span or _length(wire, own) or DEFAULT_SPAN,
         seed=wire.seed if seed is None else seed,
-        happenings=_happenings(wire, own[0], {each.name for each in found}) if own else (),
+        happenings=_happenings(wire, own[0], {placed.name for placed in all_objects}) if own else (),
         document=own[0] if own else None,
-        problems=(*problems, *_stale(found, begins)),
+        problems=(*problems, *_stale(all_objects, begins)),
     )
 
 
 def node_class_resource(group: str, version: str, kind: str) -> Resource[Any]:
-    """The kind of node classes that a NodePool names."""
-    plural = f"{kind.lower()}es"
-    return Resource(group, version, plural, kind, dict[str, Any])
+    """The resource of a node class that a NodePool names."""
+    return Resource(group, version, f"{kind.lower()}es", kind, dict[str, Any])
 
 
 def _placed(resource: Resource[Any], document: Document) -> ScenarioObject:
@@ -211,22 +216,18 @@ def _placed(resource: Resource[Any], document: Document) -> ScenarioObject:
             meta[field] = {key: _text(value) for key, value in meta[field].items()}
     for field in ("creationTimestamp", "deletionTimestamp"):
         if field in meta:
-            meta[field] = _whole_seconds(document, field, meta[field])
+            meta[field] = _text(meta[field])
+            _time_at(document, f"metadata.{field}", meta[field])
+    namespace = meta.pop("namespace", None)
     if resource.namespaced:
-        meta["namespace"] = meta.get("namespace") or "default"
-    else:
-        meta.pop("namespace", None)
+        meta["namespace"] = namespace or "default"
     body = {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
-    _check_parts(document, body)
-    if resource.kind in _NEED_SPEC and not body.get("spec"):
-        raise error_in(document, "is required", "spec")
-    return ScenarioObject(resource, body, document)
-
-
-def _check_parts(document: Document, body: Body) -> None:
     for part in ("spec", "status"):
         if not isinstance(body.get(part, {}), dict):
             raise error_in(document, "must be a mapping", part)
+    if resource.kind in _NEED_SPEC and not body.get("spec"):
+        raise error_in(document, "is required", "spec")
+    return ScenarioObject(resource, body, document)
 
 
 _NEED_SPEC: Final = frozenset(
@@ -239,15 +240,7 @@ _NEED_SPEC: Final = frozenset(
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _whole_seconds(document: Document, field: str, value: object) -> str:
-    try:
-        parse_time(_text(value))
-    except TimeError as error:
-        raise error_in(document, str(error), f"metadata.{field}") from None
-    return _text(value)
+    return "" if value is None else str(value)
 
 
 # -- the Scenario itself -----------------------------------------------------------------------------------------------
@@ -263,13 +256,11 @@ def _read_wire(document: Document) -> _ScenarioWire:
     return decode(document, _ScenarioWire)
 
 
-def _start(wire: _ScenarioWire, own: list[Document]) -> datetime | None:
-    if wire.start is None:
-        return None
+def _time_at(document: Document, field: str, text: str) -> datetime:
     try:
-        return parse_time(wire.start)
+        return parse_time(text)
     except TimeError as error:
-        raise error_in(own[0], str(error), "start") from None
+        raise error_in(document, str(error), field) from None
 
 
 def _length(wire: _ScenarioWire, own: list[Document]) -> timedelta | None:
@@ -289,11 +280,11 @@ def _span_at(document: Document, field: str, text: str) -> timedelta:
 
 
 def _happenings(wire: _ScenarioWire, document: Document, known: set[str]) -> tuple[ScenarioEvent, ...]:
-    """`known`: names of what is there at the start; what is applied is there from then on."""
+    """Read the events in the order of time. `known`: names of objects at the start; applied objects are added."""
     spans = [_span_at(document, f"events[{index}].at", event.at) for index, event in enumerate(wire.events)]
     in_time = sorted(range(len(spans)), key=spans.__getitem__)
-    found = {index: _happening(index, wire.events[index], document, known) for index in in_time}
-    return tuple(found[index] for index in range(len(spans)))
+    happenings = {index: _happening(index, wire.events[index], document, known) for index in in_time}
+    return tuple(happenings[index] for index in range(len(spans)))
 
 
 def _happening(index: int, event: _EventWire, document: Document, known: set[str]) -> ScenarioEvent:
@@ -311,19 +302,16 @@ def _happening(index: int, event: _EventWire, document: Document, known: set[str
     if event.delete is not None:
         return ScenarioEvent(after=after, field=field, delete=_target(event.delete, document, f"{field}.delete"))
     bodies = event.apply if isinstance(event.apply, list) else [event.apply or {}]
-    return ScenarioEvent(
-        after=after,
-        field=field,
-        apply=tuple(_applied(body, document, f"{field}.apply", known) for body in bodies),
-    )
+    applied = tuple(_applied(body, document, f"{field}.apply", known) for body in bodies)
+    return ScenarioEvent(after=after, field=field, apply=applied)
 
 
-# What controllers make, under names that nobody knows before: it may be there by then.
+# Controllers create objects of these kinds, so an object that is not in the files may exist by then.
 _MADE: Final = frozenset({"Pod", "Node", names.NODECLAIM_KIND, "ReplicaSet", "PersistentVolumeClaim"})
 
 
 def _applied(body: Body, document: Document, field: str, known: set[str]) -> Body:
-    """What is new must be whole. What changes an object need not, and its nulls take fields away."""
+    """Check an applied object. A new one must be whole; a change need not be, and its nulls remove fields."""
     kind = KINDS.get((str(body.get("apiVersion")), str(body.get("kind"))))
     if kind is None:
         what = f"{body.get('apiVersion')} {body.get('kind')}"
@@ -336,17 +324,16 @@ def _applied(body: Body, document: Document, field: str, known: set[str]) -> Bod
     new = name not in known and kind.kind not in _MADE
     try:
         body = sound(body, patch=not new)
+        check_fields(kind.kind, body, whole=new)
     except InvalidValue as error:
         raise error_in(document, error.message, f"{field}.{error.field}") from None
-    if fault := fault_of(kind.kind, body, whole=new):
-        raise error_in(document, fault[1], f"{field}.{fault[0]}")
     known.add(name)
     return body
 
 
 def _target(text: str, document: Document, field: str) -> tuple[Resource[Any], str | None, str]:
     parts = text.split("/")
-    kind = next((one for one in KINDS.values() if one.kind.lower() == parts[0].lower()), None)
+    kind = next((kind for kind in KINDS.values() if kind.kind.lower() == parts[0].lower()), None)
     if kind is None or not 2 <= len(parts) <= (3 if kind.namespaced else 2) or not all(parts):
         want = "want Kind/name or Kind/namespace/name of a kind that is simulated, such as Deployment/shop/cart"
         raise error_in(document, f"{shown(text)} names no object: {want}", field)
@@ -359,30 +346,28 @@ def _target(text: str, document: Document, field: str) -> tuple[Resource[Any], s
 
 def _first_hour(now: datetime, objects: Iterable[ScenarioObject]) -> datetime:
     hour = now.replace(minute=0, second=0, microsecond=0)
-    return max([hour, *(made for each in objects if (made := _made_at(each)) is not None)])
+    return max([hour, *(at for placed in objects for at in _created_at(placed))])
 
 
-def _made_at(placed: ScenarioObject) -> datetime | None:
+def _created_at(placed: ScenarioObject) -> list[datetime]:
+    """The creation time, if there is one."""
     text = placed.body["metadata"].get("creationTimestamp")
-    return None if text is None else parse_time(text)
+    return [] if text is None else [parse_time(text)]
 
 
 def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Finding]:
-    """A dump that is played long after it was taken finds everything expired; one played before it, from the future."""
-    made = [at for each in objects if each.resource.kind in ("Pod", "Node") and (at := _made_at(each)) is not None]
-    if not made:
-        return
-    youngest = max(made)
-    if start - youngest > timedelta(days=1):
-        days = (start - youngest).days
+    """Warn of a start long after the dump, when everything has expired, and of one before it."""
+    created = [at for each in objects if each.resource.kind in ("Pod", "Node") for at in _created_at(each)]
+    age = start - max(created, default=start)
+    if age > timedelta(days=1):
         yield assumption(
             "OldDump",
             "",
-            f"the youngest pod or node is {days} days old at the start: what has happened since is not known",
+            f"the youngest pod or node is {age.days} days old at the start: what has happened since is not known",
             "start when the dump was taken: --at",
             severity=Severity.WARNING,
         )
-    early = sum(at > start for at in made)
+    early = sum(at > start for at in created)
     if early:
         yield assumption(
             "FromTheFuture",
@@ -399,7 +384,7 @@ def _stale(objects: Iterable[ScenarioObject], start: datetime) -> Iterable[Findi
 def assumption(
     rule: str, object_: str, message: str, remedy: str = "", *, field: str = "", severity: Severity = Severity.INFO
 ) -> Finding:
-    """Something that the files do not say, and what is taken for it: of a kind, or of all objects that are named."""
+    """A finding that says what is assumed where the files say nothing. `object_`: a kind, or names of objects."""
     return Finding(severity=severity, rule=rule, object=Ref(object_), field=field, message=message, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""What if? `nodepool/default.spec.disruption.budgets=[…]` on the command line, and what it makes of a scenario."""
+"""Applies `--set` values such as `nodepool/default.spec.disruption.budgets=[…]` to a scenario."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from dovetail.api.yaml_events import YamlError, parse
 from dovetail.sim.scenarios.reading import Scenario, ScenarioObject
-from dovetail.sim.scenarios.wire_checks import fault_of
+from dovetail.sim.scenarios.wire_checks import InvalidValue, check_fields
 from dovetail.values.duration import shown
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(?:([0-9]{1,6})|'([^']+)'|\"([^\"]+)\")\]")
@@ -19,7 +19,7 @@ class SettingError(ValueError):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One value to be set. The object's name may hold dots, so which part is the name shows only in a scenario."""
+    """One value to set. Names may hold dots, so only the objects of a scenario tell where the name ends."""
 
     text: str
     target: str
@@ -27,7 +27,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 def read_setting(text: str) -> Setting:
-    """Raises SettingError."""
+    """Parse `KIND/NAME.FIELD=VALUE`. Raises SettingError."""
     target, equals, given = text.partition("=")
     if not equals or "/" not in target or "." not in target:
         want = "want KIND/NAME.FIELD=VALUE, such as nodepool/default.spec.disruption.consolidateAfter=1h"
@@ -48,14 +48,16 @@ def with_settings(scenario: Scenario, settings: Sequence[Setting]) -> Scenario:
         index, path = _found(objects, setting.target)
         placed = objects[index]
         body = _with_value(placed.body, path, setting.value, setting.target)
-        if fault := fault_of(placed.resource.kind, body):
-            raise SettingError(f"{setting.target}: {': '.join(fault)}")
+        try:
+            check_fields(placed.resource.kind, body)
+        except InvalidValue as error:
+            raise SettingError(f"{setting.target}: {error.field}: {error.message}") from None
         objects[index] = ScenarioObject(placed.resource, body, placed.document)
     return msgspec.structs.replace(scenario, objects=tuple(objects))
 
 
 def _found(objects: Sequence[ScenarioObject], target: str) -> tuple[int, list[str | int]]:
-    """The object with the longest name that the target begins with, and the path in it."""
+    """The index of the object with the longest name that the target begins with, and the path in it."""
     kind, _, rest = target.partition("/")
     alike = [(index, each) for index, each in enumerate(objects) if each.resource.kind.lower() == kind.lower()]
     alike.sort(key=lambda item: -len(item[1].key))
@@ -73,21 +75,21 @@ def _path(text: str, target: str) -> list[str | int]:
     while at < len(text):
         if steps and text[at] == ".":
             at += 1
-        found = _STEP.match(text, at)
-        if found is None:
+        step = _STEP.match(text, at)
+        if step is None:
             raise SettingError(
                 f"{target}: {shown(text[at:])} is no field; want names, [0] and ['a.b/c'] joined by dots"
             )
-        name, index, *quoted = found.groups()
+        name, index, *quoted = step.groups()
         steps.append(int(index) if index else name or next(filter(None, quoted)))
-        at = found.end()
+        at = step.end()
     if steps[0] not in ("spec", "metadata") or len(steps) < 2:
         raise SettingError(f"{target}: only what stands below spec or metadata can be set")
     return steps
 
 
 def _with_value(holder: Any, path: Sequence[str | int], value: Any, target: str) -> Any:
-    """A copy with the value at the path. Mappings on the way are made, lists are not."""
+    """A copy with the value at the path. Missing mappings on the way are created, missing list items are not."""
     step, *rest = path
     if isinstance(step, int):
         if not isinstance(holder, list) or step >= len(holder):
@@ -98,9 +100,7 @@ def _with_value(holder: Any, path: Sequence[str | int], value: Any, target: str)
         holder = {}
     if not isinstance(holder, dict):
         raise SettingError(f"{target}: {shown(step)} is below something that has no fields")
+    others = {key: item for key, item in holder.items() if key != step}
     if not rest:
-        return {
-            **{key: item for key, item in holder.items() if key != step},
-            **({} if value is None else {step: value}),
-        }
+        return others if value is None else {**others, step: value}
     return {**holder, step: _with_value(holder.get(step), rest, value, target)}

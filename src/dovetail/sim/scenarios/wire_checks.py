@@ -1,8 +1,8 @@
-"""Does an object have the fields and types that everybody in the simulated cluster takes for granted?
+"""Checks that objects from files have the fields, types and values that the simulated cluster relies on.
 
-The structs of `api` are lenient, so that a rule can tell what is wrong with one field of an object. A real API server
-refuses a Deployment with `replicas: many`, an affinity without a topology key, a condition without a type, a grace
-period of ages. The simulated one looks at fewer fields: so what files say is looked at before it is put in.
+A real API server refuses a Deployment with `replicas: many`, an affinity without a topology key, an integer of more
+than 64 bits or a time beyond the calendar. The simulated one checks fewer fields, and the structs of `api` are lenient,
+so objects are checked here before they reach it.
 """
 
 import re
@@ -14,28 +14,92 @@ import msgspec
 
 from dovetail import ports
 from dovetail.api import objects
+from dovetail.api.decode_errors import OUT_OF_RANGE
 from dovetail.api.documents import Document, InputError, decode
 from dovetail.api.objects import Instant, LabelSelector, ObjectMeta, Wire
 from dovetail.api.pod_specs import SchedulingPod
+from dovetail.api.yaml_events import join
 from dovetail.sim.actors.deployment import REVISION
 from dovetail.sim.actors.wire import EXIT_CODE
 from dovetail.values.duration import shown
 from dovetail.values.selector import SelectorError, make_selector
+from dovetail.values.timestamp import TimeError, parse_time
 
-# -- what the fields must be -------------------------------------------------------------------------------------------
+
+class InvalidValue(Exception):
+    """A field with a type or value that no cluster holds, or a required field that is missing."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(field, message)
+        self.field = field
+        self.message = message
 
 
-class _RequiredField(NamedTuple):
-    """A field that must be there."""
+# -- values that no cluster holds, in any field ------------------------------------------------------------------------
+
+_LARGEST: Final = 2**63 - 1
+_LAST_YEAR: Final = 2999  # leaves room to add any duration before the calendar ends
+_TIMES: Final = (
+    *("creationTimestamp", "deletionTimestamp", "lastTransitionTime", "lastPodEventTime", "startTime"),
+    *("completionTime", "finishedAt", "timeAdded", "nextChange"),
+)
+# Usual objects match none of these, so that only the others are walked through.
+_LONG: Final = re.compile(rb"[:,\[]-?[0-9]{19}")
+_USUAL: Final = rb'"2[0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"'
+_UNUSUAL: Final = re.compile(rb'"(?:' + "|".join(_TIMES).encode() + rb')":(?!' + _USUAL + rb")")
+
+
+def sound(body: dict[str, Any], *, patch: bool = False) -> dict[str, Any]:
+    """Return the object without nulls, which Go reads as absent fields; in a `patch` nulls stay. Raises Unsound."""
+    try:
+        text = msgspec.json.encode(body)
+        if b"null" not in text and not _LONG.search(text) and not _UNUSUAL.search(text):
+            return body
+    except (OverflowError, TypeError, ValueError, RecursionError):  # the walk names the field
+        pass
+    copied: dict[str, Any] = _sound(body, "", "", nulls=patch)
+    return copied
+
+
+def _sound(value: Any, name: str, path: str, *, nulls: bool) -> Any:
+    if isinstance(value, dict):
+        if name in ("labels", "annotations"):  # users write any text here, and null means an empty string
+            return value
+        return {
+            key: _sound(child, key, join(path, key), nulls=nulls)
+            for key, child in value.items()
+            if nulls or child is not None
+        }
+    if isinstance(value, list):  # a patch replaces lists as a whole
+        return [_sound(child, "", join(path, index), nulls=False) for index, child in enumerate(value)]
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        raise InvalidValue(path, OUT_OF_RANGE)
+    if name in _TIMES and isinstance(value, str):
+        try:
+            far = parse_time(value).year > _LAST_YEAR
+        except TimeError as error:
+            raise InvalidValue(path, str(error)) from None
+        if far:
+            raise InvalidValue(path, f"{shown(value)} is too far away to be played: the last year is {_LAST_YEAR}")
+    return value
+
+
+# -- types of fields ---------------------------------------------------------------------------------------------------
+
+
+class _Required(NamedTuple):
+    """The type of a field that must be present."""
 
     type: Any
 
 
-def _object(*texts: str, **fields: Any) -> Any:
-    """An object with these texts, which must be there and not be empty, and with these fields, which may be missing."""
-    must = [(name, field.type) for name, field in fields.items() if isinstance(field, _RequiredField)]
-    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _RequiredField)]
-    return msgspec.defstruct("Checked", [*((name, _TEXT) for name in texts), *must, *may], bases=(Wire,), frozen=True)
+def _object(required: str = "", /, *optional: tuple[Any, str], **fields: Any) -> Any:
+    """A struct with non-empty `required` texts, with `optional` fields by type, and with further fields of any type."""
+    fields |= {name: type_ for type_, names in optional for name in names.split()}
+    must = [(name, _TEXT) for name in required.split()]
+    must += [(name, field.type) for name, field in fields.items() if isinstance(field, _Required)]
+    may = [(name, field | None, None) for name, field in fields.items() if not isinstance(field, _Required)]
+    return msgspec.defstruct("Checked", [*must, *may], bases=(Wire,), frozen=True)
 
 
 def _many(item: Any) -> Any:
@@ -46,146 +110,120 @@ _TEXT: Final[Any] = Annotated[str, msgspec.Meta(min_length=1)]
 _TEXTS: Final[Any] = tuple[str, ...]
 _STRINGS: Final[Any] = dict[str, str]
 _COUNT: Final[Any] = Annotated[int, msgspec.Meta(ge=0)]
-# No cluster runs more; to play them one by one would take for ever.
+# No cluster runs more pods, and simulating each of them would take too long.
 _PODS: Final[Any] = Annotated[int, msgspec.Meta(ge=0, le=150_000)]
-# In years more than anybody waits, and still within the calendar.
+# More years than anybody waits, and still within the calendar.
 _SECONDS: Final[Any] = Annotated[int, msgspec.Meta(ge=-(10**10), le=10**10)]
 _POSITIVE: Final[Any] = Annotated[int, msgspec.Meta(ge=1)]
 _SHARE: Final[Any] = _COUNT | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,9}%$")]
 _FEW: Final[Any] = int | Annotated[str, msgspec.Meta(max_length=20)]
 
 _META: Final = _object(
-    name=str,
-    generate_name=str,
-    namespace=str,
-    uid=str,
+    "",
+    (str, "name generate_name namespace uid"),
+    (_STRINGS, "labels annotations"),
+    (Instant, "creation_timestamp deletion_timestamp"),
     generation=_COUNT,
-    labels=_STRINGS,
-    annotations=_STRINGS,
-    creation_timestamp=Instant,
-    deletion_timestamp=Instant,
     deletion_grace_period_seconds=_SECONDS,
-    owner_references=_many(
-        _object("api_version", "kind", "name", "uid", controller=bool, block_owner_deletion=bool),
-    ),
+    owner_references=_many(_object("api_version kind name uid", (bool, "controller block_owner_deletion"))),
     finalizers=_TEXTS,
 )
-_CONDITIONS: Final = _many(_object("type", "status", reason=str, message=str, last_transition_time=Instant))
+_CONDITIONS: Final = _many(_object("type status", (str, "reason message"), last_transition_time=Instant))
 _ANY_OBJECT: Final = _object(metadata=_META, status=_object(conditions=_CONDITIONS))
 
-_EXPRESSIONS: Final = _many(_object("key", "operator", values=_TEXTS))
+_EXPRESSIONS: Final = _many(_object("key operator", values=_TEXTS))
 _SELECTOR: Final = _object(match_labels=_STRINGS, match_expressions=_EXPRESSIONS)
+_NODE_NAMES: Final = _Required(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])
 _NODE_TERM: Final = _object(
-    match_expressions=_EXPRESSIONS,
-    match_fields=_many(
-        _object("key", "operator", values=_RequiredField(Annotated[tuple[str, ...], msgspec.Meta(min_length=1)])),
-    ),
+    match_expressions=_EXPRESSIONS, match_fields=_many(_object("key operator", values=_NODE_NAMES))
 )
-_NODE_SELECTOR: Final = _object(node_selector_terms=_RequiredField(_many(_NODE_TERM)))
-_POD_TERM: Final = _object("topology_key", label_selector=_SELECTOR, namespace_selector=_SELECTOR)
-_POD_AFFINITY: Final = _object(
-    required_during_scheduling_ignored_during_execution=_many(_POD_TERM),
-    preferred_during_scheduling_ignored_during_execution=_many(
-        _object(weight=_RequiredField(int), pod_affinity_term=_RequiredField(_POD_TERM)),
-    ),
-)
-_AFFINITY: Final = _object(
-    node_affinity=_object(
-        required_during_scheduling_ignored_during_execution=_NODE_SELECTOR,
-        preferred_during_scheduling_ignored_during_execution=_many(
-            _object(weight=_RequiredField(int), preference=_RequiredField(_NODE_TERM)),
-        ),
-    ),
-    pod_affinity=_POD_AFFINITY,
-    pod_anti_affinity=_POD_AFFINITY,
-)
+_NODE_SELECTOR: Final = _object(node_selector_terms=_Required(_many(_NODE_TERM)))
+_POD_TERM: Final = _object("topology_key", (_SELECTOR, "label_selector namespace_selector"))
+
+
+def _affinity(required: Any, **preferred: Any) -> Any:
+    return _object(
+        required_during_scheduling_ignored_during_execution=required,
+        preferred_during_scheduling_ignored_during_execution=_many(_object(weight=_Required(int), **preferred)),
+    )
+
+
+_POD_AFFINITY: Final = _affinity(_many(_POD_TERM), pod_affinity_term=_Required(_POD_TERM))
 _CONTAINERS: Final = _many(
-    _object("name", image=str, lifecycle=_object(pre_stop=_object(sleep=_object(seconds=_SECONDS)))),
+    _object("name", image=str, lifecycle=_object(pre_stop=_object(sleep=_object(seconds=_SECONDS))))
 )
 _CONTAINER_STATUSES: Final = _many(
-    _object(restart_count=_COUNT, state=_object(terminated=_object(finished_at=Instant))),
+    _object(restart_count=_COUNT, state=_object(terminated=_object(finished_at=Instant)))
 )
 _POD: Final = _object(
     metadata=_META,
     spec=_object(
-        affinity=_AFFINITY,
+        "",
+        (_CONTAINERS, "containers init_containers"),
+        (str, "priority_class_name preemption_policy restart_policy scheduler_name"),
+        affinity=_object(
+            "",
+            (_POD_AFFINITY, "pod_affinity pod_anti_affinity"),
+            node_affinity=_affinity(_NODE_SELECTOR, preference=_Required(_NODE_TERM)),
+        ),
         tolerations=_many(_object(toleration_seconds=_SECONDS)),
         topology_spread_constraints=_many(
-            _object(
-                "topology_key", max_skew=_RequiredField(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR
-            ),
+            _object("topology_key", max_skew=_Required(_POSITIVE), min_domains=_POSITIVE, label_selector=_SELECTOR)
         ),
         volumes=_many(_object("name", persistent_volume_claim=_object("claim_name"))),
-        containers=_CONTAINERS,
-        init_containers=_CONTAINERS,
         readiness_gates=_many(_object("condition_type")),
         scheduling_gates=_many(dict[str, Any]),
         termination_grace_period_seconds=_SECONDS,
         priority=int,
-        priority_class_name=str,
-        preemption_policy=str,
-        restart_policy=str,
-        scheduler_name=str,
     ),
     status=_object(
+        "",
+        (str, "phase nominated_node_name"),
+        (_CONTAINER_STATUSES, "container_statuses init_container_statuses"),
         conditions=_CONDITIONS,
-        phase=str,
         start_time=Instant,
-        nominated_node_name=str,
-        container_statuses=_CONTAINER_STATUSES,
-        init_container_statuses=_CONTAINER_STATUSES,
     ),
 )
-_STRATEGY: Final = _object(type=str, rolling_update=_object(max_surge=_SHARE, max_unavailable=_SHARE, partition=_COUNT))
+_STRATEGY: Final = _object(
+    type=str, rolling_update=_object("", (_SHARE, "max_surge max_unavailable"), partition=_COUNT)
+)
+_CLAIM_META: Final = _object("name", (_STRINGS, "labels annotations"))
 _WORKLOAD: Final = _object(  # of any kind
     metadata=_META,
     spec=_object(
+        "",
+        (_PODS, "replicas parallelism"),
+        (_SECONDS, "min_ready_seconds progress_deadline_seconds active_deadline_seconds ttl_seconds_after_finished"),
+        (_COUNT, "revision_history_limit completions backoff_limit"),
+        (bool, "paused suspend"),
+        (_STRATEGY, "strategy update_strategy"),
+        (str, "pod_management_policy service_name"),
         selector=_SELECTOR,
         template=_POD,
-        replicas=_PODS,
-        min_ready_seconds=_SECONDS,
-        progress_deadline_seconds=_SECONDS,
-        revision_history_limit=_COUNT,
-        paused=bool,
-        strategy=_STRATEGY,
-        update_strategy=_STRATEGY,
         ordinals=_object(start=_COUNT),
-        pod_management_policy=str,
-        service_name=str,
-        volume_claim_templates=_many(
-            _object(
-                metadata=_RequiredField(_object("name", labels=_STRINGS, annotations=_STRINGS)),
-                spec=_RequiredField(dict[str, Any]),
-            ),
-        ),
-        parallelism=_PODS,
-        completions=_COUNT,
-        backoff_limit=_COUNT,
-        active_deadline_seconds=_SECONDS,
-        ttl_seconds_after_finished=_SECONDS,
-        suspend=bool,
+        volume_claim_templates=_many(_object(metadata=_Required(_CLAIM_META), spec=_Required(dict[str, Any]))),
     ),
     status=_object(
+        "",
+        (_COUNT, "replicas ready_replicas available_replicas updated_replicas active succeeded failed"),
+        (_COUNT, "observed_generation collision_count"),
+        (str, "current_revision update_revision"),
         conditions=_CONDITIONS,
-        **dict.fromkeys(("replicas", "ready_replicas", "available_replicas", "updated_replicas"), _COUNT),
-        **dict.fromkeys(("observed_generation", "collision_count", "active", "succeeded", "failed"), _COUNT),
-        current_revision=str,
-        update_revision=str,
         start_time=Instant,
     ),
 )
 _NODE: Final = _object(
     metadata=_META,
     spec=_object(unschedulable=bool),
-    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_RequiredField(str)))),
+    status=_object(conditions=_CONDITIONS, addresses=_many(_object("type", address=_Required(str)))),
 )
 _PDB: Final = _object(
     metadata=_META,
-    spec=_object(min_available=_FEW, max_unavailable=_FEW, selector=_SELECTOR),
+    spec=_object("", (_FEW, "min_available max_unavailable"), selector=_SELECTOR),
     status=_object(
+        "",
+        (_COUNT, "disruptions_allowed current_healthy desired_healthy expected_pods observed_generation"),
         conditions=_CONDITIONS,
-        **dict.fromkeys(("disruptions_allowed", "current_healthy", "desired_healthy", "expected_pods"), _COUNT),
-        observed_generation=_COUNT,
         disrupted_pods=dict[str, Instant],
     ),
 )
@@ -197,8 +235,6 @@ _PRIORITY_CLASS: Final = _object(
 )
 _VOLUME: Final = _object(metadata=_META, spec=_object(node_affinity=_object(required=_NODE_SELECTOR)))
 
-# -- who must have them ------------------------------------------------------------------------------------------------
-
 
 class _WorkloadSpec(Wire, frozen=True):
     template: SchedulingPod | None = None
@@ -206,14 +242,14 @@ class _WorkloadSpec(Wire, frozen=True):
 
 
 class _Workload(Wire, frozen=True):
-    """Its pods, as the controllers read them."""
+    """A workload with its pod template, as the controllers read it."""
 
     spec: _WorkloadSpec = _WorkloadSpec()
     metadata: ObjectMeta = ObjectMeta()
 
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
-# As the controllers read it, and what those who play it need besides; of other kinds only the latter.
+# The struct that the controllers read, if they do, and then the fields that the simulated cluster reads.
 _CHECKS: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "Pod": (SchedulingPod, _POD),
     "Node": (objects.Node, _NODE),
@@ -222,8 +258,8 @@ _CHECKS: Final[Mapping[str, tuple[type[Any], ...]]] = {
     "PersistentVolume": (ports.VOLUMES.struct, _VOLUME),
     **dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"), (_Workload, _WORKLOAD)),
     **{
-        each.kind: (each.struct, _ANY_OBJECT)
-        for each in (
+        resource.kind: (resource.struct, _ANY_OBJECT)
+        for resource in (
             *(ports.NODEPOOLS, ports.NODECLAIMS, ports.KWOK_NODECLASSES, ports.NAMESPACES),
             *(ports.VOLUME_CLAIMS, ports.STORAGE_CLASSES, ports.CSI_NODES, ports.VOLUME_ATTACHMENTS),
         )
@@ -231,36 +267,32 @@ _CHECKS: Final[Mapping[str, tuple[type[Any], ...]]] = {
 }
 
 
-def fault_of(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> tuple[str, str] | None:
-    """The first field that has the wrong type, and what is wrong about it; of a `whole` object also what is missing."""
+def check_fields(kind: str, body: Mapping[str, Any], *, whole: bool = False) -> None:
+    """Check the types of the fields, and that a `whole` object has the required ones. Raises Unsound."""
     document = Document("", 1, None, None, "", kind, value=dict(body))
     try:
         read, *_ = [decode(document, check) for check in _CHECKS.get(kind, (_ANY_OBJECT,))]
     except InputError as error:
-        return error.field or "", error.message
+        raise InvalidValue(error.field or "", error.message) from None
     if isinstance(read, SchedulingPod):
-        return _no_number(read.metadata, EXIT_CODE, "")
-    if not isinstance(read, _Workload):
-        return None
-    spec = read.spec
-    fault = _missing(spec, selects=kind != "Job") if whole else None
-    if fault is None and spec.selector is not None and (whole or kind == "Job"):
-        fault = _fault_of_selector(spec.selector, _pod_labels(kind, read))
-    if fault is None and spec.template is not None:
-        fault = _no_number(spec.template.metadata, EXIT_CODE, "spec.template.")
-    return fault or _no_number(read.metadata, REVISION, "")
-
-
-def _missing(spec: _WorkloadSpec, *, selects: bool) -> tuple[str, str] | None:
-    if spec.template is None:
-        return "spec.template", "is required"
-    if not spec.template.spec.containers:
-        return "spec.template.spec.containers", "is required"
-    return ("spec.selector", "is required") if selects and spec.selector is None else None
+        _check_number(read.metadata, EXIT_CODE, "")
+    if isinstance(read, _Workload):
+        spec = read.spec
+        if whole and spec.template is None:
+            raise InvalidValue("spec.template", "is required")
+        if whole and spec.template is not None and not spec.template.spec.containers:
+            raise InvalidValue("spec.template.spec.containers", "is required")
+        if whole and spec.selector is None and kind != "Job":
+            raise InvalidValue("spec.selector", "is required")
+        if spec.selector is not None and (whole or kind == "Job"):
+            _check_selector(spec.selector, _pod_labels(kind, read))
+        if spec.template is not None:
+            _check_number(spec.template.metadata, EXIT_CODE, "spec.template.")
+        _check_number(read.metadata, REVISION, "")
 
 
 def _pod_labels(kind: str, workload: _Workload) -> Mapping[str, str]:
-    """Those of the template, and those by which the pods of a Job are its own."""
+    """The labels of the template, and those that the Job controller adds to its pods."""
     labels = workload.spec.template.metadata.labels if workload.spec.template else {}
     if kind != "Job":
         return labels
@@ -268,18 +300,19 @@ def _pod_labels(kind: str, workload: _Workload) -> Mapping[str, str]:
     return {**labels, **own, **{f"batch.kubernetes.io/{key}": value for key, value in own.items()}}
 
 
-def _fault_of_selector(wanted: LabelSelector, labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Pods that their own selector does not match would be made for ever."""
+def _check_selector(selector: LabelSelector, labels: Mapping[str, str]) -> None:
+    """A selector that does not match its own template would create pods without end."""
     try:
-        entries = [(each.key, each.operator, each.values) for each in wanted.match_expressions]
-        matches = make_selector(wanted.match_labels, entries).matches(labels)
+        entries = [(entry.key, entry.operator, entry.values) for entry in selector.match_expressions]
+        matches = make_selector(selector.match_labels, entries).matches(labels)
     except SelectorError as error:
-        return "spec.selector", str(error)
-    return None if matches else ("spec.template.metadata.labels", "are not those that spec.selector wants")
+        raise InvalidValue("spec.selector", str(error)) from None
+    if not matches:
+        raise InvalidValue("spec.template.metadata.labels", "are not those that spec.selector wants")
 
 
-def _no_number(meta: ObjectMeta, annotation: str, path: str) -> tuple[str, str] | None:
+def _check_number(meta: ObjectMeta, annotation: str, path: str) -> None:
     text = meta.annotations.get(annotation, "0")
-    if _NUMBER.fullmatch(text):
-        return None
-    return f"{path}metadata.annotations[{annotation}]", f"{shown(text)} is no whole number, such as 1"
+    if not _NUMBER.fullmatch(text):
+        field = f"{path}metadata.annotations[{annotation}]"
+        raise InvalidValue(field, f"{shown(text)} is no whole number, such as 1")

@@ -1,28 +1,22 @@
-"""What does the API server make of an object before it is checked and stored: what is filled in, kept, or thrown away?
+"""Admission: sets defaults, and drops or restores fields that a request cannot change, before validation.
 
-Only what controllers see is filled in; dnsPolicy, securityContext and the like are left out.
+Only fields that controllers read get defaults; dnsPolicy, securityContext and the like are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dovetail.api import names
-from dovetail.ports import Resource
-from dovetail.sim.server.kinds import KindBehavior
+from dovetail.ports import PODS, Resource
+from dovetail.sim.server import errors
+from dovetail.sim.server.kinds import PRIORITY_CLASSES, SYSTEM_PRIORITIES, KindBehavior
+from dovetail.sim.server.store import Body, VersionedStore
 from dovetail.sim.server.validation import pruned
 
-Body = dict[str, Any]
-
+_PREEMPTS = "PreemptLowerPriority"
 _OWN_METADATA = ("name", "generateName", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
-_SYSTEM_METADATA = (
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
-_KNOWN_METADATA = frozenset((*_OWN_METADATA, *_SYSTEM_METADATA))
+_KEPT_METADATA = ("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_KNOWN_METADATA = frozenset((*_OWN_METADATA, *_KEPT_METADATA, "uid", "resourceVersion"))
 _PDB_STATUS = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 _DAEMON_STATUS = dict.fromkeys(
     ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
@@ -46,20 +40,18 @@ def before_create(resource: Resource[Any], kind: KindBehavior, body: Body, now: 
 
 
 def fill_in(resource: Resource[Any], body: Body, now: str) -> None:
-    """Defaults of the spec, and the status that a new object has. What is nested in the body is not changed."""
-    fill = _ON_CREATE.get((resource.group, resource.plural))
-    if fill is not None:
+    """Set the defaults of the spec and the first status. Nested values of the body are not changed."""
+    if fill := _ON_CREATE.get((resource.group, resource.plural)):
         fill(body, now)
 
 
 def before_update(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body, subresource: str) -> Body:
-    """The object to store over the old one, given what a patch of the (sub)resource made of it."""
+    """The object to store, given the result of a patch of the (sub)resource."""
     if subresource == "status":
         body = _only_status(resource, kind, body, old)
     elif kind.has_status:
         body = _without_status(body, old)
-    fill = _ON_UPDATE.get((resource.group, resource.plural))
-    if fill is not None:
+    if fill := _ON_UPDATE.get((resource.group, resource.plural)):
         body = dict(body)
         fill(body)
     if kind.schema is not None:
@@ -67,25 +59,20 @@ def before_update(resource: Resource[Any], kind: KindBehavior, body: Body, old: 
     before = old["metadata"]
     meta = {key: value for key, value in body["metadata"].items() if key in _KNOWN_METADATA}
     meta.pop("generation", None)
-    for field in ("generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        # What is set stays as it is, without complaint; that it is not set anew is checked later.
-        if field in before:
-            meta[field] = before[field]
+    # A patch cannot change these fields, and gets no error; validation refuses one that adds them.
+    meta |= {field: before[field] for field in _KEPT_METADATA if field in before}
     meta.setdefault("uid", before["uid"])
     if kind.has_generation and subresource != "status" and _desired(kind, body) != _desired(kind, old):
         meta["generation"] = before.get("generation", 0) + 1
-    for field in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if field in meta and not meta[field]:
-            del meta[field]  # empty maps and lists are not written
-    body["metadata"] = meta
+    optional = ("labels", "annotations", "finalizers", "ownerReferences")
+    body["metadata"] = {key: value for key, value in meta.items() if value or key not in optional}
     return body
 
 
 def _only_status(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body) -> Body:
     if kind.custom:
-        result = dict(old)
-        # Only the version has been compared; whatever else the patch says of metadata, the UID too, has no effect.
-        result["metadata"] = dict(old["metadata"])
+        # Only the version was compared; other metadata of the patch, including the UID, has no effect.
+        result = {**old, "metadata": dict(old["metadata"])}
     else:
         result = {key: value for key, value in body.items() if key in ("apiVersion", "kind", "metadata")}
         result |= {key: value for key, value in old.items() if key not in result}
@@ -110,13 +97,49 @@ def _without_status(body: Body, old: Body) -> Body:
 
 
 def _desired(kind: KindBehavior, body: Body) -> Any:
-    """What the generation counts changes of: all but metadata and status of a custom resource, else the spec."""
+    """The part whose changes the generation counts: the spec, or of custom resources all but metadata and status."""
     if kind.custom:
         return {key: value for key, value in body.items() if key not in ("metadata", "status")}
     return body.get("spec")
 
 
-# -- what is filled in on creation ------------------------------------------------------------------------------------
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def prioritised(store: VersionedStore, pod: Body) -> Body:
+    """The pod with the priority of its class. Raises Forbidden if the class is missing or the pod has another value.
+
+    The admission plugin Priority.
+    """
+    spec, name = pod.get("spec") or {}, pod["metadata"].get("name", "")
+    class_ = _class(store, spec.get("priorityClassName"))
+    if class_ is None:
+        raise errors.forbidden(PODS, name, f"no PriorityClass with name {spec['priorityClassName']} was found")
+    value, policy = class_.get("value", 0), class_.get("preemptionPolicy") or _PREEMPTS
+    for what, field, computed in (
+        ("integer value of priority", "priority", value),
+        ("string value of PreemptionPolicy", "preemptionPolicy", policy),
+    ):
+        if spec.get(field) not in (None, computed):
+            why = f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission controller computed"
+            raise errors.forbidden(PODS, name, f"{why} {computed} from the given PriorityClass name")
+    named = {"priorityClassName": class_["metadata"]["name"]} if "metadata" in class_ else {}
+    return {**pod, "spec": {**spec, **named, "priority": value, "preemptionPolicy": policy}}
+
+
+def _class(store: VersionedStore, name: str | None) -> Body | None:
+    """The class of this name; without a name the lowest default class, or the value 0."""
+    classes = store.collection(PRIORITY_CLASSES).objects
+    if not name:
+        defaults = [stored.body for stored in classes.values() if stored.body.get("globalDefault")]
+        return min(defaults, key=lambda class_: class_.get("value", 0), default={"value": 0})
+    if name in SYSTEM_PRIORITIES:
+        return {"value": SYSTEM_PRIORITIES[name]}
+    stored = classes.get(("", name))
+    return None if stored is None else stored.body
+
+
+# -- defaults of new objects -------------------------------------------------------------------------------------------
 
 
 def _fill_pod(body: Body, now: str) -> None:
@@ -126,7 +149,7 @@ def _fill_pod(body: Body, now: str) -> None:
     spec.setdefault("schedulerName", "default-scheduler")
     spec["tolerations"] = _with_default_tolerations(spec.get("tolerations") or ())
     body["spec"] = spec
-    body["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    body["status"] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         gated = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": now}
         why = {"reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
@@ -134,7 +157,7 @@ def _fill_pod(body: Body, now: str) -> None:
 
 
 def _with_default_tolerations(given: Sequence[Body]) -> list[Body]:
-    """The admission plugin DefaultTolerationSeconds, which looks at updates too."""
+    """The admission plugin DefaultTolerationSeconds, which applies to updates, too."""
     tolerations = list(given)
     for key in (names.NOT_READY_TAINT, names.UNREACHABLE_TAINT):
         if not any(_tolerates_no_execute(toleration, key) for toleration in tolerations):
@@ -144,22 +167,6 @@ def _with_default_tolerations(given: Sequence[Body]) -> list[Body]:
 
 def _tolerates_no_execute(toleration: Mapping[str, Any], key: str) -> bool:
     return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
-
-
-def _qos_class(spec: Mapping[str, Any]) -> str:
-    requests: list[Any] = []
-    limits: list[Any] = []
-    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
-        resources = container.get("resources") or {}
-        for wanted, found in ((requests, "requests"), (limits, "limits")):
-            amounts = resources.get(found) or {}
-            wanted.append({name: amounts[name] for name in ("cpu", "memory") if name in amounts})
-    if not any(requests) and not any(limits):
-        return "BestEffort"
-    guaranteed = all(
-        len(limit) == 2 and request in ({}, limit) for request, limit in zip(requests, limits, strict=True)
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
 
 
 def _fill_node(body: Body, _now: str) -> None:
@@ -172,12 +179,6 @@ def _fill_node(body: Body, _now: str) -> None:
     _refill_node(body)
 
 
-def _fill_allocatable(body: Body) -> None:
-    status = body.get("status") or {}
-    if status.get("capacity") and not status.get("allocatable"):
-        body["status"] = {**status, "allocatable": dict(status["capacity"])}
-
-
 def _fill_namespace(body: Body, _now: str) -> None:
     meta = body["metadata"]
     meta["labels"] = {**(meta.get("labels") or {}), "kubernetes.io/metadata.name": meta.get("name", "")}
@@ -186,7 +187,7 @@ def _fill_namespace(body: Body, _now: str) -> None:
 
 
 def _starting(status: Body, **spec: Any) -> Callable[[Body, str], None]:
-    """Fill in this status, and these defaults of the spec."""
+    """Set this status, and these defaults of the spec."""
 
     def fill(body: Body, _now: str) -> None:
         body["status"] = dict(status)
@@ -196,7 +197,7 @@ def _starting(status: Body, **spec: Any) -> Callable[[Body, str], None]:
 
 
 def _fill_times(body: Body, *fields: str) -> None:
-    """These kinds write the times of a condition even if there are none."""
+    """Add null for missing times of conditions, as the server does for some kinds."""
     status = body.get("status") or {}
     conditions = status.get("conditions") or []
     if any(field not in condition for condition in conditions for field in fields):
@@ -205,7 +206,9 @@ def _fill_times(body: Body, *fields: str) -> None:
 
 
 def _refill_node(body: Body) -> None:
-    _fill_allocatable(body)
+    status = body.get("status") or {}
+    if status.get("capacity") and not status.get("allocatable"):
+        body["status"] = {**status, "allocatable": dict(status["capacity"])}
     _fill_times(body, "lastHeartbeatTime", "lastTransitionTime")
 
 
@@ -217,14 +220,11 @@ def _refill_pod(body: Body) -> None:
         body["spec"] = {**spec, "tolerations": tolerations}
 
 
-_ON_UPDATE: Mapping[tuple[str, str], Callable[[Body], None]] = {
-    ("", "pods"): _refill_pod,
-    ("", "nodes"): _refill_node,
-}
+_ON_UPDATE: Mapping[tuple[str, str], Callable[[Body], None]] = {("", "pods"): _refill_pod, ("", "nodes"): _refill_node}
 
 
 def _fill_priority_class(body: Body, _now: str) -> None:
-    body.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    body.setdefault("preemptionPolicy", _PREEMPTS)
 
 
 _ON_CREATE: Mapping[tuple[str, str], Callable[[Body, str], None]] = {

@@ -1,13 +1,13 @@
 """The Kubernetes API in memory: the KubeApi port over a registry, for controllers and actors on a virtual loop.
 
-    server = ApiServer(VirtualClock(loop), seed=1)      # itself a KubeApi, of the client `dovetail`
-    kubelet = server.client("kubelet")                  # the same cluster, as another one
-    server.registry.store.observers.append(check)       # told of every write at once; for checkers
-    server.witness = hear                               # told of every request, whose writes follow; see `checkers`
+    server = ApiServer(VirtualClock(loop), seed=1)      # a KubeApi for the client `dovetail`
+    kubelet = server.client("kubelet")                  # the same cluster for another client
+    server.registry.store.observers.append(check)       # called with every write
+    server.witness = hear                               # called with every request, before and after its writes
     server.faults.add(Fault(...), verb="patch")         # see `faults`
-    server.trace                                        # every write, a line each
+    server.trace                                        # every write, one line each
 
-A request is under way before and after it takes effect: others can come in between, and its answer can be lost.
+A request takes time before and after it takes effect: other requests can come in between, and its answer can be lost.
 """
 
 import asyncio
@@ -20,13 +20,11 @@ import msgspec
 from dovetail.api import names
 from dovetail.ports import ApiError, Clock, Create, Delete, Evict, KubeApi, Page, Patch, Resource, Write
 from dovetail.sim.server.eviction import evict
-from dovetail.sim.server.expiry import EventExpiry
 from dovetail.sim.server.faults import ApiRequest, Fault, Faults
-from dovetail.sim.server.garbage import GarbageCollector
+from dovetail.sim.server.garbage import EventExpiry, GarbageCollector
 from dovetail.sim.server.namespaces import NamespaceController
 from dovetail.sim.server.node_leases import NodeLeases, may_be_node_lease
 from dovetail.sim.server.registry import Registry, scale_of
-from dovetail.sim.server.selectors import wanted
 from dovetail.sim.server.store import StoredObject, UnreadableObject
 from dovetail.sim.server.watching import BOOKMARK_SECONDS, SimWatch
 
@@ -35,14 +33,14 @@ R = TypeVar("R")
 
 
 class PendingRequest(NamedTuple):
-    """A request that is about to take effect, and when its client sent it."""
+    """A request that takes effect now, and when its client sent it."""
 
     request: ApiRequest
     at: datetime
 
 
 class Client(KubeApi):
-    """One client of the server; faults can be for the requests of one name."""
+    """One client of the server; faults can be limited to the name of a client."""
 
     def __init__(self, server: "ApiServer", name: str) -> None:
         self.name = name
@@ -86,18 +84,13 @@ class Client(KubeApi):
         fields: str = "",
         timeout_seconds: int = 300,
     ) -> SimWatch[T]:
-        request = ApiRequest("watch", resource, namespace, "", "", self.name)
         return SimWatch(
-            self._registry.store,
+            self._server,
+            ApiRequest("watch", resource, namespace, "", "", self.name),
             resource,
-            namespace=namespace,
+            selectors=(labels, fields),
             resource_version=resource_version,
-            on_begin=lambda: self._server.watch_begins(resource, namespace),
-            select=lambda: wanted(resource, namespace, labels, fields),
             timeout_seconds=timeout_seconds,
-            bookmark_seconds=self._server.bookmark_seconds,
-            meet_fault=lambda: self._server.meet_fault(request),
-            open_watches=self._server.open_watches,
         )
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str | None = None) -> T:
@@ -127,7 +120,7 @@ class Client(KubeApi):
         raise NotImplementedError(write.verb)
 
     async def _call(self, request: ApiRequest, act: Callable[[], R]) -> R:
-        assert request.name or request.verb in ("create", "list"), "an object is asked for by its name"
+        assert request.name or request.verb in ("create", "list"), "the request names no object"
         witness = self._server.witness
         sent_at = None if witness is None else self._registry.now()
         await self._server.travel()
@@ -156,8 +149,8 @@ class Client(KubeApi):
 class ApiServer(Client):
     """The server, and its first client.
 
-    `latency_seconds` is the time that a request takes each way. Bookmarks are most of what an idle cluster costs: a
-    simulation of weeks can do with fewer.
+    `latency_seconds` is the time that a request takes each way. Bookmarks cost most of the time of an idle cluster, so
+    a simulation of weeks sets a long `bookmark_seconds`.
     """
 
     def __init__(
@@ -171,44 +164,40 @@ class ApiServer(Client):
         collect_garbage: bool = True,
     ) -> None:
         self.registry = Registry(clock.now, seed)
+        self.trace = self.registry.store.trace  # every write as one line: time, verb, resource, name, version
         self.faults = Faults()
         self.faults.drop_watches = self.drop_watches
         self.open_watches: dict[SimWatch[Any], None] = {}
         self.witness: Callable[[PendingRequest | None], None] | None = (
-            None  # called before each takes effect, and after
+            None  # called before each request, and with None after
         )
         self.faults_met = 0
         self.bookmark_seconds = bookmark_seconds
         self._latency_seconds = latency_seconds
         if collect_garbage:
-            GarbageCollector(self.registry, _soon)
-        EventExpiry(self.registry, _soon)
-        NamespaceController(self.registry, _later)
-        self.node_leases = NodeLeases(self.registry, _later, self._node_leases_watched)
+            GarbageCollector(self.registry)
+        EventExpiry(self.registry)
+        NamespaceController(self.registry)
+        self.node_leases = NodeLeases(self.registry, self._node_leases_watched)
         super().__init__(self, name)
 
-    @property
-    def trace(self) -> list[str]:
-        """Every write as one line: time, verb, resource, name, version."""
-        return self.registry.store.trace
-
     def client(self, name: str) -> Client:
-        """The same cluster, for another client."""
+        """Another client of the same cluster."""
         return Client(self, name)
 
     def compact(self) -> None:
-        """Forget the past: continue tokens and versions of before are answered with 410 Gone."""
+        """Drop the history: older continue tokens and versions get 410 Gone."""
         self.registry.store.compact()
 
     def drop_watches(self, resource: Resource[Any] | None = None, error: ApiError | None = None) -> None:
-        """End all open watches (of one kind), as when the connection breaks."""
+        """End all open watches, or those of one kind, as if the connection broke."""
         self.faults_met += 1
         for watch in list(self.open_watches):
             if resource is None or watch.resource.plural == resource.plural:
                 watch.end(error)
 
     def meet_fault(self, request: ApiRequest) -> Fault | None:
-        """What the request meets on its way; one that harms counts."""
+        """The fault that the request meets. Faults that fail or delay it are counted."""
         fault = self.faults.take(request)
         if fault is not None and (fault.error is not None or fault.delay_seconds):
             self.faults_met += 1
@@ -222,7 +211,7 @@ class ApiServer(Client):
         return any(may_be_node_lease(watch.resource, watch.namespace) for watch in self.open_watches)
 
     async def travel(self) -> None:
-        """The way from the client to the server, or back."""
+        """Wait for the latency of one way."""
         await asyncio.sleep(self._latency_seconds)
 
 
@@ -232,11 +221,3 @@ def _read(stored: StoredObject, resource: Resource[T]) -> T:
     except UnreadableObject as error:
         raise ApiError(f"{resource.kind} in the answer is unreadable: {error}", reason="Unreadable") from None
     return result
-
-
-def _soon(act: Callable[[str], None], uid: str) -> None:
-    asyncio.get_running_loop().call_soon(act, uid)
-
-
-def _later(seconds: float, act: Callable[[str], None], name: str) -> None:
-    asyncio.get_running_loop().call_later(seconds, act, name)

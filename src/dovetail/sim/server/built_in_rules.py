@@ -1,4 +1,4 @@
-"""Which rules of the built-in kinds do controllers run into? What is not here the real API server may refuse."""
+"""Validation of built-in kinds: the rules that controllers can break. The real API server has more."""
 
 import json
 import re
@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from dovetail.sim.server.metadata_rules import qualified_fault
+from dovetail.sim.server.selectors import object_selector
 from dovetail.values.label_syntax import is_label_value
-from dovetail.values.selector import SelectorError, make_selector
+from dovetail.values.selector import SelectorError
 
 Body = dict[str, Any]
 
@@ -19,7 +20,7 @@ _POD_UPDATE = (
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 _EVENT_LIMITS = {"reportingInstance": 128, "action": 128, "reason": 128, "note": 1024}
-# The server checks events of both groups in one form, and names fields as that one does.
+# The server checks events of both groups as core events, and uses the field names of these.
 _CORE_NAMES = {"note": "message", "regarding": "involvedObject"}
 _EVENT_FIXED = ("regarding", "related", "reason", "note", "type", "action", "reportingController", "reportingInstance")
 
@@ -113,7 +114,7 @@ def _lease_faults(body: Body, _old: Body | None) -> Iterator[str]:
 
 
 def _event_faults(body: Body, old: Body | None) -> Iterator[str]:
-    """The strict rules of events.k8s.io/v1."""
+    """The rules of events.k8s.io/v1, which are stricter than those of core events."""
     if old is not None:
         for field in _EVENT_FIXED:
             if body.get(field) != old.get(field):
@@ -134,17 +135,14 @@ def _event_faults(body: Body, old: Body | None) -> Iterator[str]:
 
 
 def _workload_faults(body: Body, _old: Body | None) -> Iterator[str]:
-    """Pods that their own selector does not match would be made for ever."""
+    """A selector that does not match its own template would create pods without end."""
     spec = body.get("spec") or {}
     selector, template = spec.get("selector"), spec.get("template")
     if not (selector and template):
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
     try:
-        entries = [
-            (each["key"], each["operator"], each.get("values") or ()) for each in selector.get("matchExpressions") or ()
-        ]
-        matches = make_selector(selector.get("matchLabels") or {}, entries).matches(labels)
+        matches = object_selector(selector).matches(labels)
     except SelectorError as error:
         yield f"spec.selector: Invalid value: {error}"
         return

@@ -1,7 +1,7 @@
-"""Do the CEL rules of our CustomResourceDefinitions hold?
+"""Evaluates the CEL rules of our CustomResourceDefinitions.
 
-There is no CEL in Python that we would depend on; each rule of the CRDs stands here once more, keyed by its text, so
-that a rule that is changed there and not here is noticed at once.
+We depend on no CEL library: each rule is written here in Python, keyed by its text, so that a rule that changes only in
+a CRD fails at once.
 """
 
 import re
@@ -28,7 +28,7 @@ _KWOK_ALLOWED = (
 
 
 def broken_rules(value: Any, old: Any, schema: Schema, path: str = "") -> Iterator[str]:
-    """The rules that the value breaks, each with its field; `old` is None on creation and in lists."""
+    """The broken rules, each with its field; `old` is None on creation and in lists."""
     for rule in schema.get(RULES, ()):
         if "oldSelf" in rule["rule"] and old is None:
             continue  # a transition rule needs both
@@ -46,7 +46,7 @@ def broken_rules(value: Any, old: Any, schema: Schema, path: str = "") -> Iterat
 
 
 def rule_texts(schema: Schema) -> Iterator[str]:
-    """The rules of the schema and of everything inside it, as they are looked up here."""
+    """The keys of all rules in the schema."""
     yield from (_normal(rule["rule"]) for rule in schema.get(RULES, ()))
     for inner in schema.get("properties", {}).values():
         yield from rule_texts(inner)
@@ -74,11 +74,7 @@ def _core_label(key: str) -> bool:
     return key in _CORE_ALLOWED or _CORE_DOMAIN.match(key) is None
 
 
-_CORE = "['karpenter.sh/capacity-type', 'karpenter.sh/nodepool']"
-_KWOK = (
-    "['karpenter.kwok.sh/kwoknodeclass', 'karpenter.kwok.sh/instance-cpu', 'karpenter.kwok.sh/instance-memory', "
-    "'karpenter.kwok.sh/instance-family', 'karpenter.kwok.sh/instance-size']"
-)
+_CORE, _KWOK = list(_CORE_ALLOWED), list(_KWOK_ALLOWED)
 KNOWN_RULES: Final[Mapping[str, Rule]] = {
     "self == oldSelf": lambda self, old: self == old,
     "self != ''": lambda self, _: self != "",

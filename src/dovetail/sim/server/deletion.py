@@ -1,8 +1,7 @@
-"""What does a DELETE do? Finalizers hold an object, a pod has its grace, a namespace is emptied first, and everything
-else goes at once."""
+"""Handles DELETE: finalizers and grace periods delay it, namespaces are emptied first, other objects go at once."""
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from dovetail.ports import PODS, Delete, Propagation
 from dovetail.sim.server import errors
@@ -19,12 +18,12 @@ _KEPT_NAMESPACES = ("default", "kube-public", "kube-system")
 
 
 def delete_object(registry: "Registry", write: Delete, stored: "StoredObject") -> None:
-    """Delete, or begin to. Raises Conflict if a precondition does not hold."""
+    """Delete the object, or mark it as being deleted. Raises Conflict if a precondition does not hold."""
     resource, meta = write.resource, stored.body["metadata"]
     key = (write.namespace or "", write.name)
     if resource.plural == NAMESPACES.plural and key[1] in _KEPT_NAMESPACES:
         raise errors.forbidden(resource, key[1], "this namespace may not be deleted")
-    _check_preconditions(write, meta)
+    check_preconditions(write, meta)
     if resource.plural == NAMESPACES.plural:
         _terminate(registry, key, stored.body)
         return
@@ -48,14 +47,15 @@ def delete_object(registry: "Registry", write: Delete, stored: "StoredObject") -
 
 
 def _terminate(registry: "Registry", key: "Key", namespace: "Body") -> None:
-    """The rest is for the namespace controller, which see (`namespaces`)."""
+    """Mark the namespace; the namespace controller does the rest (`namespaces`)."""
     meta = namespace["metadata"]
     if "deletionTimestamp" not in meta:
         changed = {"metadata": {**meta, "deletionTimestamp": registry.timestamp()}, "status": {"phase": "Terminating"}}
         registry.store.put(NAMESPACES, key, {**namespace, **changed}, "delete")
 
 
-def _check_preconditions(write: Delete, meta: "Body") -> None:
+def check_preconditions(write: Delete, meta: "Body") -> None:
+    """Raises Conflict if the UID or the version is another one."""
     if write.uid and write.uid != meta["uid"]:
         why = (
             f"the UID in the precondition ({write.uid}) does not match the UID in record ({meta['uid']}). The object "
@@ -71,7 +71,7 @@ def _check_preconditions(write: Delete, meta: "Body") -> None:
 
 
 def _deleting(registry: "Registry", meta: "Body") -> "Body":
-    """The metadata of an object without grace that finalizers hold."""
+    """The metadata of an object that only finalizers keep."""
     changed = {**meta, "deletionGracePeriodSeconds": 0}
     if "deletionTimestamp" not in meta:
         changed["deletionTimestamp"] = registry.timestamp()
@@ -84,7 +84,7 @@ _PENDING: "Body" = {"already": "deleting"}
 
 
 def _pod_metadata(registry: "Registry", pod: "Body", asked: int | None) -> "Body | None":
-    """The metadata with the pod's grace set or shortened; None: as for any other object; _PENDING: no change."""
+    """The metadata with the pod's grace period set or shortened; None: as other objects; _PENDING: no change."""
     meta = pod["metadata"]
     if asked is not None and asked < 0:
         asked = 1
@@ -97,16 +97,16 @@ def _pod_metadata(registry: "Registry", pod: "Body", asked: int | None) -> "Body
             return _PENDING
         due = parse_time(meta["deletionTimestamp"]) + timedelta(seconds=asked - before)
         if due < now:
-            # All of the shorter grace has passed; unless 0 was asked for, the kubelet still has the last word.
+            # The shorter grace period has passed; unless it is 0, the kubelet still has to confirm.
             due, asked = now, min(asked, 1)
-        return {**meta, "deletionTimestamp": _second(due), "deletionGracePeriodSeconds": asked}
+        return {**meta, "deletionTimestamp": whole_seconds(due), "deletionGracePeriodSeconds": asked}
     grace = pod["spec"].get("terminationGracePeriodSeconds", 0) if asked is None else asked
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ("Failed", "Succeeded"):
         grace = 0
     grace = grace if grace >= 0 else 1
     changed = {
         **meta,
-        "deletionTimestamp": _second(now + timedelta(seconds=grace)),
+        "deletionTimestamp": whole_seconds(now + timedelta(seconds=grace)),
         "deletionGracePeriodSeconds": grace,
     }
     if "generation" in meta:
@@ -114,19 +114,17 @@ def _pod_metadata(registry: "Registry", pod: "Body", asked: int | None) -> "Body
     return changed
 
 
-def _second(at: Any) -> str:
+def whole_seconds(at: datetime) -> str:
+    """The instant as metadata has it."""
     return format_time(at.replace(microsecond=0))
 
 
 def _finalizers(orphans: bool, present: list[str], propagation: Propagation | None) -> list[str]:
-    """The finalizers with those that tell the garbage collector what to do."""
+    """The finalizers, with the one that tells the garbage collector how to propagate the deletion."""
     others = [finalizer for finalizer in present if finalizer not in (ORPHAN, FOREGROUND)]
-    if propagation is Propagation.ORPHAN:
-        return [*others, ORPHAN]
-    if propagation is Propagation.FOREGROUND:
-        return [*others, FOREGROUND]
-    if propagation is Propagation.BACKGROUND:
-        return others
-    if ORPHAN in present or (orphans and FOREGROUND not in present):
-        return [*others, ORPHAN]
-    return [*others, FOREGROUND] if FOREGROUND in present else others
+    if propagation is None and ORPHAN not in present and FOREGROUND in present:
+        propagation = Propagation.FOREGROUND
+    elif propagation is None and (ORPHAN in present or orphans):
+        propagation = Propagation.ORPHAN
+    added = {Propagation.ORPHAN: [ORPHAN], Propagation.FOREGROUND: [FOREGROUND]}
+    return others if propagation is None else [*others, *added.get(propagation, [])]

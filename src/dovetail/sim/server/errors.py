@@ -1,4 +1,4 @@
-"""How does the API server say no? Its messages and codes, as the errors of the ports."""
+"""Errors of the API server, with its messages and codes."""
 
 from typing import Any
 
@@ -21,9 +21,10 @@ def not_found(resource: Resource[Any], name: str) -> NotFound:
 
 
 def already_exists(resource: Resource[Any], name: str, *, deleting: bool = False) -> AlreadyExists:
-    message = f'{group_resource(resource)} "{name}" already exists'
-    told = f"object is being deleted: {message}" if deleting else message
-    return AlreadyExists(told, code=409, reason="AlreadyExists")
+    prefix = "object is being deleted: " if deleting else ""
+    return AlreadyExists(
+        f'{prefix}{group_resource(resource)} "{name}" already exists', code=409, reason="AlreadyExists"
+    )
 
 
 def conflict(resource: Resource[Any], name: str, why: str) -> Conflict:
@@ -37,22 +38,22 @@ def forbidden(resource: Resource[Any], name: str, why: str) -> Forbidden:
 
 
 def terminating(resource: Resource[Any], name: str, namespace: str) -> Forbidden:
-    """Nothing new comes into a namespace that is being deleted. The port adds the cause to the message."""
+    """A namespace that is being deleted refuses new objects. The port adds the cause to the message."""
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     return forbidden(resource, name, f"{why} namespace {namespace} is being terminated")
 
 
 def invalid(resource: Resource[Any], name: str, faults: list[str]) -> Invalid:
     """422; each fault starts with its field: `spec.weight: Invalid value: 0: …`."""
-    told = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-    return Invalid(f'{group_kind(resource)} "{name}" is invalid: {told}', code=422, reason="Invalid")
+    listed = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    return Invalid(f'{group_kind(resource)} "{name}" is invalid: {listed}', code=422, reason="Invalid")
 
 
-def wrong_type(resource: Resource[Any], field: str, found: str, wanted: str) -> Invalid:
-    """The body says that it is of another kind or version than the path."""
+def wrong_type(resource: Resource[Any], field: str, actual: str, wanted: str) -> Invalid:
+    """The body has another kind or version than the path."""
     if kind_of(resource).custom:
-        return Invalid(f'{field}: Invalid value: "{found}": must be {wanted}', code=422, reason="Invalid")
-    return bad_request(f"the {field} in the data ({found}) does not match the expected {field} ({wanted})")
+        return Invalid(f'{field}: Invalid value: "{actual}": must be {wanted}', code=422, reason="Invalid")
+    return bad_request(f"the {field} in the data ({actual}) does not match the expected {field} ({wanted})")
 
 
 def bad_request(message: str) -> Invalid:

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to the API server and back: tests arm faults, requests meet them.
+"""Faults on the way to the API server and back: tests arm them, and requests meet them.
 
 server.faults.add(Fault(error=Unavailable("down")), verb="patch", resource=NODES)
 server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create", times=3)
@@ -27,22 +27,21 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Fail before the request has taken effect, or after it; or only take time, or both."""
+    """An error before or after the request takes effect, a delay, or both."""
 
     error: ApiError | None = None
     after: bool = False
     delay_seconds: float = 0.0
 
 
-class _ArmedFault:
-    def __init__(self, fault: Fault, times: int, matches: Callable[[ApiRequest], bool]) -> None:
-        self.fault = fault
-        self.times = times
-        self.matches = matches
+class _ArmedFault(msgspec.Struct):
+    fault: Fault
+    times: int
+    matches: Callable[[ApiRequest], bool]
 
 
 class Faults:
-    """The faults that are armed, oldest first. A request meets at most one."""
+    """The armed faults, oldest first. A request meets at most one."""
 
     def __init__(self) -> None:
         self._armed: list[_ArmedFault] = []
@@ -60,15 +59,14 @@ class Faults:
         times: int = 1,
         when: Callable[[ApiRequest], bool] | None = None,
     ) -> None:
-        """Let the next `times` requests that match meet the fault; what is None matches all."""
+        """Let the next `times` matching requests meet the fault; None matches all."""
         wanted = (verb, None if resource is None else (resource.group, resource.plural), name, subresource, client)
 
         def matches(request: ApiRequest) -> bool:
             resource = (request.resource.group, request.resource.plural)
-            found = (request.verb, resource, request.name, request.subresource, request.client)
-            return all(w is None or w == f for w, f in zip(wanted, found, strict=True)) and (
-                when is None or when(request)
-            )
+            actual = (request.verb, resource, request.name, request.subresource, request.client)
+            same = all(want is None or want == has for want, has in zip(wanted, actual, strict=True))
+            return same and (when is None or when(request))
 
         self._armed.append(_ArmedFault(fault, times, matches))
 

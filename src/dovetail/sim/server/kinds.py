@@ -1,6 +1,6 @@
-"""What does the API server know of each kind: subresources, generations, merge keys, and which fields can be selected?
+"""What the API server knows of each kind: subresources, generations, merge keys and selectable fields.
 
-Kinds that are not in the table are taken for custom resources with a status subresource.
+A kind that is not in the table is a custom resource with a status subresource.
 """
 
 from collections.abc import Mapping
@@ -15,44 +15,29 @@ from dovetail.ports import Resource
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", dict[str, Any])
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", dict[str, Any])
-# Classes that every cluster has.
+# Priority classes that every cluster has.
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-# A pod is bound to a node by creating one of these with the pod's name and `target.name` (v1 serves this still).
+# The scheduler binds a pod to a node by creating one of these with the pod's name and `target.name`.
 BINDINGS = Resource("", "v1", "bindings", "Binding", dict[str, Any], namespaced=True)
 
 _COMMON_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
-_POD_FIELDS = frozenset(
-    {
-        "spec.nodeName",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.nominatedNodeName",
-    }
+_POD_FIELDS = _COMMON_FIELDS.union(
+    ("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork"),
+    ("status.phase", "status.podIP", "status.nominatedNodeName"),
 )
-_EVENT_FIELDS = frozenset(
-    {
-        "reason",
-        "type",
-        "reportingController",
-        "regarding.kind",
-        "regarding.namespace",
-        "regarding.name",
-        "regarding.uid",
-    }
+_EVENT_FIELDS = _COMMON_FIELDS.union(
+    ("reason", "type", "reportingController"),
+    ("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid"),
 )
 
 
 class KindBehavior(msgspec.Struct, frozen=True):
-    """The behaviour of one kind."""
+    """How the server handles a kind."""
 
     custom: bool = False
     schema: Schema | None = None
     has_status: bool = False  # a status subresource
-    creates_status: bool = False  # a status in the body of a create stays, as a kubelet registers its Node
+    creates_status: bool = False  # a create may set the status, as a kubelet that registers its Node does
     has_generation: bool = False
     has_scale: bool = False
     replicas_status: str = "replicas"  # the status field that the scale subresource shows
@@ -67,19 +52,17 @@ _SCALED = KindBehavior(has_status=True, has_generation=True, has_scale=True)
 _PLAIN = KindBehavior()
 
 _BUILT_IN: Mapping[tuple[str, str], KindBehavior] = {
-    ("", "pods"): KindBehavior(has_status=True, has_generation=True, selectable=_COMMON_FIELDS | _POD_FIELDS),
+    ("", "pods"): KindBehavior(has_status=True, has_generation=True, selectable=_POD_FIELDS),
     ("", "nodes"): KindBehavior(
         has_status=True, creates_status=True, selectable=frozenset({"metadata.name", "spec.unschedulable"})
     ),
     ("", "namespaces"): KindBehavior(has_status=True, selectable=frozenset({"metadata.name", "status.phase"})),
     ("", "persistentvolumeclaims"): _STATUS,
     ("", "persistentvolumes"): _STATUS,
-    ("", "services"): _STATUS,
     ("", "configmaps"): _PLAIN,
-    ("", "secrets"): _PLAIN,
     ("", "serviceaccounts"): _PLAIN,
     ("", "events"): _PLAIN,
-    ("events.k8s.io", "events"): KindBehavior(micro_times=(("eventTime",),), selectable=_COMMON_FIELDS | _EVENT_FIELDS),
+    ("events.k8s.io", "events"): KindBehavior(micro_times=(("eventTime",),), selectable=_EVENT_FIELDS),
     ("coordination.k8s.io", "leases"): KindBehavior(micro_times=(("spec", "acquireTime"), ("spec", "renewTime"))),
     ("policy", "poddisruptionbudgets"): _WORKLOAD,
     ("apps", "deployments"): _SCALED,
@@ -87,7 +70,6 @@ _BUILT_IN: Mapping[tuple[str, str], KindBehavior] = {
     ("apps", "statefulsets"): _SCALED,
     ("apps", "daemonsets"): _WORKLOAD,
     ("batch", "jobs"): KindBehavior(has_status=True, has_generation=True, orphans=True),
-    ("batch", "cronjobs"): _WORKLOAD,
     ("storage.k8s.io", "storageclasses"): _PLAIN,
     ("storage.k8s.io", "csinodes"): _PLAIN,
     ("storage.k8s.io", "volumeattachments"): _STATUS,
@@ -96,7 +78,7 @@ _BUILT_IN: Mapping[tuple[str, str], KindBehavior] = {
 
 
 def kind_of(resource: Resource[Any]) -> KindBehavior:
-    """What is known of the kind."""
+    """How the server handles the kind of the resource."""
     return _kind(resource.group, resource.plural, resource.kind)
 
 
@@ -118,28 +100,16 @@ def _kind(group: str, plural: str, kind: str) -> KindBehavior:
 
 
 # Lists that a strategic merge patch merges by this key, wherever they occur in a built-in kind; "" is a set of strings.
-# All others are replaced as a whole: `taints` and `tolerations` have no patch strategy.
+# It replaces all others as a whole: `taints` and `tolerations` have no patch strategy.
 MERGE_KEYS: Mapping[str, str] = {
-    "finalizers": "",
-    "podCIDRs": "",
+    **dict.fromkeys(("finalizers", "podCIDRs"), ""),
+    **dict.fromkeys(("conditions", "addresses"), "type"),
+    **dict.fromkeys(("containers", "initContainers", "ephemeralContainers", "volumes", "env"), "name"),
+    **dict.fromkeys(("imagePullSecrets", "schedulingGates", "resourceClaims"), "name"),
+    **dict.fromkeys(("hostAliases", "podIPs", "hostIPs"), "ip"),
     "ownerReferences": "uid",
-    "conditions": "type",
-    "addresses": "type",
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "volumes": "name",
-    "env": "name",
-    "imagePullSecrets": "name",
-    "schedulingGates": "name",
-    "resourceClaims": "name",
     "volumeMounts": "mountPath",
     "volumeDevices": "devicePath",
-    "hostAliases": "ip",
-    "podIPs": "ip",
-    "hostIPs": "ip",
     "topologySpreadConstraints": "topologyKey",
+    "ports": "containerPort",
 }
-# `ports` is merged by another key in a Service than in a container.
-SERVICE_MERGE_KEYS: Mapping[str, str] = {**MERGE_KEYS, "ports": "port"}
-POD_MERGE_KEYS: Mapping[str, str] = {**MERGE_KEYS, "ports": "containerPort"}

@@ -1,4 +1,4 @@
-"""Is an object's metadata acceptable: its name, labels, annotations, owners and finalizers?"""
+"""Validation of metadata: name, labels, annotations, owners and finalizers."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def metadata_faults(meta: Mapping[str, Any], old: Mapping[str, Any] | None, *, custom: bool) -> Iterator[str]:
-    """What is wrong, each with its field; `old` is the metadata before an update."""
+    """Faults, each with its field; `old` is the metadata before an update."""
     name = meta.get("name")
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
@@ -40,10 +40,10 @@ def _metadata_changes(meta: Mapping[str, Any], old: Mapping[str, Any]) -> Iterat
     if old.get("deletionTimestamp") is not None:
         new = sorted(set(meta.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if new:
-            told = ", ".join(f'"{finalizer}"' for finalizer in new)
+            listed = ", ".join(f'"{finalizer}"' for finalizer in new)
             yield (
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found "
-                f"new finalizers []string{{{told}}}"
+                f"new finalizers []string{{{listed}}}"
             )
     for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if meta.get(field) != old.get(field):
@@ -54,10 +54,7 @@ def _label_faults(labels: Mapping[str, Any]) -> Iterator[str]:
     for key, value in labels.items():
         if fault := qualified_fault(key):
             yield f'metadata.labels: Invalid value: "{key}": {fault}'
-        if not isinstance(value, str):
-            raise bad_request(
-                f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.labels of type string: {key}"
-            )
+        _check_text(value, key, "labels")
         if not is_label_value(value):
             yield (
                 f'metadata.labels: Invalid value: "{value}": a valid label must be an empty string or consist of '
@@ -70,13 +67,16 @@ def _annotation_faults(annotations: Mapping[str, Any]) -> Iterator[str]:
     for key, value in annotations.items():
         if fault := qualified_fault(key.lower()):
             yield f'metadata.annotations: Invalid value: "{key}": {fault}'
-        if not isinstance(value, str):
-            raise bad_request(
-                f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.annotations of type string: {key}"
-            )
+        _check_text(value, key, "annotations")
         size += len(key) + len(value)
     if size > _MAX_ANNOTATIONS_BYTES:
         yield f"metadata.annotations: Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes"
+
+
+def _check_text(value: Any, key: str, field: str) -> None:
+    if not isinstance(value, str):
+        what = f"Go struct field ObjectMeta.metadata.{field} of type string: {key}"
+        raise bad_request(f"json: cannot unmarshal into {what}")
 
 
 def _owner_faults(references: Any) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _owner_faults(references: Any) -> Iterator[str]:
 
 
 def qualified_fault(key: str) -> str:
-    """What is wrong with a name such as `example.com/part`; empty if nothing is."""
+    """The fault of a name such as `example.com/part`; empty if it is valid."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
         return f"prefix part {_SUBDOMAIN_RULE}"

@@ -1,28 +1,25 @@
-"""How does a namespace go away? What is in it is deleted, pods before all else; once it is empty, so is it.
+"""The namespace controller: empties a namespace that is being deleted, pods first, and then removes it.
 
-As with owner references, the namespace controller of the controller manager acts through the same operations as
-everybody else.
+It acts through the same operations as any client.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from dovetail.ports import PODS, Delete, EventType, Propagation, Resource
 from dovetail.sim.server.kinds import NAMESPACES
-from dovetail.sim.server.registry import Registry
+from dovetail.sim.server.registry import Registry, call_later
 from dovetail.sim.server.store import Change, Key
 
-# How long the controller lets others notice that nothing new can be made.
+# The delay in which other clients learn that the namespace is being deleted.
 DELAY_SECONDS = 5.0
 
 
 class NamespaceController:
-    """Empties namespaces that are being deleted. It is woken by the last deletion that it waits for."""
+    """Empties namespaces in steps. The last awaited deletion triggers the next step."""
 
-    def __init__(self, registry: Registry, later: Callable[[float, Callable[[str], None], str], None]) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._later = later
-        self._awaited: dict[str, set[str]] = {}  # UIDs of what is to go, by namespace
+        self._awaited: dict[str, set[str]] = {}  # UIDs of objects that are being deleted, by namespace
         registry.store.observers.append(self._observe)
 
     def _observe(self, resource: Resource[Any], change: Change) -> None:
@@ -30,17 +27,22 @@ class NamespaceController:
         if resource.plural == NAMESPACES.plural:
             before = {} if change.old is None else change.old.body["metadata"]
             if "deletionTimestamp" in meta and "deletionTimestamp" not in before:
-                self._later(DELAY_SECONDS, self._sweep, meta["name"])
+                call_later(DELAY_SECONDS, self._sweep, meta["name"])
             return
         awaited = self._awaited.get(meta.get("namespace", "")) if change.type is EventType.DELETED else None
         if awaited is not None and meta["uid"] in awaited:
             awaited.remove(meta["uid"])
             if not awaited:
-                self._later(0.0, self._sweep, meta["namespace"])
+                call_later(0.0, self._sweep, meta["namespace"])
 
     def _sweep(self, name: str) -> None:
-        """Delete all pods, or if there are none all the rest, or if there is nothing the namespace."""
-        contents = self._contents(name)
+        """Delete all pods; if there are none, all other objects; if there are none, the namespace."""
+        contents = [
+            (collection.resource, key, stored.body["metadata"]["uid"])
+            for collection in self._registry.store
+            for key, stored in collection.sorted()
+            if key[0] == name
+        ]
         going = [place for place in contents if place[0].plural == PODS.plural] or contents
         if not going:
             self._awaited.pop(name, None)
@@ -48,16 +50,8 @@ class NamespaceController:
             return
         self._awaited[name] = {uid for _, _, uid in going}
         for resource, key, uid in going:
-            if uid in self._awaited[name]:  # it has not gone with another
+            if uid in self._awaited[name]:  # it has not gone with another object
                 self._registry.delete(Delete(resource, key[1], namespace=name, propagation=Propagation.BACKGROUND))
-
-    def _contents(self, name: str) -> list[tuple[Resource[Any], Key, str]]:
-        return [
-            (collection.resource, key, stored.body["metadata"]["uid"])
-            for collection in self._registry.store
-            for key, stored in collection.sorted()
-            if key[0] == name
-        ]
 
     def _finish(self, key: Key) -> None:
         namespace = self._registry.store.collection(NAMESPACES).objects[key].body

@@ -1,6 +1,6 @@
-"""When are the leases of nodes written? Kubelets renew them every ten seconds; but here, only so that somebody sees it.
+"""Leases of nodes. Kubelets renew them every ten seconds; the simulated server writes them only when a client sees it.
 
-They are brought up to date when somebody reads them, and in time for as long as somebody watches them.
+They are updated when a client reads them, and at each renewal while a client watches them.
 """
 
 import uuid
@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.ports import LEASES, NODES, EventType, Resource
 from dovetail.sim.server.kinds import NAMESPACES
-from dovetail.sim.server.registry import Registry
+from dovetail.sim.server.registry import Registry, call_later
 from dovetail.sim.server.store import Body, Change, StoredObject
 
 NAMESPACE = "kube-node-lease"
@@ -18,23 +18,21 @@ RENEWAL = timedelta(seconds=10)
 
 
 def may_be_node_lease(resource: Resource[Any], namespace: str | None) -> bool:
-    """Whether a question in this namespace, or in all, is about leases of nodes too."""
+    """Whether a request in this namespace, or in all, can return leases of nodes."""
     return (resource.group, resource.plural) == (LEASES.group, LEASES.plural) and namespace in (None, NAMESPACE)
 
 
 class NodeLeases:
-    """All leases of nodes. `watched` tells whether anybody watches them."""
+    """All leases of nodes. `watched` returns whether a client watches them."""
 
     def __init__(
         self,
         registry: Registry,
-        later: Callable[[float, Callable[[str], None], str], None],
         watched: Callable[[], bool],
     ) -> None:
-        # When the node's kubelet has renewed its lease last, as told by whoever plays the kubelets; None: it has none.
+        # The last renewal by the kubelet of the node; None: it has no lease. The actor of the kubelets sets this.
         self.renewed_at: Callable[[Body], datetime | None] = lambda _node: None
         self._registry = registry
-        self._later = later
         self._watched = watched
         self._ticking = False
         registry.before_reading = self._before_reading
@@ -49,18 +47,18 @@ class NodeLeases:
             self.kubelet_starts(change.new.body["metadata"]["name"])
 
     def kubelet_starts(self, node: str) -> None:
-        """It renews the lease of its node first of all."""
+        """Renew the lease of the node: a kubelet does that first."""
         if self._ticking:
-            self._later(0.0, self._renew, node)
+            call_later(0.0, self._renew, node)
 
     def keep_up_to_date(self) -> None:
-        """A watch begins: from now on each renewal is written when it is due, until nobody watches any more."""
+        """Write each renewal when it is due, until no client watches any more."""
         self._renew("")
         if not self._ticking:
             self._ticking = True
-            self._later(self._seconds_to_next(), self._tick, "")
+            call_later(self._seconds_to_next(), self._tick)
 
-    def _tick(self, _: str) -> None:
+    def _tick(self) -> None:
         self._ticking = False
         if self._watched():
             self.keep_up_to_date()
@@ -71,7 +69,7 @@ class NodeLeases:
         return min((at - now for at in due if at > now), default=RENEWAL).total_seconds()
 
     def _nodes(self, name: str) -> list[StoredObject]:
-        """All nodes, or the one of the name."""
+        """All nodes, or the one with the name."""
         nodes = self._registry.store.collection(NODES).objects
         return [nodes[key] for key in ([("", name)] if name else nodes) if key in nodes]
 
@@ -86,12 +84,12 @@ class NodeLeases:
 
     def _write(self, node: Body, renewed: str) -> None:
         store, name = self._registry.store, node["metadata"]["name"]
-        found = store.collection(LEASES).objects.get((NAMESPACE, name))
-        if found is None:
+        lease = store.collection(LEASES).objects.get((NAMESPACE, name))
+        if lease is None:
             store.put(LEASES, (NAMESPACE, name), self._new(node, renewed), "create")
-        elif found.body["spec"].get("renewTime") != renewed:
-            spec = {**found.body["spec"], "renewTime": renewed}
-            store.put(LEASES, (NAMESPACE, name), {**found.body, "spec": spec}, "update")
+        elif lease.body["spec"].get("renewTime") != renewed:
+            spec = {**lease.body["spec"], "renewTime": renewed}
+            store.put(LEASES, (NAMESPACE, name), {**lease.body, "spec": spec}, "update")
 
     def _new(self, node: Body, renewed: str) -> Body:
         meta = node["metadata"]
@@ -102,7 +100,7 @@ class NodeLeases:
             "metadata": {
                 "name": meta["name"],
                 "namespace": NAMESPACE,
-                # Not drawn: whether somebody looks at leases changes nothing else.
+                # Not random: reading leases must not change anything else in the run.
                 "uid": str(uuid.uuid5(uuid.UUID(meta["uid"]), str(self._registry.store.version))),
                 "creationTimestamp": meta["creationTimestamp"],
                 "ownerReferences": [owner],

@@ -1,13 +1,12 @@
-"""What does a patch make of an object? JSON merge patches (RFC 7386) and Kubernetes' strategic merge patches.
+"""Applies JSON merge patches (RFC 7386) and Kubernetes' strategic merge patches.
 
-The result shares with the object what the patch does not touch; neither is changed.
+Neither object nor patch is changed; the result shares the untouched parts of the object.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from dovetail.ports import InternalError, Resource
-from dovetail.sim.server.kinds import POD_MERGE_KEYS, SERVICE_MERGE_KEYS
+from dovetail.ports import InternalError
+from dovetail.sim.server.kinds import MERGE_KEYS
 
 Body = dict[str, Any]
 _DIRECTIVE = "$patch"
@@ -17,7 +16,7 @@ _RETAIN = "$retainKeys"
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """RFC 7386: maps are merged, null deletes, everything else is replaced."""
+    """RFC 7386: merges maps, deletes fields with null, and replaces everything else."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -31,13 +30,8 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-def strategically_merged(resource: Resource[Any], target: Body, patch: Body) -> Body:
-    """As `merged`, but lists that have a merge key are merged item by item."""
-    keys = SERVICE_MERGE_KEYS if resource.plural == "services" else POD_MERGE_KEYS
-    return _merge_map(target, patch, keys)
-
-
-def _merge_map(target: Any, patch: Body, keys: Mapping[str, str]) -> Body:
+def strategically_merged(target: Any, patch: Body) -> Body:
+    """As `merged`, but merges lists that have a merge key item by item."""
     if patch.get(_DIRECTIVE) == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
     if patch.get(_DIRECTIVE) == "delete":
@@ -56,15 +50,15 @@ def _merge_map(target: Any, patch: Body, keys: Mapping[str, str]) -> Body:
         elif key == "selector":  # patchStrategy: replace, in a PodDisruptionBudget
             result[key] = value
         elif isinstance(value, dict):
-            result[key] = _merge_map(result.get(key), value, keys)
-        elif isinstance(value, list) and key in keys:
-            result[key] = _merge_list(result.get(key) or [], value, keys[key], keys)
+            result[key] = strategically_merged(result.get(key), value)
+        elif isinstance(value, list) and key in MERGE_KEYS:
+            result[key] = _merge_list(result.get(key) or [], value, MERGE_KEYS[key])
         else:
             result[key] = value
     return result
 
 
-def _merge_list(target: list[Any], patch: list[Any], merge_key: str, keys: Mapping[str, str]) -> list[Any]:
+def _merge_list(target: list[Any], patch: list[Any], merge_key: str) -> list[Any]:
     if not merge_key:
         return [*target, *(item for item in dict.fromkeys(patch) if item not in target)]
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
@@ -78,7 +72,7 @@ def _merge_list(target: list[Any], patch: list[Any], merge_key: str, keys: Mappi
             if index is not None:
                 del result[index]
         elif index is None:
-            result.append(_merge_map({}, item, keys))
+            result.append(strategically_merged({}, item))
         else:
-            result[index] = _merge_map(result[index], item, keys)
+            result[index] = strategically_merged(result[index], item)
     return result

@@ -1,8 +1,9 @@
-"""What does each request do? The API server inside: every operation at once and whole, without waiting.
+"""The operations of the API server, each atomic and without waiting.
 
-`api_server` puts this behind the KubeApi port, where requests take their time and can fail on the way.
+`api_server` offers them through the KubeApi port, where requests take time and can fail on the way.
 """
 
+import asyncio
 import base64
 import random
 import uuid
@@ -14,37 +15,37 @@ import msgspec
 
 from dovetail.ports import PODS, Conflict, Create, Delete, InternalError, Patch, PatchType, Resource
 from dovetail.sim.server import errors
-from dovetail.sim.server.admission import before_create, before_update
-from dovetail.sim.server.deletion import delete_object
-from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, KindBehavior, kind_of
+from dovetail.sim.server.admission import before_create, before_update, prioritised
+from dovetail.sim.server.deletion import delete_object, whole_seconds
+from dovetail.sim.server.eviction import with_condition
+from dovetail.sim.server.kinds import BINDINGS, NAMESPACES, kind_of
 from dovetail.sim.server.patching import merged, strategically_merged
-from dovetail.sim.server.priorities import prioritised
 from dovetail.sim.server.selectors import wanted
 from dovetail.sim.server.store import Body, Key, StoredObject, VersionedStore
 from dovetail.sim.server.validation import check, pruned
-from dovetail.values.timestamp import format_time
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"  # the alphabet of generated names: no vowels, nothing easily mistaken
 _MAX_GENERATED = 58
-# What a server sets on objects, and a restored one keeps.
+# Fields that a server sets, and that a restored object keeps.
 _KEPT = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 _FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 class Registry:
-    """All objects, and the rules by which requests change them."""
+    """The store, and the requests that change it."""
 
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
         self.now = now
         self.store = VersionedStore(now)
         self._random = random.Random(seed)
-        self.before_reading: Callable[[Resource[Any], str | None, str], None] = _no_news
+        # Updates objects before a client reads them; see `node_leases`.
+        self.before_reading: Callable[[Resource[Any], str | None, str], None] = lambda _kind, _namespace, _name: None
         for name in _FIRST_NAMESPACES:
             self.create(Create(NAMESPACES, {"metadata": {"name": name}}))
 
     def timestamp(self) -> str:
-        """Now, as metadata has it: whole seconds."""
-        return format_time(self.now().replace(microsecond=0))
+        """The current time as metadata has it."""
+        return whole_seconds(self.now())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -52,10 +53,10 @@ class Registry:
         """Raises NotFound."""
         key = self.key(resource, name, namespace)
         self.before_reading(resource, namespace, name)
-        found = self.store.collection(resource).objects.get(key)
-        if found is None:
+        stored = self.store.collection(resource).objects.get(key)
+        if stored is None:
             raise errors.not_found(resource, name)
-        return found
+        return stored
 
     def key(self, resource: Resource[Any], name: str, namespace: str | None) -> Key:
         if resource.namespaced != (namespace is not None):
@@ -81,19 +82,19 @@ class Registry:
         items = self.store.snapshot(resource, version) if continue_ else self.store.collection(resource).sorted()
         if not continue_:
             version = self.store.version
-        found: list[StoredObject] = []
+        page: list[StoredObject] = []
         for key, stored in items:
             if key <= after or (namespace is not None and key[0] != namespace):
                 continue
-            if limit > 0 and len(found) == limit:
-                # Something comes after the page; whether it is wanted is for the next page to find out.
+            if limit > 0 and len(page) == limit:
+                # Objects follow; the next page finds out whether the request selects any of them.
                 if not continue_:
                     self.store.keep_snapshot(resource, items)
-                return found, version, _token(last, version)
+                return page, version, _token(last, version)
             last = key
             if wants is None or wants(stored.body):
-                found.append(stored)
-        return found, version, ""
+                page.append(stored)
+        return page, version, ""
 
     # -- creating -----------------------------------------------------------------------------------------------------
 
@@ -102,18 +103,19 @@ class Registry:
         resource, namespace = write.resource, write.namespace
         if resource.plural == BINDINGS.plural:
             return self._bind(write.body, namespace)
-        kind = kind_of(resource)
-        body = self._with_defaults(resource, kind, self._identified(resource, write.body, namespace))
-        self._set_system_fields(body["metadata"], resource)
-        check(resource, kind, body, None)
+        body = self._with_defaults(resource, self._identified(resource, write.body, namespace))
+        return self._add(resource, body, namespace, "create")
+
+    def _add(self, resource: Resource[Any], body: Body, namespace: str | None, verb: str) -> StoredObject:
+        check(resource, kind_of(resource), body, None)
         key = (namespace or "", body["metadata"]["name"])
-        there = self.store.collection(resource).objects.get(key)
-        if there is not None:
-            raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in there.body["metadata"])
-        return self.store.put(resource, key, body, "create")
+        existing = self.store.collection(resource).objects.get(key)
+        if existing is not None:
+            raise errors.already_exists(resource, key[1], deleting="deletionTimestamp" in existing.body["metadata"])
+        return self.store.put(resource, key, body, verb)
 
     def restore(self, resource: Resource[Any], body: Body, *, namespace: str | None = None) -> StoredObject:
-        """Put in an object as it was in another cluster: what that server has set stays, as far as it is given.
+        """Create an object of another cluster, with the fields that the server there has set.
 
         Raises AlreadyExists, Invalid, and what `check_namespace` raises.
         """
@@ -121,30 +123,26 @@ class Registry:
         given = body.get("metadata") or {}
         asked = {**body, "metadata": {key: value for key, value in given.items() if key != "resourceVersion"}}
         body = self._identified(resource, asked, namespace)
-        status, defaults = body.get("status"), self._with_defaults(resource, kind, body)
-        meta = defaults["metadata"]
-        self._set_system_fields(meta, resource)
-        meta |= {key: given[key] for key in _KEPT if given.get(key) is not None}
+        status, defaults = body.get("status"), self._with_defaults(resource, body)
+        defaults["metadata"] |= {key: given[key] for key in _KEPT if given.get(key) is not None}
         if status is not None and resource.plural == "nodes":  # only a new Node is tainted until it is Ready
             defaults["spec"] = {**defaults["spec"], "taints": (body.get("spec") or {}).get("taints") or []}
         if kind.has_status and status is not None:
             defaults["status"] = status if kind.schema is None else pruned({"status": status}, kind.schema)["status"]
-        check(resource, kind, defaults, None)
-        key = (namespace or "", meta["name"])
-        if key in self.store.collection(resource).objects:
-            raise errors.already_exists(resource, key[1], deleting=False)
-        return self.store.put(resource, key, defaults, "restore")
+        return self._add(resource, defaults, namespace, "restore")
 
-    def _with_defaults(self, resource: Resource[Any], kind: KindBehavior, body: Body) -> Body:
+    def _with_defaults(self, resource: Resource[Any], body: Body) -> Body:
         if resource.plural == PODS.plural and not resource.group:
-            body = prioritised(self, body)
-        return before_create(resource, kind, body, self.timestamp())
+            body = prioritised(self.store, body)
+        body = before_create(resource, kind_of(resource), body, self.timestamp())
+        self._set_system_fields(body["metadata"], resource)
+        return body
 
     def _identified(self, resource: Resource[Any], body: Mapping[str, Any], namespace: str | None) -> Body:
-        """A copy of the body that says what and where it is."""
+        """A copy of the body with its kind, version and namespace."""
         result: Body = msgspec.json.decode(msgspec.json.encode(body))
         meta = dict(result.get("metadata") or {})
-        self.key(resource, "", namespace)  # raises if there is a namespace too many or too few
+        self.key(resource, "", namespace)  # raises if a namespace is missing or superfluous
         for field, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):
             if result.setdefault(field, value) != value:
                 raise errors.wrong_type(resource, field, str(result[field]), value)
@@ -161,26 +159,21 @@ class Registry:
         return {**result, "metadata": meta}
 
     def check_namespace(self, resource: Resource[Any], name: str, namespace: str) -> None:
-        """Whether something can be created there. Raises NotFound; and Forbidden while the namespace goes away."""
-        found = self.store.collection(NAMESPACES).objects.get(("", namespace))
-        if found is None:
+        """Check that the namespace accepts new objects. Raises NotFound, or Forbidden while it is being deleted."""
+        stored = self.store.collection(NAMESPACES).objects.get(("", namespace))
+        if stored is None:
             raise errors.not_found(NAMESPACES, namespace)
-        if "deletionTimestamp" in found.body["metadata"]:
+        if "deletionTimestamp" in stored.body["metadata"]:
             raise errors.terminating(resource, name, namespace)
 
     def _set_system_fields(self, meta: Body, resource: Resource[Any]) -> None:
         if not meta.get("name") and meta.get("generateName"):
-            base = meta["generateName"][:_MAX_GENERATED]
-            objects = self.store.collection(resource).objects
-            name = base + self._suffix()
-            while (meta.get("namespace", ""), name) in objects:
-                name = base + self._suffix()
-            meta["name"] = name
+            taken = self.store.collection(resource).objects
+            while not meta.get("name") or (meta.get("namespace", ""), meta["name"]) in taken:
+                suffix = "".join(self._random.choices(_SAFE, k=5))
+                meta["name"] = meta["generateName"][:_MAX_GENERATED] + suffix
         meta["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         meta["creationTimestamp"] = self.timestamp()
-
-    def _suffix(self) -> str:
-        return "".join(self._random.choices(_SAFE, k=5))
 
     # -- changing -----------------------------------------------------------------------------------------------------
 
@@ -188,32 +181,26 @@ class Registry:
         """Raises NotFound, Conflict, Invalid. A patch that changes nothing writes nothing."""
         resource, name, namespace, subresource = write.resource, write.name, write.namespace, write.subresource
         kind = kind_of(resource)
-        _check_subresource(kind, resource, subresource)
+        if not {"": True, "status": kind.has_status, "scale": kind.has_scale}.get(subresource):
+            raise errors.no_such_resource(resource, subresource)
         patch = msgspec.json.decode(msgspec.json.encode(write.body))
         key = self.key(resource, name, namespace)
         asked = (patch.get("metadata") or {}).get("name", name)
         if asked != name:
             raise errors.bad_request(f"the name of the object ({asked}) does not match the name on the URL ({name})")
-        self.before_reading(resource, namespace, name)
-        old = self.store.collection(resource).objects.get(key)
-        if old is None:
-            raise errors.not_found(resource, name)
+        old = self.get(resource, name, namespace)
         if subresource == "scale":
             patch, subresource = _scale_patch(patch), ""
         if write.type_ is PatchType.STRATEGIC and kind.custom:
             raise errors.unsupported_patch()
-        if write.type_ is PatchType.STRATEGIC:
-            body = strategically_merged(resource, old.body, patch)
-        else:
-            body = merged(old.body, patch)
-        return self.update(resource, key, body, subresource=subresource, verb="patch")
+        merge = strategically_merged if write.type_ is PatchType.STRATEGIC else merged
+        return self._update(resource, key, old, merge(old.body, patch), subresource)
 
-    def update(
-        self, resource: Resource[Any], key: Key, body: Body, *, subresource: str = "", verb: str = "update"
+    def _update(
+        self, resource: Resource[Any], key: Key, old: StoredObject, body: Body, subresource: str
     ) -> StoredObject:
-        """Store what has become of an object; the last finalizer's removal deletes it."""
+        """Store the new body of an object, or delete the object if the last finalizer is removed."""
         kind = kind_of(resource)
-        old = self.store.collection(resource).objects[key]
         meta = body.get("metadata")
         if not isinstance(meta, dict):
             raise errors.bad_request("metadata must be an object")
@@ -221,7 +208,7 @@ class Registry:
             raise errors.conflict(resource, key[1], errors.OPTIMISTIC_LOCK)
         body = before_update(resource, kind, body, old.body, subresource)
         if body["metadata"]["uid"] != old.body["metadata"]["uid"]:
-            # The server answers 422 here, as for any immutable field; for the ports it is a precondition that fails.
+            # The server answers 422, as for any immutable field; the port reports a failed precondition.
             message = f'metadata.uid: Invalid value: "{body["metadata"]["uid"]}": field is immutable'
             raise Conflict(errors.invalid(resource, key[1], [message]).message, code=422, reason="Invalid")
         if body == old.body:
@@ -235,11 +222,11 @@ class Registry:
             and not (resource.plural == NAMESPACES.plural and body["spec"].get("finalizers"))
         ):
             self.remove(resource, key)
-            return StoredObject(body, old.version)  # what the patch made of it, though it is gone
-        return self.store.put(resource, key, body, f"{verb}/{subresource}" if subresource else verb)
+            return StoredObject(body, old.version)  # the patched object, though it is gone
+        return self.store.put(resource, key, body, f"patch/{subresource}" if subresource else "patch")
 
     def remove(self, resource: Resource[Any], key: Key) -> StoredObject:
-        """Take the object away for good."""
+        """Remove the object."""
         return self.store.remove(resource, key, "delete")
 
     # -- deleting, binding --------------------------------------------------------------------------------------------
@@ -252,8 +239,7 @@ class Registry:
         meta = body.get("metadata") or {}
         name, node = str(meta.get("name", "")), str((body.get("target") or {}).get("name", ""))
         self.check_namespace(BINDINGS, name, namespace or "")
-        old = self.get(PODS, name, namespace)
-        pod = old.body
+        pod = self.get(PODS, name, namespace).body
         if pod["metadata"].get("deletionTimestamp"):
             raise errors.conflict(BINDINGS, name, f"pod {name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
@@ -262,15 +248,14 @@ class Registry:
         if pod["spec"].get("schedulingGates"):
             raise errors.conflict(BINDINGS, name, f"pod {name} has non-empty .spec.schedulingGates")
         status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
-        conditions = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
-        status["conditions"] = [*conditions, {**scheduled, "lastTransitionTime": self.timestamp()}]
+        status = with_condition(status, {**scheduled, "lastTransitionTime": self.timestamp()})
         bound = {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}
         return self.store.put(PODS, (namespace or "", name), bound, "bind")
 
 
 def scale_of(resource: Resource[Any], body: Body) -> Body:
-    """What the scale subresource shows of an object."""
+    """The scale subresource of an object."""
     kind = kind_of(resource)
     return {
         "apiVersion": "autoscaling/v1",
@@ -285,20 +270,19 @@ def scale_of(resource: Resource[Any], body: Body) -> Body:
     }
 
 
-def _no_news(_resource: Resource[Any], _namespace: str | None, _name: str) -> None:
-    """What somebody is about to read, of one or all namespaces and names, is up to date. See `node_leases`."""
+def call_soon(act: Callable[..., None], *args: str) -> None:
+    """Let a controller of the server act a moment after the current write."""
+    asyncio.get_running_loop().call_soon(act, *args)
+
+
+def call_later(seconds: float, act: Callable[..., None], *args: str) -> None:
+    asyncio.get_running_loop().call_later(seconds, act, *args)
 
 
 def _scale_patch(patch: Body) -> Body:
     meta = {key: value for key, value in (patch.get("metadata") or {}).items() if key in ("resourceVersion", "uid")}
     replicas = (patch.get("spec") or {}).get("replicas")
     return {"metadata": meta, "spec": {} if replicas is None else {"replicas": replicas}}
-
-
-def _check_subresource(kind: KindBehavior, resource: Resource[Any], subresource: str) -> None:
-    known = {"": True, "status": kind.has_status, "scale": kind.has_scale}
-    if not known.get(subresource, False):
-        raise errors.no_such_resource(resource, subresource)
 
 
 def _token(last: Key, version: int) -> str:

@@ -1,4 +1,4 @@
-"""Which objects does a list or watch ask for? Label and field selectors as the API server reads them from the URL."""
+"""Label and field selectors, as the API server reads them from URLs and objects."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _NOTHING: Mapping[str, str] = {}
 
 
 def wanted(resource: Resource[Any], namespace: str | None, labels: str, fields: str) -> Wanted | None:
-    """A test of objects, or None if all of the kind are wanted. Raises Invalid (400) for what the server refuses."""
+    """A predicate of objects, or None if the request selects all. Raises Invalid (400) as the server does."""
     tests: list[Wanted] = []
     if namespace is not None and not resource.namespaced:
         raise no_such_resource(resource, f"in namespace {namespace}")
@@ -42,19 +42,26 @@ def wanted(resource: Resource[Any], namespace: str | None, labels: str, fields: 
 
 @lru_cache(maxsize=256)
 def label_selector(text: str) -> Selector:
-    """The selector of `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
+    """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k`."""
     return make_selector(None, [_label_term(term.strip()) for term in _COMMA_OUTSIDE.split(text)])
 
 
+def object_selector(raw: Mapping[str, Any]) -> Selector:
+    """The selector of a field such as `spec.selector`. Raises SelectorError."""
+    expressions = raw.get("matchExpressions") or ()
+    entries = [(entry["key"], entry["operator"], entry.get("values") or ()) for entry in expressions]
+    return make_selector(raw.get("matchLabels"), entries)
+
+
 def _label_term(term: str) -> tuple[str, str, list[str]]:
-    if found := _SET.fullmatch(term):
-        key, operator, values = found.groups()
+    if match := _SET.fullmatch(term):
+        key, operator, values = match.groups()
         return key, _OPERATORS[operator], [value.strip() for value in values.split(",")]
-    if found := _EQUAL.fullmatch(term):
-        key, operator, value = found.groups()
+    if match := _EQUAL.fullmatch(term):
+        key, operator, value = match.groups()
         return key, _OPERATORS[operator], [value]
-    if found := _EXISTS.fullmatch(term):
-        return found[2], "DoesNotExist" if found[1] else "Exists", []
+    if match := _EXISTS.fullmatch(term):
+        return match[2], "DoesNotExist" if match[1] else "Exists", []
     raise bad_request(f"unable to parse requirement: {term!r}")
 
 
@@ -62,21 +69,27 @@ def _field_tests(resource: Resource[Any], fields: str) -> list[Wanted]:
     known = kind_of(resource).selectable
     tests = []
     for term in fields.split(","):
-        found = _FIELD.fullmatch(term)
-        if found is None:
+        match = _FIELD.fullmatch(term)
+        if match is None:
             raise bad_request(f"invalid selector: '{fields}'; can't understand '{term}'")
-        path, operator, value = found.groups()
+        path, operator, value = match.groups()
         if path not in known or (path == "metadata.namespace" and not resource.namespaced):
             raise bad_request(f"field label not supported: {path}")
         tests.append(_field_test(tuple(path.split(".")), value, equal=operator != "!="))
     return tests
 
 
+def value_at(body: Body, path: tuple[str, ...]) -> Any:
+    """The value of the field; None if it is absent."""
+    here: Any = body
+    for part in path:
+        here = here.get(part) if isinstance(here, dict) else None
+    return here
+
+
 def _field_test(path: tuple[str, ...], value: str, *, equal: bool) -> Wanted:
     def test(body: Body) -> bool:
-        here: Any = body
-        for part in path:
-            here = here.get(part) if isinstance(here, dict) else None
+        here = value_at(body, path)
         text = "" if here is None else str(here).lower() if isinstance(here, bool) else str(here)
         if here is None and path[-1] in ("unschedulable", "hostNetwork"):
             text = "false"

@@ -1,12 +1,15 @@
-"""Which objects are there, at which version, and what has changed since another version?
+"""Stores the objects with their versions and a log of changes.
 
-One counter gives every write its version. Bodies are never changed once stored: a write stores a new one, which shares
-with the old what did not change. So the past costs little: the log of a collection holds old and new bodies, and a
-snapshot for paging is a list of references.
+One counter gives every write its version. Stored bodies never change: a write stores a new body, which shares unchanged
+parts with the old one. So history is cheap: the log of a collection holds old and new bodies, and a snapshot for paging
+is a list of references.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,11 +27,11 @@ MAX_SNAPSHOTS = 100
 
 
 class UnreadableObject(Exception):
-    """The object is not what the type asks for; the message is one short line."""
+    """The object does not match the type; the message is one short line."""
 
 
 class StoredObject:
-    """An object at one version. The body is not to be changed; `read_as` gives what can be handed out."""
+    """An object at one version. The body must not be changed; `read_as` returns a value for clients."""
 
     __slots__ = ("_decoded", "body", "version")
 
@@ -38,16 +41,16 @@ class StoredObject:
         self._decoded: dict[Any, Any] = {}
 
     def read_as(self, type_: Any) -> Any:
-        """The object as the type, read as tolerantly as by the real client; raises Unreadable.
+        """Decode the object as tolerantly as the real client; raises Unreadable.
 
         Structs are frozen, so readers share one.
         """
         if not _shares_nothing(type_):
             return self._converted(msgspec.to_builtins(self.body), type_)
-        found = self._decoded.get(type_)
-        if found is None:
-            found = self._decoded[type_] = self._converted(self.body, type_)
-        return found
+        decoded = self._decoded.get(type_)
+        if decoded is None:
+            decoded = self._decoded[type_] = self._converted(self.body, type_)
+        return decoded
 
     def _converted(self, body: Any, type_: Any) -> Any:
         try:
@@ -56,13 +59,13 @@ class StoredObject:
             raise UnreadableObject(f"{error.field}: {error.message}" if error.field else error.message) from None
 
     def unread(self, problem: str) -> UndecodableObject:
-        """What a client is told of it that cannot read it."""
+        """The name and problem of an object that a client cannot decode."""
         metadata = self.body["metadata"]
         return UndecodableObject(problem, metadata.get("namespace", ""), metadata["name"])
 
 
 class Change(NamedTuple):
-    """One write. After a deletion `new` is the last state, at the version of the deletion."""
+    """One write. In a deletion `new` is the last state, with the version of the deletion."""
 
     version: int
     type: EventType
@@ -71,14 +74,14 @@ class Change(NamedTuple):
 
 
 class Collection:
-    """The objects of one kind, and their changes as far back as they are kept."""
+    """The objects of one kind, and the log of their changes."""
 
     def __init__(self, resource: Resource[Any], version: int) -> None:
         self.resource = resource
         self.objects: dict[Key, StoredObject] = {}
         self.log: list[Change] = []
-        self.dropped = 0  # changes no longer in the log: a position in it is counted from the beginning of time
-        self.oldest = version  # changes after this version are all in the log
+        self.dropped = 0  # changes that have left the log; positions count them, too
+        self.oldest = version  # the log holds all changes after this version
         self.listeners: list[Callable[[Change], None]] = []
 
     @property
@@ -90,21 +93,14 @@ class Collection:
         """The position of the first change after the version. Raises Gone if it is no longer in the log."""
         if version < self.oldest:
             raise expired(f"too old resource version: {version} ({self.oldest})")
-        low, high = 0, len(self.log)
-        while low < high:
-            middle = (low + high) // 2
-            if self.log[middle].version <= version:
-                low = middle + 1
-            else:
-                high = middle
-        return self.dropped + low
+        return self.dropped + bisect_right(self.log, version, key=attrgetter("version"))
 
     def sorted(self) -> list[tuple[Key, StoredObject]]:
         """All objects in the order of the API server's lists: by namespace and name."""
-        return sorted(self.objects.items(), key=_by_key)
+        return sorted(self.objects.items(), key=itemgetter(0))
 
     def forget(self, count: int) -> None:
-        """Drop the oldest changes of the log."""
+        """Drop the oldest changes from the log."""
         if count > 0:
             self.oldest = self.log[count - 1].version
             del self.log[:count]
@@ -126,17 +122,17 @@ class VersionedStore:
 
     def collection(self, resource: Resource[Any]) -> Collection:
         key = (resource.group, resource.plural)
-        found = self._collections.get(key)
-        if found is None:
-            # Nothing of the kind has ever happened, so its log reaches back as far as any.
-            found = self._collections[key] = Collection(resource, self._compacted)
-        return found
+        collection = self._collections.get(key)
+        if collection is None:
+            # The kind has no changes yet, so its log is complete since the last compaction.
+            collection = self._collections[key] = Collection(resource, self._compacted)
+        return collection
 
     def __iter__(self) -> Iterator[Collection]:
         return iter(self._collections.values())
 
     def put(self, resource: Resource[Any], key: Key, body: Body, verb: str) -> StoredObject:
-        """Store the body under the next version. Its outer levels are the caller's to give away."""
+        """Store the body under the next version. The caller gives the body away."""
         collection = self.collection(resource)
         old = collection.objects.get(key)
         new = self._versioned(body)
@@ -146,7 +142,7 @@ class VersionedStore:
         return new
 
     def remove(self, resource: Resource[Any], key: Key, verb: str) -> StoredObject:
-        """Take the object away; what is returned is its last state at the version of the deletion."""
+        """Remove the object, and return its last state at the version of the deletion."""
         collection = self.collection(resource)
         old = collection.objects.pop(key)
         new = self._versioned(dict(old.body))
@@ -170,28 +166,27 @@ class VersionedStore:
         for observer in self.observers:
             observer(collection.resource, change)
 
-    # -- the past -----------------------------------------------------------------------------------------------------
+    # -- history ------------------------------------------------------------------------------------------------------
 
-    def keep_snapshot(self, resource: Resource[Any], items: list[tuple[Key, StoredObject]]) -> int:
-        """Remember the list as it is now, for its further pages; its version."""
+    def keep_snapshot(self, resource: Resource[Any], items: list[tuple[Key, StoredObject]]) -> None:
+        """Keep the list at the current version for its further pages."""
         if len(self._snapshots) >= MAX_SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
         self._snapshots[(group_resource(resource), self.version)] = items
-        return self.version
 
     def snapshot(self, resource: Resource[Any], version: int) -> list[tuple[Key, StoredObject]]:
-        """The list as it was at the version. Raises Gone if it is forgotten."""
-        found = self._snapshots.get((group_resource(resource), version))
-        if found is None:
+        """The list at the version. Raises Gone if it is no longer kept."""
+        items = self._snapshots.get((group_resource(resource), version))
+        if items is None:
             raise expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new "
                 "list without the continue parameter, or use the continue token in this response to retrieve the "
                 "remainder of the results."
             )
-        return found
+        return items
 
     def compact(self) -> None:
-        """Forget the past: open pages and watches that start at an earlier version get 410 Gone."""
+        """Drop the history: older pages and watches get 410 Gone."""
         self._snapshots.clear()
         self._compacted = self.version
         for collection in self._collections.values():
@@ -199,19 +194,8 @@ class VersionedStore:
             collection.oldest = self.version
 
 
-def _by_key(item: tuple[Key, StoredObject]) -> Key:
-    return item[0]
-
-
-_SHARING: dict[Any, bool] = {}
-
-
+@lru_cache(maxsize=256)
 def _shares_nothing(type_: Any) -> bool:
-    """Whether what is converted to this type holds no part of the stored body: it has no field of type Any."""
-    found = _SHARING.get(type_)
-    if found is None:
-        text = repr(msgspec.inspect.type_info(type_))
-        found = _SHARING[type_] = (
-            isinstance(type_, type) and issubclass(type_, msgspec.Struct) and "AnyType(" not in text
-        )
-    return found
+    """Whether values of this type hold no part of the stored body: they have no field of type Any."""
+    is_struct = isinstance(type_, type) and issubclass(type_, msgspec.Struct)
+    return is_struct and "AnyType(" not in repr(msgspec.inspect.type_info(type_))

@@ -1,4 +1,4 @@
-"""Is this object acceptable? Its metadata, its schema and rules if it is a custom resource, else those of its kind."""
+"""Validation: metadata, then schema and CEL rules of custom resources, or the rules of built-in kinds."""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from dovetail.sim.server.cel import broken_rules
 from dovetail.sim.server.errors import bad_request, invalid
 from dovetail.sim.server.kinds import KindBehavior
 from dovetail.sim.server.metadata_rules import metadata_faults
+from dovetail.sim.server.selectors import value_at
 
 Body = dict[str, Any]
 
@@ -18,9 +19,11 @@ _MICRO_TIME = re.compile(r".*[0-9]{2}\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})")
 
 
 def check(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body | None) -> None:
-    """Raises Invalid with every fault found; `old` is the object before an update."""
-    for path in kind.micro_times:
-        _check_micro_time(body, path)
+    """Raises Invalid with all faults; `old` is the object before an update."""
+    for path in kind.micro_times:  # the decoder of the API server wants exactly six digits of a second
+        at = value_at(body, path)
+        if isinstance(at, str) and not _MICRO_TIME.fullmatch(at):
+            raise bad_request(f'parsing time "{at}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".000000"')
     before = None if old is None else old["metadata"]
     faults = list(metadata_faults(body["metadata"], before, custom=kind.custom))
     if kind.schema is not None:
@@ -31,17 +34,8 @@ def check(resource: Resource[Any], kind: KindBehavior, body: Body, old: Body | N
         raise invalid(resource, str(body["metadata"].get("name", "")), faults)
 
 
-def _check_micro_time(body: Body, path: tuple[str, ...]) -> None:
-    """The API server's decoder takes six digits of a second here, no more and no less."""
-    here: Any = body
-    for part in path:
-        here = here.get(part) if isinstance(here, dict) else None
-    if isinstance(here, str) and not _MICRO_TIME.fullmatch(here):
-        raise bad_request(f'parsing time "{here}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse ".000000"')
-
-
 def pruned(value: Any, schema: Schema) -> Any:
-    """The value without fields that the schema does not know, nulls and defaults as the server stores them."""
+    """The value without unknown fields, and with nulls and defaults as the server stores them."""
     return defaulted(_pruned(value, schema), schema)
 
 
@@ -58,10 +52,6 @@ def _pruned(value: Any, schema: Schema) -> Any:
 
 
 def _custom_faults(body: Body, old: Body | None, schema: Schema) -> list[str]:
-    """Structural faults first; CEL rules are evaluated only on what is well formed, as the server does it."""
-    found = [
-        f"{violation.field}: Invalid value: {violation.message}"
-        for violation in violations(body, schema)
-        if not violation.unknown
-    ]
-    return found or list(broken_rules(body, old, schema))
+    """Structural faults first: as the server does, CEL rules are evaluated only on well-formed objects."""
+    faults = [f"{v.field}: Invalid value: {v.message}" for v in violations(body, schema) if not v.unknown]
+    return faults or list(broken_rules(body, old, schema))

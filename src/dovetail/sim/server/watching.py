@@ -1,17 +1,20 @@
-"""What does a watch tell, and when? Changes as they come, bookmarks about every minute, and an end at its timeout.
+"""Watches: deliver changes as they come, bookmarks about every minute, and end at their timeout.
 
-A watch is a position in the log of its collection: however many watches there are, a write is stored once, and only
-those that want it are woken. A watch that falls behind what the log keeps is ended, as a slow one is by the server.
+A watch is a position in the log of its collection, so a write is stored once for all watches, and wakes only those that
+select it. A watch that falls behind the log ends, as a slow one does on the real server.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dovetail.ports import ApiError, EventType, InternalError, Resource, WatchEvent
-from dovetail.sim.server.faults import Fault
-from dovetail.sim.server.selectors import Wanted
-from dovetail.sim.server.store import Change, Collection, StoredObject, UnreadableObject, VersionedStore
+from dovetail.sim.server.faults import ApiRequest
+from dovetail.sim.server.selectors import Wanted, wanted
+from dovetail.sim.server.store import Change, Collection, StoredObject, UnreadableObject
+
+if TYPE_CHECKING:
+    from dovetail.sim.server.api_server import ApiServer
 
 T = TypeVar("T")
 
@@ -20,37 +23,31 @@ _LAST_BOOKMARK_SECONDS = 2.0  # before the timeout
 
 
 class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
-    """The watch that a client iterates over; it begins with the first step."""
+    """The watch that a client iterates over; it opens with the first step."""
 
     def __init__(
         self,
-        store: VersionedStore,
+        server: "ApiServer",
+        request: ApiRequest,
         resource: Resource[T],
         *,
-        namespace: str | None,
+        selectors: tuple[str, str],
         resource_version: str,
-        on_begin: Callable[[], None],
-        select: Callable[[], Wanted | None],
         timeout_seconds: int,
-        bookmark_seconds: float,
-        meet_fault: Callable[[], Fault | None],
-        open_watches: dict["SimWatch[Any]", None],
     ) -> None:
         self.resource = resource
-        self.namespace = namespace
-        self._on_begin = on_begin
-        self._store = store
+        self.namespace = request.namespace
+        self._server = server
+        self._store = server.registry.store
+        self._request = request
+        self._selectors = selectors  # of labels and fields
         self._from = resource_version
-        self._select = select
         self._timeout = float(timeout_seconds)
-        self._bookmark_seconds = bookmark_seconds
-        self._meet_fault = meet_fault
-        self._open = open_watches
         self._collection: Collection | None = None  # while it is open
         self._wants: Wanted | None = None
         self._initial: list[StoredObject] = []
         self._position = 0
-        self._after = 0  # a version that is yet to come is waited for
+        self._after = 0  # may be a version of the future
         self._woken: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._bookmark_due = False
@@ -87,16 +84,16 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         if self._ended:
             raise StopAsyncIteration
         await asyncio.sleep(0)
-        fault = self._meet_fault()
+        fault = self._server.meet_fault(self._request)
         if fault is not None and fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
         if fault is not None and fault.error is not None:
             raise fault.error
-        self._wants = self._select()
-        self._on_begin()
+        self._wants = wanted(self.resource, self.namespace, *self._selectors)
+        self._server.watch_begins(self.resource, self.namespace)
         collection = self._store.collection(self.resource)
         if self._from in ("", "0"):
-            # Without a version the server tells what is there first.
+            # Without a version the server sends all existing objects first.
             self._initial = [stored for _, stored in reversed(collection.sorted()) if self._matches(stored)]
             self._position = collection.end
         else:
@@ -104,7 +101,7 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
             self._position = collection.position_after(self._after)
         self._collection = collection
         collection.listeners.append(self._notice)
-        self._open[self] = None
+        self._server.open_watches[self] = None
         self._opened_at = asyncio.get_running_loop().time()
         self._set_timer()
 
@@ -115,32 +112,32 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
         return int(self._from)
 
     def end(self, error: ApiError | None = None) -> None:
-        """Let the client see the end of the watch, or an error, after what has happened so far."""
+        """End the watch for the client, with an error if given, after all changes so far."""
         self._ended = True
         self._error = error
         self._wake()
 
     def close(self) -> None:
-        """Forget the watch; the client is gone."""
+        """Remove the watch: the client is gone."""
         self._ended = True
         if self._collection is not None:
             self._collection.listeners.remove(self._notice)
             self._collection = None
-            del self._open[self]
+            del self._server.open_watches[self]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     async def aclose(self) -> None:
-        """As an async generator has it."""
+        """Close the watch as an async generator is closed."""
         self.close()
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _notice(self, change: Change) -> None:
-        """A write has happened; wake up if it is wanted."""
+        """Wake up for a write that the watch selects."""
         if self._woken is None or self._woken.done():
-            return  # not waiting: it will be found in the log
+            return  # not waiting: the next step reads the log
         if self._event_type(change) is None:
             self._position += 1
         else:
@@ -153,28 +150,26 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     def _set_timer(self) -> None:
         loop = asyncio.get_running_loop()
         ends_at = self._opened_at + self._timeout
-        last_at = ends_at - _LAST_BOOKMARK_SECONDS
-        now = loop.time()
-        next_at = min(now + self._bookmark_seconds, last_at) if now < last_at else ends_at
+        last_at, now = ends_at - _LAST_BOOKMARK_SECONDS, loop.time()
+        next_at = min(now + self._server.bookmark_seconds, last_at) if now < last_at else ends_at
         self._timer = loop.call_at(next_at, self._tick)
 
     def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._opened_at + self._timeout:
+        if asyncio.get_running_loop().time() >= self._opened_at + self._timeout:
             self.end()
             return
         self._bookmark_due = True
         self._wake()
         self._set_timer()
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def _next(self) -> WatchEvent[T] | None:
         collection = self._collection
         assert collection is not None
         if self._initial:
             stored = self._initial.pop()
-            return self._told(EventType.ADDED, stored, stored.version)
+            return self._event(EventType.ADDED, stored, stored.version)
         if self._position < collection.dropped:
             self._ended = True
             return None
@@ -185,15 +180,15 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
             if type_ is not None:
                 shown = change.new
                 if type_ is EventType.DELETED and change.type is not EventType.DELETED and change.old is not None:
-                    shown = change.old  # it no longer matches: the client sees what it knew, at the new version
-                return self._told(type_, shown, change.version)
+                    shown = change.old  # no longer selected: the client gets the old state at the new version
+                return self._event(type_, shown, change.version)
         if self._bookmark_due:
             self._bookmark_due = False
             return WatchEvent(EventType.BOOKMARK, str(self._store.version), None)
         return None
 
     def _event_type(self, change: Change) -> EventType | None:
-        """What the change is to a client that sees only what it selects; None: nothing."""
+        """The type of the change for a client that sees only selected objects; None: the client sees nothing."""
         if change.version <= self._after:
             return None
         if self._wants is None:
@@ -207,7 +202,7 @@ class SimWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
     def _matches(self, stored: StoredObject) -> bool:
         return self._wants is None or self._wants(stored.body)
 
-    def _told(self, type_: EventType, stored: StoredObject, version: int) -> WatchEvent[T]:
+    def _event(self, type_: EventType, stored: StoredObject, version: int) -> WatchEvent[T]:
         if stored.version != version:
             meta = {**stored.body["metadata"], "resourceVersion": str(version)}
             stored = StoredObject({**stored.body, "metadata": meta}, version)
