@@ -9,9 +9,8 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
-export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
+.PHONY: help setup demo quick test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -35,13 +34,16 @@ setup: $(RUNTIME) ## make .venv with the program at .venv/bin/dovetail
 demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on the dashboard
 	$(BIN)/dovetail demo
 
+quick: $(DEV) ## the tests of single behaviours and of laws, in about a minute: no cluster, no browser
+	$(PYTEST) -n 2 tests/unit tests/property tests/seeds
+
 test: $(DEV) ## what every change must pass; builds the control plane for it once, in about 6 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
-	$(PYTEST) -n 3 --no-loadscope-reorder
+	$(PYTEST) -n 4 --no-loadscope-reorder --durations=25
 
 soak: $(DEV) ## the long random campaigns
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim tests/attack
-	$(BIN)/python -m tests.scheduling --from 500 --to 21000 --jobs 0
+	$(BIN)/python -m tests.scheduling --from 250 --to 21000 --jobs 0
 
 check: $(DEV) ## formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -80,4 +82,5 @@ lock: $(DEV) ## lock the requirements anew (needs uv on the PATH)
 	cd requirements && for set in runtime dev; do uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$set.in -o $$set.txt; done
 
 clean: ## remove what the other targets made
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
