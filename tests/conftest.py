@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.harness.stage"]
 _TESTS: Final = Path(__file__).parent
 # In this order, after all others: once up, a control plane stays, and takes part of a core even when nobody asks it.
 _LAST: Final = ("cluster", "browser", "contract")
