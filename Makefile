@@ -61,10 +61,10 @@ bench: $(DEV) ## print times, memory and growth
 mutate: $(DEV) ## break the rules one at a time; every break must be caught
 	$(BIN)/python -m tests.mutation
 
-coverage: $(DEV) ## branch coverage of values and rules
+coverage: $(DEV) ## branch coverage of values, rules, state and planning
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
-	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*,src/dovetail/state/*,src/dovetail/planning/*' --fail-under 95
 
 architecture: $(DEV) ## draw docs/architecture.svg anew from the imports
 	$(BIN)/python -m tests.architecture

@@ -107,7 +107,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     assert not missing, f"{play.__name__} gives {names}, not {sorted(missing)}"
 
     def scenario(*given: Any) -> Coroutine[Any, Any, None]:
-        provided = {name: value for name, value in zip(names, given, strict=True) if name in values}
+        provided = {name: value for name, value in zip(names, given, strict=False) if name in values}
         return test(**fixtures, **provided)  # type: ignore[no-any-return]
 
     play(scenario, *rest, **options)
