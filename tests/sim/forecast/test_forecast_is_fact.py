@@ -14,7 +14,7 @@ from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump
 from tests.sim.provisioning.setting import Setting
 
-SCENARIOS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 100
+SCENARIOS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 50
 AT_ONCE = 50  # in one test, so that they can be shared out
 SPAN = timedelta(hours=2)
 
