@@ -9,9 +9,8 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 PYTEST := $(BIN)/pytest -q
-export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help setup demo test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
+.PHONY: help setup demo quick test soak check fmt bench mutate coverage architecture screenshots cluster-up cluster-down lock clean
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +38,9 @@ demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on 
 
 ##@ Every change
 
+quick: $(DEV) ## run the unit tests and laws, in about a minute: no cluster, no browser
+	$(PYTEST) -n 2 tests/unit tests/property tests/seeds
+
 fmt: $(DEV) ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -51,21 +53,21 @@ check: $(DEV) ## check formatting, lint, types and import rules
 
 test: $(DEV) ## run the tests; builds a control plane for them once, in about 6 minutes
 	@$(BIN)/python -m tests.cluster build > /dev/null
-	$(PYTEST) -n 3 --no-loadscope-reorder
+	$(PYTEST) -n 4 --no-loadscope-reorder --durations=25
 
 ##@ More tests
 
-coverage: $(DEV) ## measure branch coverage of values and rules
+coverage: $(DEV) ## measure branch coverage of values, rules, state and planning
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q tests/unit tests/property
-	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*' --fail-under 95
+	$(BIN)/coverage report --include 'src/dovetail/values/*,src/dovetail/rules/*,src/dovetail/state/*,src/dovetail/planning/*' --fail-under 95
 
 mutate: $(DEV) ## break the rules one at a time; every break must be caught
 	$(BIN)/python -m tests.mutation
 
 soak: $(DEV) ## run the long random campaigns
 	HYPOTHESIS_PROFILE=soak $(PYTEST) -n 2 tests/property tests/sim tests/attack
-	$(BIN)/python -m tests.scheduling --from 500 --to 21000 --jobs 0
+	$(BIN)/python -m tests.scheduling --from 250 --to 21000 --jobs 0
 
 bench: $(DEV) ## measure times, memory and growth
 	$(BIN)/python -m bench
@@ -92,4 +94,5 @@ lock: $(DEV) ## update and lock the requirements (needs uv on the PATH)
 	cd requirements && for set in runtime dev; do uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$set.in -o $$set.txt; done
 
 clean: ## remove what the other targets created
+	find src tests bench -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

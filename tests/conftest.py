@@ -1,5 +1,6 @@
 """Settings shared by all tests."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-pytest_plugins = ["tests.cluster.fixtures"]
+pytest_plugins = ["tests.cluster.fixtures", "tests.harness.stage"]
 _TESTS: Final = Path(__file__).parent
 # In this order, after all others: once up, a control plane stays, and takes part of a core even when nobody asks it.
 _LAST: Final = ("cluster", "browser", "contract")
@@ -20,7 +21,7 @@ MEASURED: Final = "measured"
 # Time limits per example would make tests depend on the machine; `make bench` measures speed instead. What every change
 # must pass tries the same examples each time; `make soak` looks for new ones.
 settings.register_profile(
-    "default", max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -37,6 +38,12 @@ class _Workers(LoadScopeScheduling):  # type: ignore[misc]
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return _Workers(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Frees the garbage collector from looking at all tests again and again: some collect the garbage on purpose."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

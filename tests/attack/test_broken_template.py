@@ -46,7 +46,7 @@ def test_failed_replacements_do_not_pile_up(reason: str, broken: str, budget: st
             await edit_template(setting, spec=BROKEN_CNI if broken == "startup taint" else {"expireAfter": "999h"})
         elif broken == "startup taint":
             await edit_template(setting, spec=BROKEN_CNI, metadata={"annotations": {}})
-        await setting.sim.run_for("6h")
+        await setting.sim.run_for("3h")
         in_flight = 1 if budget == "1" else 5
         assert most.count <= 5 + in_flight
         assert {each["metadata"]["name"] for each in setting.claims()} >= set(claims)

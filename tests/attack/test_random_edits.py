@@ -22,8 +22,7 @@ from tests.sim.provisioning.setting import BIG, Setting, pool_of_four
 from tests.sim.termination.setting import Sent, claimed_volume, volume_claim
 from tests.unit.controllers.placing_scene import a_csi_node, a_storage_class, a_volume
 
-SEEDS: Final = 500 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 16
-EDITS: Final = 60
+SEEDS, EDITS = (500, 60) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else (16, 30)
 SECONDS_BETWEEN: Final = 10.0
 LATE_AT_MOST: Final = 40  # writes that are shown
 TOLD_AT_MOST: Final = 200  # characters of each edit
@@ -82,7 +81,7 @@ def test_the_controllers_survive_random_edits_and_come_to_rest(seed: int) -> Non
             await setting.sim.clock.sleep(made.pause(SECONDS_BETWEEN))
         assert made.accepted > EDITS / 2
         await made.end()
-        await setting.sim.run_for("3h")
+        await setting.sim.run_for("2h30m")
         before = len(setting.sent)
         await setting.sim.run_for("30m")
         late = written(setting.sent[before:])

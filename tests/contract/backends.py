@@ -37,7 +37,7 @@ class Cluster(ABC):
         self._made: list[tuple[Resource[Any], str]] = []
 
     @abstractmethod
-    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_test(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run the test to its end."""
 
     @abstractmethod
@@ -155,7 +155,7 @@ class RealCluster(Cluster):
         super().__init__()
         self._plane = plane
 
-    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_test(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def scenario() -> None:
             async with (
                 asyncio.timeout(LONGEST_SECONDS),
@@ -209,7 +209,7 @@ class SimulatedCluster(Cluster):
     exact = True
     _sim: SimCluster
 
-    def run(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def run_test(self, test: Callable[[], Coroutine[Any, Any, None]]) -> None:
         async def scenario(sim: SimCluster) -> BaseException | None:
             self._sim = sim
             self.api = sim.server

@@ -3,9 +3,6 @@
 Where the two differ the real one is right, and the simulator is to be mended; until then `sim_differs` says so.
 """
 
-import inspect
-from functools import partial
-
 import pytest
 
 from tests.contract.backends import Cluster, RealCluster, SimulatedCluster
@@ -36,16 +33,3 @@ def lone_cluster(request: pytest.FixtureRequest) -> Cluster:
     if request.param == "sim":
         return SimulatedCluster()
     return RealCluster(request.getfixturevalue("private_plane"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs coroutines on the cluster's loop."""
-    test = pyfuncitem.obj
-    if not inspect.iscoroutinefunction(test):
-        return None
-    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
-    clusters = [value for value in given.values() if isinstance(value, Cluster)]
-    assert len(clusters) == 1, "a coroutine here must take the fixture `cluster` or `lone_cluster`"
-    clusters[0].run(partial(test, **given))
-    return True

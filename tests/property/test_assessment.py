@@ -148,7 +148,7 @@ class Records:
 def test_boards_and_explanations_of_what_changed_are_those_made_from_nothing(seed: int) -> None:
     records = Records(12, seed)
     chance, at, boards, before = records.chance, NOW, BoardMaker(), None
-    for _ in range(40):
+    for _ in range(20):
         for _ in range(chance.choice([0, 1, 1, 2])):
             records.edit(at)
         at += timedelta(seconds=chance.choice([-600, 0, 0.5, 7, 61, 900, 5 * 3600, 30 * 3600]))

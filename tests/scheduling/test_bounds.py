@@ -25,8 +25,8 @@ from dovetail.scheduling.requirements import NO_REQUIREMENTS, Requirements, one_
 from dovetail.scheduling.resources import Resources
 from tests.scheduling.generator import random_problem
 
-_SEEDS = 400
-_AT_ONCE = 40
+_SEEDS = 250
+_AT_ONCE = 25
 
 
 def moved(problem: PlacementRequest, nodes: list[NodeInfo], dice: random.Random) -> PlacementRequest:

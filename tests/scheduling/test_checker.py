@@ -43,8 +43,8 @@ from tests.unit.scheduling.problems import (
     term,
 )
 
-_SEEDS = 500
-_AT_ONCE = 50
+_SEEDS = 250
+_AT_ONCE = 25
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))

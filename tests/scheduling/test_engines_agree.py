@@ -13,8 +13,8 @@ from dovetail.scheduling.placement import PlacementRequest, Solution
 from tests.scheduling.comparison import FAST, difference, engines_of, report, shown, shrunk_difference
 from tests.scheduling.generator import random_problem
 
-_SEEDS = 500
-_AT_ONCE = 25
+_SEEDS = 300
+_AT_ONCE = 15
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, _AT_ONCE))

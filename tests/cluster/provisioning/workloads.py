@@ -55,9 +55,9 @@ def deployment(name: str, replicas: int, cpu: str, memory: str, **spec: Any) -> 
     return manifests.deployment(name, replicas=replicas, cpu=cpu, memory=memory, **quick)
 
 
-def basic() -> list[Manifest]:
-    """500 small pods and 500 large ones."""
-    return [deployment("small", 500, "900m", "3100Mi"), deployment("large", 500, "3500m", "28Gi")]
+def basic(of_each: int = 500) -> list[Manifest]:
+    """As many small pods as large ones."""
+    return [deployment("small", of_each, "900m", "3100Mi"), deployment("large", of_each, "3500m", "28Gi")]
 
 
 def wide() -> list[Manifest]:

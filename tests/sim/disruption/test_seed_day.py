@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -78,9 +77,9 @@ async def begin(setting: Setting) -> float:
     return cost(setting)
 
 
-async def live_a_day(setting: Setting, script: Random) -> None:
-    """Deployments grow and shrink, pools change, machines drift, fall ill and are taken away."""
-    for step in range(12):
+async def live_a_day(setting: Setting, script: Random, *, steps: int = 12) -> None:
+    """Deployments grow and shrink, pools change, machines drift, fall ill and are taken away; a step takes 2 hours."""
+    for step in range(steps):
         app = script.choice(sorted(APPS))
         await scale(setting, script.randint(0, 2 * START_WITH[app]), app)
         if step % 6 == 4:
@@ -121,26 +120,26 @@ async def end(setting: Setting) -> None:
     await setting.sim.run_for("6h")
 
 
-def played(**options: Any) -> list[str]:
-    """The trace of such a day."""
+def half_a_day() -> list[str]:
+    """The trace of half such a day, in which each kind of change happens."""
     traces: list[list[str]] = []
 
     async def scenario(setting: Setting) -> None:
         await begin(setting)
-        await live_a_day(setting, Random(7))
+        await live_a_day(setting, Random(7), steps=6)
         traces.append(list(setting.sim.trace))
 
-    play(scenario, **options)
+    play(scenario)
     return traces[0]
 
 
 def test_the_same_day_twice_is_the_same_to_the_last_write() -> None:
-    first = played()
-    assert len(first) > 5000, "it was a busy day"
-    assert played() == first
+    first = half_a_day()
+    assert len(first) > 2500, "it was a busy day"
+    assert half_a_day() == first
 
 
-@pytest.mark.parametrize("seed", range(1, 21) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else [1, 2])
+@pytest.mark.parametrize("seed", range(1, 21) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else [1])
 def test_in_whatever_order_things_happen_it_ends_well(seed: int) -> None:
     async def scenario(setting: Setting) -> None:
         cost_at_first = await begin(setting)

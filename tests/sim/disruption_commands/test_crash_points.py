@@ -245,7 +245,7 @@ def test_every_crash_point(shape: Shape, record_property: Callable[[str, object]
     assert undisturbed.account["running machines"] == shape.replacements
     ends = [f"delete nodeclaims {name}" for name in shape.claims]  # what comes after is the drain's matter
     last = max(number for number, write in enumerate(undisturbed.writes, 1) if write in ends)
-    points = crash_points(last, every=3)
+    points = crash_points(last)
     different = {}
     for point in points:
         ending = live_through(shape, point)

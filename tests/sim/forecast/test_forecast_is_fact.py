@@ -1,5 +1,6 @@
 """What is foretold happens: random clusters, a forecast of each, and then the controller runs on."""
 
+import os
 from datetime import timedelta
 from random import Random
 
@@ -13,7 +14,7 @@ from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump
 from tests.sim.provisioning.setting import Setting
 
-SCENARIOS = 200
+SCENARIOS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 50
 AT_ONCE = 50  # in one test, so that they can be shared out
 SPAN = timedelta(hours=2)
 

@@ -93,7 +93,7 @@ async def replicas_change(world: World) -> Account:
 @pytest.mark.parametrize("flow", [pods_get_nodes, a_node_goes, replicas_change], ids=lambda flow: flow.__name__)
 def test_every_crash_point(flow: Flow[Account], record_property: Callable[[str, object], None]) -> None:
     undisturbed = live_through(flow, None, provisioning=PROVISIONING)
-    points = crash_points(len(undisturbed.writes), every=3)
+    points = crash_points(len(undisturbed.writes))
     assert any(write.startswith("create nodeclaims ") for write in undisturbed.writes)
     different = {}
     for point in points:
