@@ -15,9 +15,9 @@ from dovetail.model.instance_types import InstanceType
 from dovetail.providers.catalogue import allocatable, built_in
 from dovetail.state.instance_types import BILLION, bought_as, machine_type, prices_of
 from dovetail.values.quantity import parse_quantity
-from tests import manifests
-from tests.manifests import Manifest
-from tests.unit.controllers.manifests import NODE_CLASS_REF, node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import NODE_CLASS_REF, node_class, node_pool
+from tests.harness.manifests import Manifest
 
 POOL: Final = "default"
 LARGE: Final = "large"

@@ -20,7 +20,7 @@ from dovetail.api import names
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS, Resource
 from dovetail.providers.catalogue import ZONES, allocatable, built_in
-from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool
+from tests.harness.claims import condition, node, node_claim, node_class, node_pool
 
 PODS_PER_NODE: Final = 20
 POOLS: Final = ("alpha", "beta", "gamma", "delta")

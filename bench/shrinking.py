@@ -17,7 +17,7 @@ from dovetail.controllers.disruption.reporter import log as decisions
 from dovetail.ports import NODEPOOLS, NODES, PODS, Delete, EventType, Patch, Resource
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.store import Change
-from tests.sim.provisioning.setting import Setting, play
+from tests.harness.provisioning import Setting, play
 
 _SIZES: Final = (10,)  # larger ones take minutes
 _LONGEST_SECONDS: Final = 7_200  # should it never come near its end

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import DEPLOYMENTS
-from tests import manifests
+from tests.harness import manifests
 
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _REPLICAS = 50

@@ -31,8 +31,8 @@ from dovetail.sim.actors.wire import DEPLOYMENTS, STATEFULSETS, Raw
 from dovetail.sim.server.kinds import PRIORITY_CLASSES
 from dovetail.sim.server.kinds import kind_of as behaviour_of
 from dovetail.values.timestamp import format_time
-from tests.sim.provisioning.setting import OF_FOUR
-from tests.unit.controllers.manifests import NODE_CLASS_REF, condition, node_class
+from tests.harness.claims import NODE_CLASS_REF, condition, node_class
+from tests.harness.provisioning import OF_FOUR
 
 OURS: Final = (NODES, NODECLAIMS, NODEPOOLS)
 KINDS: Final[tuple[Resource[Any], ...]] = (

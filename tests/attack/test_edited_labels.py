@@ -4,10 +4,13 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, Patch
-from tests import manifests
-from tests.sim.disruption.setting import drift, node_of, play, pool, scale, stand
-from tests.sim.provisioning.setting import Setting
+from tests.harness import manifests
+from tests.harness.disruption import drift, node_of, play, pool, scale, stand
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
 from tests.sim.simulate.test_playing import dump, play_dump
+
+pytestmark = stage(play)
 
 LABELS = [names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.NODEPOOL_LABEL, names.INSTANCE_TYPE_LABEL]
 # The last value is None: the label is removed.
@@ -19,43 +22,38 @@ async def label(setting: Setting, node: str, key: str, value: str | None) -> Non
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_an_underutilized_node_without_its_registered_label_is_still_consolidated(value: str | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        claims = await stand(setting, pool(), replicas=2, cpu="2500m")
-        await setting.sim.apply(manifests.deployment("small", replicas=2, cpu="500m"))
-        await setting.runs_all("small", 2)
-        for claim in claims:
-            await label(setting, node_of(setting, claim), names.REGISTERED_LABEL, value)
-        await scale(setting, 1)
-        await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
-
-    play(scenario)
+async def test_an_underutilized_node_without_its_registered_label_is_still_consolidated(
+    setting: Setting, value: str | None
+) -> None:
+    claims = await stand(setting, pool(), replicas=2, cpu="2500m")
+    await setting.sim.apply(manifests.deployment("small", replicas=2, cpu="500m"))
+    await setting.runs_all("small", 2)
+    for claim in claims:
+        await label(setting, node_of(setting, claim), names.REGISTERED_LABEL, value)
+    await scale(setting, 1)
+    await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_drifted_node_without_its_registered_label_is_still_replaced(value: str | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        (claim,) = await stand(setting, pool())
-        await label(setting, node_of(setting, claim), names.REGISTERED_LABEL, value)
-        await drift(setting, claim)
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, claim), timeout="10m")
-        await setting.runs_all("web", 1)
-
-    play(scenario)
+async def test_a_drifted_node_without_its_registered_label_is_still_replaced(
+    setting: Setting, value: str | None
+) -> None:
+    (claim,) = await stand(setting, pool())
+    await label(setting, node_of(setting, claim), names.REGISTERED_LABEL, value)
+    await drift(setting, claim)
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, claim), timeout="10m")
+    await setting.runs_all("web", 1)
 
 
 @pytest.mark.parametrize("key", LABELS)
-def test_a_drifted_node_and_its_neighbour_survive_the_removal_of_a_label(key: str) -> None:
+@stage(except_for=("explained",))
+async def test_a_drifted_node_and_its_neighbour_survive_the_removal_of_a_label(setting: Setting, key: str) -> None:
     """The edited node may stay or go. The other drifted node goes."""
-
-    async def scenario(setting: Setting) -> None:
-        edited, other = await stand(setting, pool(), replicas=2)
-        await label(setting, node_of(setting, edited), key, None)
-        await drift(setting, edited, other)
-        await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, other), timeout="10m")
-        await setting.runs_all("web", 2)
-
-    play(scenario, except_for=("explained",))
+    edited, other = await stand(setting, pool(), replicas=2)
+    await label(setting, node_of(setting, edited), key, None)
+    await drift(setting, edited, other)
+    await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, other), timeout="10m")
+    await setting.runs_all("web", 2)
 
 
 @pytest.mark.parametrize("value", ["x", None])

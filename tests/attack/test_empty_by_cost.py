@@ -6,9 +6,12 @@ import pytest
 
 from dovetail.api import names
 from dovetail.api.names import EventReason
-from tests import manifests
-from tests.sim.disruption.setting import disrupted, node_of, play, pool, scale, stand
-from tests.sim.provisioning.setting import Setting
+from tests.harness import manifests
+from tests.harness.disruption import disrupted, node_of, play, pool, scale, stand
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 LOWEST = "-2147483648"
 CHEAP: dict[str, Any] = {"annotations": {names.POD_DELETION_COST: LOWEST}}
@@ -23,79 +26,64 @@ async def begin(setting: Setting, **disruption: Any) -> None:
 
 
 @pytest.mark.parametrize("pods", [CHEAP, LOW_PRIORITY])
-def test_a_node_whose_pods_have_no_place_elsewhere_stays(pods: dict[str, Any]) -> None:
-    async def scenario(setting: Setting) -> None:
-        await begin(setting)
-        claims = await stand(setting, replicas=2, **pods)
-        await setting.sim.run_for("2h")
-        assert sorted(each["metadata"]["name"] for each in setting.claims()) == claims
-        assert setting.tried_to_evict() == []
-        notes = setting.notes(EventReason.UNCONSOLIDATABLE, node_of(setting, claims[0]))
-        assert any("would need a new node" in note for note in notes)
-
-    play(scenario)
+async def test_a_node_whose_pods_have_no_place_elsewhere_stays(setting: Setting, pods: dict[str, Any]) -> None:
+    await begin(setting)
+    claims = await stand(setting, replicas=2, **pods)
+    await setting.sim.run_for("2h")
+    assert sorted(each["metadata"]["name"] for each in setting.claims()) == claims
+    assert setting.tried_to_evict() == []
+    notes = setting.notes(EventReason.UNCONSOLIDATABLE, node_of(setting, claims[0]))
+    assert any("would need a new node" in note for note in notes)
 
 
 @pytest.mark.parametrize("pods", [CHEAP, LOW_PRIORITY])
 @pytest.mark.parametrize("policy", ["WhenEmpty", "WhenEmptyOrUnderutilized"])
-def test_a_node_whose_pods_have_a_place_elsewhere_goes_under_the_budget_of_empty(
-    pods: dict[str, Any], policy: str
+async def test_a_node_whose_pods_have_a_place_elsewhere_goes_under_the_budget_of_empty(
+    setting: Setting, pods: dict[str, Any], policy: str
 ) -> None:
-    async def scenario(setting: Setting) -> None:
-        await begin(setting, budgets=BUDGET_OF_UNDERUTILIZED, consolidationPolicy=policy)
-        await stand(setting, replicas=2, cpu="2500m")
-        await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **pods))
-        await setting.runs_all("cheap", 2)
-        await scale(setting, 1)
-        await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
-        await setting.runs_all("cheap", 2)
-        await setting.sim.run_for("1h")
-        assert len(setting.claims()) == 1
-        assert (disrupted(setting, "empty"), disrupted(setting, "underutilized")) == (1, 0)
-
-    play(scenario)
+    await begin(setting, budgets=BUDGET_OF_UNDERUTILIZED, consolidationPolicy=policy)
+    await stand(setting, replicas=2, cpu="2500m")
+    await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **pods))
+    await setting.runs_all("cheap", 2)
+    await scale(setting, 1)
+    await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
+    await setting.runs_all("cheap", 2)
+    await setting.sim.run_for("1h")
+    assert len(setting.claims()) == 1
+    assert (disrupted(setting, "empty"), disrupted(setting, "underutilized")) == (1, 0)
 
 
-def test_a_node_whose_pods_cost_nothing_waits_for_the_budget_of_empty() -> None:
-    async def scenario(setting: Setting) -> None:
-        await begin(setting, budgets=BUDGET_OF_EMPTY)
-        await stand(setting, replicas=2, cpu="2500m", **CHEAP)
-        await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **CHEAP))
-        await setting.runs_all("cheap", 2)
-        await scale(setting, 1)
-        await setting.sim.run_for("1h")
-        assert len(setting.claims()) == 2
-
-    play(scenario)
+async def test_a_node_whose_pods_cost_nothing_waits_for_the_budget_of_empty(setting: Setting) -> None:
+    await begin(setting, budgets=BUDGET_OF_EMPTY)
+    await stand(setting, replicas=2, cpu="2500m", **CHEAP)
+    await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **CHEAP))
+    await setting.runs_all("cheap", 2)
+    await scale(setting, 1)
+    await setting.sim.run_for("1h")
+    assert len(setting.claims()) == 2
 
 
-def test_of_two_nodes_that_could_move_to_each_other_one_stays() -> None:
-    async def scenario(setting: Setting) -> None:
-        await begin(setting)
-        await stand(setting, replicas=2, cpu="2500m", **CHEAP)
-        await setting.sim.apply(manifests.deployment("cheap", replicas=4, cpu="300m", **CHEAP))
-        await setting.runs_all("cheap", 4)
-        await scale(setting, 0)
-        await setting.sim.run_for("1h")
-        await setting.runs_all("cheap", 4)
-        assert len(setting.claims()) == 1
-        assert disrupted(setting, "empty") == 1
-
-    play(scenario)
+async def test_of_two_nodes_that_could_move_to_each_other_one_stays(setting: Setting) -> None:
+    await begin(setting)
+    await stand(setting, replicas=2, cpu="2500m", **CHEAP)
+    await setting.sim.apply(manifests.deployment("cheap", replicas=4, cpu="300m", **CHEAP))
+    await setting.runs_all("cheap", 4)
+    await scale(setting, 0)
+    await setting.sim.run_for("1h")
+    await setting.runs_all("cheap", 4)
+    assert len(setting.claims()) == 1
+    assert disrupted(setting, "empty") == 1
 
 
-def test_an_empty_node_goes_together_with_one_whose_pods_have_a_place() -> None:
-    async def scenario(setting: Setting) -> None:
-        await begin(setting)
-        await stand(setting, replicas=3, cpu="2500m")
-        await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **CHEAP))
-        await setting.runs_all("cheap", 2)
-        await scale(setting, 1)
-        await setting.sim.wait_until(lambda: len(setting.sim.pods(app="web")) == 1)
-        assert len({pod["spec"]["nodeName"] for pod in setting.sim.pods()}) == 2  # and one of three is empty
-        await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
-        await setting.runs_all("cheap", 2)
-        await setting.runs_all("web", 1)
-        assert disrupted(setting, "empty") == 2
-
-    play(scenario)
+async def test_an_empty_node_goes_together_with_one_whose_pods_have_a_place(setting: Setting) -> None:
+    await begin(setting)
+    await stand(setting, replicas=3, cpu="2500m")
+    await setting.sim.apply(manifests.deployment("cheap", replicas=2, cpu="500m", **CHEAP))
+    await setting.runs_all("cheap", 2)
+    await scale(setting, 1)
+    await setting.sim.wait_until(lambda: len(setting.sim.pods(app="web")) == 1)
+    assert len({pod["spec"]["nodeName"] for pod in setting.sim.pods()}) == 2  # and one of three is empty
+    await setting.sim.wait_until(lambda: len(setting.claims()) == 1, timeout="10m")
+    await setting.runs_all("cheap", 2)
+    await setting.runs_all("web", 1)
+    assert disrupted(setting, "empty") == 2

@@ -30,11 +30,14 @@ from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.web.debug import decisions
 from dovetail.web.sources import BoardSource, ControllerSource, PushedSource, decided
 from dovetail.web.stream import EVERYTHING, Stream, Visibility
-from tests import builders, manifests
-from tests.sim.disruption.setting import drift, hold, play, pool
-from tests.sim.provisioning.setting import Setting
-from tests.unit.controllers.manifests import Manifest
+from tests.harness import builders, manifests
+from tests.harness.claims import Manifest
+from tests.harness.disruption import drift, hold, play, pool
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
 from tests.unit.planning.disruption.random_boards import Cluster, random_cluster
+
+pytestmark = stage(play)
 
 # No text of ours holds these by chance.
 SPACES: Final = {"shop": "xq-shop", "bank": "xq-bank", "lab": "xq-lab"}
@@ -230,38 +233,34 @@ def guards(dice: random.Random, pods: Iterable[Manifest]) -> Iterable[Manifest]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_path_of_a_running_controller_names_a_hidden_pod(seed: int) -> None:
+async def test_no_path_of_a_running_controller_names_a_hidden_pod(setting: Setting, seed: int) -> None:
     dice = random.Random(seed)
-
-    async def scenario(setting: Setting) -> None:
-        sim = setting.sim
-        await sim.apply(
-            *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in SPACES.values())
-        )
-        await setting.begin(pool())
-        claims = [f"c{number}" for number in range(6)]
-        for number, claim in enumerate(claims):
-            pods = list(odd_pods(dice, number))
-            (node,) = await hold(setting, claim)
-            await setting.bind(node, *pods)
-            await sim.apply(*guards(dice, pods))
-        await drift(setting, *dice.sample(claims[:-1], 2))
-        (disruption,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
-        source = ControllerSource(setting.program.cluster, disruption, title="t")
-        pods_seen: set[tuple[str, str]] = set()
-        for step in range(6):
-            await sim.run_for("20s")
-            there = [pod["metadata"] for pod in sim.pods()]
-            pods_seen |= {(meta["namespace"], meta["name"]) for meta in there if meta["namespace"] in SPACES.values()}
-            told = Told(source, disruption.history, disruption.left_alone)
-            sight = someone(dice)
-            assert leaks(await told.to(sight), sight, pods_seen) == []
-            metrics = generate_latest(setting.metrics.registry).decode()
-            assert leaks(metrics, Visibility(frozenset()), pods_seen) == []
-            if step == 2 and setting.claim("c5") is not None:  # a drain without a deadline names whom it waits for
-                await sim.api.write(Delete(NODECLAIMS, "c5"))
-
-    play(scenario)
+    sim = setting.sim
+    await sim.apply(
+        *({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in SPACES.values())
+    )
+    await setting.begin(pool())
+    claims = [f"c{number}" for number in range(6)]
+    for number, claim in enumerate(claims):
+        pods = list(odd_pods(dice, number))
+        (node,) = await hold(setting, claim)
+        await setting.bind(node, *pods)
+        await sim.apply(*guards(dice, pods))
+    await drift(setting, *dice.sample(claims[:-1], 2))
+    (disruption,) = (each for each in setting.program.controllers if isinstance(each, DisruptionController))
+    source = ControllerSource(setting.program.cluster, disruption, title="t")
+    pods_seen: set[tuple[str, str]] = set()
+    for step in range(6):
+        await sim.run_for("20s")
+        there = [pod["metadata"] for pod in sim.pods()]
+        pods_seen |= {(meta["namespace"], meta["name"]) for meta in there if meta["namespace"] in SPACES.values()}
+        told = Told(source, disruption.history, disruption.left_alone)
+        sight = someone(dice)
+        assert leaks(await told.to(sight), sight, pods_seen) == []
+        metrics = generate_latest(setting.metrics.registry).decode()
+        assert leaks(metrics, Visibility(frozenset()), pods_seen) == []
+        if step == 2 and setting.claim("c5") is not None:  # a drain without a deadline names whom it waits for
+            await sim.api.write(Delete(NODECLAIMS, "c5"))
 
 
 # -- the parts --------------------------------------------------------------------------------------------------------

@@ -14,8 +14,11 @@ from dovetail.model import spec_limits
 from dovetail.model.records import PodInterner, PodScheduling
 from dovetail.model.spec_limits import UNCOUNTED_BYTES, within_limits
 from dovetail.scheduling.resources import Resources, pod_request
-from tests import manifests
-from tests.sim.provisioning.setting import Setting, play, pool_of_four
+from tests.harness import manifests
+from tests.harness.provisioning import Setting, play, pool_of_four
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -125,22 +128,19 @@ def test_what_is_not_counted_cannot_exceed_a_limit() -> None:
     assert flaw
 
 
-def test_a_pod_that_is_too_large_is_refused_and_others_are_placed() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool_of_four())
-        worst = manifests.pod("worst", cpu="1")
-        worst["spec"] |= {
-            "topologySpreadConstraints": [
-                {**spread(i), "whenUnsatisfiable": "DoNotSchedule"} for i in range(spec_limits.TERMS)
-            ],
-        }
-        await setting.sim.apply(worst, manifests.pod("plain", cpu="1"))
-        await setting.sim.wait_until(lambda: bool(setting.sim.pods(app="plain", ready=True)), timeout="5m")
-        (event, *_) = setting.events(EventReason.FAILED_SCHEDULING, "worst")
-        assert "at most 128 are read; write fewer" in event["note"]
-        assert len(event["note"]) < 400
-
-    play(scenario)
+async def test_a_pod_that_is_too_large_is_refused_and_others_are_placed(setting: Setting) -> None:
+    await setting.begin(pool_of_four())
+    worst = manifests.pod("worst", cpu="1")
+    worst["spec"] |= {
+        "topologySpreadConstraints": [
+            {**spread(i), "whenUnsatisfiable": "DoNotSchedule"} for i in range(spec_limits.TERMS)
+        ],
+    }
+    await setting.sim.apply(worst, manifests.pod("plain", cpu="1"))
+    await setting.sim.wait_until(lambda: bool(setting.sim.pods(app="plain", ready=True)), timeout="5m")
+    (event, *_) = setting.events(EventReason.FAILED_SCHEDULING, "worst")
+    assert "at most 128 are read; write fewer" in event["note"]
+    assert len(event["note"]) < 400
 
 
 def test_a_daemon_set_that_is_too_large_is_left_out_and_pods_are_placed(caplog: pytest.LogCaptureFixture) -> None:

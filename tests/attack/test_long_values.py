@@ -27,10 +27,13 @@ from dovetail.values.schedule.cron import CronError, parse_cron
 from dovetail.values.timestamp import TimeError, parse_time
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import explain
-from tests.builders import at, budget, claim, node, pod, pool
-from tests.sim.disruption.setting import drift, hold, play, touched
-from tests.sim.disruption.setting import pool as pool_manifest
-from tests.sim.provisioning.setting import Setting
+from tests.harness.builders import at, budget, claim, node, pod, pool
+from tests.harness.disruption import drift, hold, play, touched
+from tests.harness.disruption import pool as pool_manifest
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 NOW = at("2026-03-07T12:00:00Z")
 HUGE = 240_000  # characters; annotations may have 256 KiB
@@ -156,18 +159,15 @@ def test_a_record_keeps_little_of_a_long_annotation() -> None:
     }
 
 
-def test_the_owner_is_told_and_the_pod_is_protected() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(pool_manifest(consolidateAfter="Never"))
-        await hold(setting, "a", pods={"annotations": {names.DO_NOT_DISRUPT: LONG}})
-        await drift(setting, "a")
-        await setting.sim.run_for("30m")
-        assert touched(setting) == []
-        (event,) = setting.events(EventReason.INVALID_DO_NOT_DISRUPT)
-        assert "has more than 64 characters; the pod is protected indefinitely" in event["note"]
-        assert all(len(each["note"]) < NOTE_AT_MOST for each in setting.program.events())
-
-    play(scenario)
+async def test_the_owner_is_told_and_the_pod_is_protected(setting: Setting) -> None:
+    await setting.begin(pool_manifest(consolidateAfter="Never"))
+    await hold(setting, "a", pods={"annotations": {names.DO_NOT_DISRUPT: LONG}})
+    await drift(setting, "a")
+    await setting.sim.run_for("30m")
+    assert touched(setting) == []
+    (event,) = setting.events(EventReason.INVALID_DO_NOT_DISRUPT)
+    assert "has more than 64 characters; the pod is protected indefinitely" in event["note"]
+    assert all(len(each["note"]) < NOTE_AT_MOST for each in setting.program.events())
 
 
 def test_the_cache_of_amounts_keeps_little_of_a_long_quantity() -> None:

@@ -7,8 +7,11 @@ import pytest
 from dovetail.api.names import ConditionType, EventReason
 from dovetail.ports import NODECLAIMS, Resource
 from dovetail.sim.server.store import Change
-from tests.sim.disruption.setting import edit_template, is_true, others, play, pool, stand
-from tests.sim.provisioning.setting import Setting, pool_of_four
+from tests.harness.disruption import edit_template, is_true, others, play, pool, stand
+from tests.harness.provisioning import Setting, pool_of_four
+from tests.harness.stage import stage
+
+pytestmark = stage(play, latency_seconds=0.2)
 
 REPLICAS = 5
 
@@ -49,22 +52,19 @@ def test_drift_of_all_nodes_at_once_stays_within_the_limit(spare: int, latency_s
     play(scenario, latency_seconds=latency_seconds)
 
 
-def test_a_claim_that_is_deleted_meanwhile_is_not_made_up_for_beyond_the_limit() -> None:
-    async def scenario(setting: Setting) -> None:
-        setting.cloud.delete_seconds = 300
-        disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
-        limits = {"nodes": str(REPLICAS + 1)}
-        await setting.begin(pool_of_four("static", replicas=REPLICAS, disruption=disruption, limits=limits))
-        await setting.sim.wait_until(lambda: len(initialized(setting)) == REPLICAS)
-        await setting.sim.run_for("30s")
-        most = Most(setting)
-        await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
-        await setting.delete_claim(initialized(setting)[0])
-        await setting.sim.run_for("1h")
-        assert len(initialized(setting)) == REPLICAS
-        assert most.claims == REPLICAS + 1
-
-    play(scenario, latency_seconds=0.2)
+async def test_a_claim_that_is_deleted_meanwhile_is_not_made_up_for_beyond_the_limit(setting: Setting) -> None:
+    setting.cloud.delete_seconds = 300
+    disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+    limits = {"nodes": str(REPLICAS + 1)}
+    await setting.begin(pool_of_four("static", replicas=REPLICAS, disruption=disruption, limits=limits))
+    await setting.sim.wait_until(lambda: len(initialized(setting)) == REPLICAS)
+    await setting.sim.run_for("30s")
+    most = Most(setting)
+    await edit_template(setting, name="static", metadata={"labels": {"version": "2"}})
+    await setting.delete_claim(initialized(setting)[0])
+    await setting.sim.run_for("1h")
+    assert len(initialized(setting)) == REPLICAS
+    assert most.claims == REPLICAS + 1
 
 
 @pytest.mark.parametrize("latency_seconds", [0.0, 1.0])

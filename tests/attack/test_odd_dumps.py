@@ -11,10 +11,10 @@ from dovetail.planning.disruption.methods import decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
-from tests import manifests
-from tests.builders import at
-from tests.unit.controllers.manifests import node_class
-from tests.unit.controllers.placing_scene import (
+from tests.harness import manifests
+from tests.harness.builders import at
+from tests.harness.claims import node_class
+from tests.harness.placing import (
     a_claim,
     a_csi_node,
     a_daemon_set,

@@ -14,13 +14,12 @@ from dovetail.api import names
 from dovetail.controllers.assembly import DisruptionOptions
 from dovetail.ports import EVENTS, LEASES, NODES
 from dovetail.sim.checkers.checkers import RULES
-from tests import manifests
 from tests.attack.random_edits import RandomEdits
-from tests.sim.disruption.setting import EVER
-from tests.sim.provisioning import setting as provisioning
-from tests.sim.provisioning.setting import BIG, Setting, pool_of_four
-from tests.sim.termination.setting import Sent, claimed_volume, volume_claim
-from tests.unit.controllers.placing_scene import a_csi_node, a_storage_class, a_volume
+from tests.harness import manifests, provisioning
+from tests.harness.disruption import EVER
+from tests.harness.placing import a_csi_node, a_storage_class, a_volume
+from tests.harness.provisioning import BIG, Setting, pool_of_four
+from tests.harness.termination import Sent, claimed_volume, volume_claim
 
 SEEDS, EDITS = (500, 60) if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else (16, 30)
 SECONDS_BETWEEN: Final = 10.0

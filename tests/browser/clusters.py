@@ -7,8 +7,8 @@ from dovetail.api.names import DISRUPTED_TAINT, NODEPOOL_LABEL
 from dovetail.model.records import ClaimRecord, PodRecord, PoolRecord, claim_record
 from dovetail.model.snapshot import Snapshot, take_snapshot
 from dovetail.views.forecast.data import InstanceLabels
-from tests import builders
-from tests.builders import at
+from tests.harness import builders
+from tests.harness.builders import at
 
 NOW = at("2026-03-06T16:20:00Z")
 POOLS = {"general": 0.5, "batch": 0.2, "gpu": 0.1, "services": 0.2}

@@ -13,10 +13,10 @@ from dovetail.model.intake import take_in
 from dovetail.model.snapshot import Snapshot
 from dovetail.web.app import board_served
 from dovetail.web.sources import PushedSource
-from tests import builders
 from tests.browser.clusters import NOW
 from tests.browser.conftest import watched
 from tests.browser.serving import Served
+from tests.harness import builders
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples" / "cluster.yaml"
 NODES: Final = 13

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.api import names
-from tests import manifests
 from tests.cluster.access import condition
 from tests.cluster.plane import ControlPlane
 from tests.cluster.run_process import KEPT, RunProcess
-from tests.unit.controllers.manifests import node_claim, node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import node_claim, node_class, node_pool
 
 GROUP: Final = f"/apis/{names.GROUP}/{names.VERSION}"
 POOL: Final = f"{GROUP}/{names.NODEPOOL_PLURAL}/default"

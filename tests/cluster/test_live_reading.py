@@ -18,8 +18,8 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS
 from tests.cluster.access import eventually, kubeconfig_text
 from tests.cluster.plane import ControlPlane
 from tests.cluster.run_process import KEPT
+from tests.harness.claims import condition, node_claim, node_class, node_pool
 from tests.unit.cli.terminals import GIVEN_BACK, TOP, WHOLE_SCREEN, terminal
-from tests.unit.controllers.manifests import condition, node_claim, node_class, node_pool
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "without-installing.md"
 GROUP: Final = f"/apis/{names.GROUP}/{names.VERSION}"

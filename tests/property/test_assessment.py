@@ -16,8 +16,8 @@ from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast.data import InstanceLabels
-from tests import builders
 from tests.browser.clusters import NOW, PROTECTIONS, cluster
+from tests.harness import builders
 
 DAY = timedelta(days=1)
 

@@ -26,9 +26,9 @@ from dovetail.ports import (
     Resource,
 )
 from dovetail.state.scheduling import PodsToPlace, SchedulingInputs, SchedulingState
-from tests import manifests
-from tests.unit.controllers.manifests import condition
-from tests.unit.controllers.placing_scene import (
+from tests.harness import manifests
+from tests.harness.claims import condition
+from tests.harness.placing import (
     Manifest,
     Scene,
     a_claim,
@@ -44,6 +44,9 @@ from tests.unit.controllers.placing_scene import (
     play,
     with_claim,
 )
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 CHANGES = 300
 LOOK_EVERY = 10
@@ -201,54 +204,48 @@ async def from_scratch(world: Scene, marked: set[str]) -> tuple[SchedulingInputs
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_state_is_what_it_would_be_had_it_begun_now(seed: int) -> None:
-    async def scene(world: Scene) -> None:
-        changes = Changes(world, seed)
-        seen = 0
-        for number in range(1, CHANGES + 1):
-            await changes.next()
-            if changes.chance.random() < 0.5:
-                world.state.places()  # so that it is made in many small steps as well as in few large ones
-            if number % LOOK_EVERY == 0:
-                await world.refresh()
-                here = (world.state.places(), world.state.pending(), world.state.leaving(world.clock.now()))
-                there = await from_scratch(world, world.state._nodes._marked)
-                assert here[0].nodes == there[0].nodes
-                assert here[0] == there[0]
-                assert here[1:] == there[1:]
-                seen += len(here[0].nodes) + len(here[1].pods) + len(here[1].refused) + len(here[2].pods)
-        assert changes.refused < CHANGES / 3
-        assert seen > CHANGES / LOOK_EVERY  # it was about something
-
-    play(scene)
+async def test_the_state_is_what_it_would_be_had_it_begun_now(world: Scene, seed: int) -> None:
+    changes = Changes(world, seed)
+    seen = 0
+    for number in range(1, CHANGES + 1):
+        await changes.next()
+        if changes.chance.random() < 0.5:
+            world.state.places()  # so that it is made in many small steps as well as in few large ones
+        if number % LOOK_EVERY == 0:
+            await world.refresh()
+            here = (world.state.places(), world.state.pending(), world.state.leaving(world.clock.now()))
+            there = await from_scratch(world, world.state._nodes._marked)
+            assert here[0].nodes == there[0].nodes
+            assert here[0] == there[0]
+            assert here[1:] == there[1:]
+            seen += len(here[0].nodes) + len(here[1].pods) + len(here[1].refused) + len(here[2].pods)
+    assert changes.refused < CHANGES / 3
+    assert seen > CHANGES / LOOK_EVERY  # it was about something
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_kept_of_what_is_gone(seed: int) -> None:
-    async def scene(world: Scene) -> None:
-        changes = Changes(world, seed)
-        for _ in range(CHANGES):
-            await changes.next()
-            world.state.places(), world.state.pending(), world.state.leaving(world.clock.now())
-        for kind in dict.fromkeys(KINDS):
-            for namespace, name in list(world.server.registry.store.collection(kind).objects):
-                if kind is NAMESPACES:
-                    continue
-                await world.change(kind, name, {"metadata": {"finalizers": None}}, namespace=namespace)
-                options = {"grace_seconds": 0} if kind is PODS else {}
-                if (namespace, name) in world.server.registry.store.collection(kind).objects:
-                    await world.delete(kind, name, namespace=namespace, **options)
-        await world.refreshed()
-        nodes, daemons = world.state._nodes, world.state._daemons
-        assert world.state.places() == SchedulingInputs()
-        assert world.state.pending() == world.state.leaving(world.clock.now()) == PodsToPlace()
-        readings, types = nodes.readings, world.cluster.instance_types
-        left = [nodes.derived.all(), nodes._names, nodes._shown, nodes._volume_users, nodes._marked]
-        left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
-        left += [world.state._waiting, world.state._unlaunched, types._answers, types._read_last]
-        assert not any(left), left
-
-    play(scene)
+async def test_nothing_is_kept_of_what_is_gone(world: Scene, seed: int) -> None:
+    changes = Changes(world, seed)
+    for _ in range(CHANGES):
+        await changes.next()
+        world.state.places(), world.state.pending(), world.state.leaving(world.clock.now())
+    for kind in dict.fromkeys(KINDS):
+        for namespace, name in list(world.server.registry.store.collection(kind).objects):
+            if kind is NAMESPACES:
+                continue
+            await world.change(kind, name, {"metadata": {"finalizers": None}}, namespace=namespace)
+            options = {"grace_seconds": 0} if kind is PODS else {}
+            if (namespace, name) in world.server.registry.store.collection(kind).objects:
+                await world.delete(kind, name, namespace=namespace, **options)
+    await world.refreshed()
+    nodes, daemons = world.state._nodes, world.state._daemons
+    assert world.state.places() == SchedulingInputs()
+    assert world.state.pending() == world.state.leaving(world.clock.now()) == PodsToPlace()
+    readings, types = nodes.readings, world.cluster.instance_types
+    left = [nodes.derived.all(), nodes._names, nodes._shown, nodes._volume_users, nodes._marked]
+    left += [readings._specs, readings._placed, daemons._pods, daemons._newest, daemons._sets, daemons._flaws]
+    left += [world.state._waiting, world.state._unlaunched, types._answers, types._read_last]
+    assert not any(left), left
 
 
 def test_conditions_of_claims_are_drawn() -> None:

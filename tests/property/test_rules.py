@@ -31,7 +31,7 @@ from dovetail.rules.states import NodeState
 from dovetail.rules.verdict import Verdict, together
 from dovetail.values.schedule import instants as instants_module
 from dovetail.values.schedule.instants import HORIZON, Instants
-from tests.builders import budget, claim, member, node, pod, pool
+from tests.harness.builders import budget, claim, member, node, pod, pool
 
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)

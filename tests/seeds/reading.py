@@ -8,7 +8,7 @@ from dovetail.api.documents import decode, read_documents
 from dovetail.api.names import Reason
 from dovetail.model.records import PodInterner, PodRecord, PoolRecord, pool_record
 from dovetail.rules.budgets import BUDGETED, BudgetSemantics, PoolCounts, allowance, limit_at, read_budgets
-from tests.builders import at
+from tests.harness.builders import at
 
 T = TypeVar("T")
 NODES = 100

@@ -12,7 +12,7 @@ from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import do_not_disrupt, protection
-from tests.builders import at, claim, member, node, pdb, pod
+from tests.harness.builders import at, claim, member, node, pdb, pod
 from tests.seeds.reading import annotated_pod, read, read_pod, read_pool, templated_pod
 
 TICK = timedelta(microseconds=1)

@@ -13,7 +13,7 @@ from dovetail.rules.protection import (
     disruption_schedule,
     protection,
 )
-from tests.builders import at, claim, pdb, pod
+from tests.harness.builders import at, claim, pdb, pod
 from tests.seeds.reading import annotated_pod, limits, read_pod, read_pool
 
 TICK = timedelta(microseconds=1)

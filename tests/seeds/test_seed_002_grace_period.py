@@ -9,7 +9,7 @@ from dovetail.model.records import PodRecord, claim_record
 from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.pdb import PdbIndex
 from dovetail.values.duration import DAY
-from tests.builders import at, claim, pdb, pod
+from tests.harness.builders import at, claim, pdb, pod
 from tests.seeds.reading import read, read_pool
 
 PROPOSED = """

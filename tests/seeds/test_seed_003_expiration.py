@@ -13,7 +13,7 @@ from dovetail.rules.deadlines import expires_at, gracefully_expires_at, node_dea
 from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing
 from dovetail.rules.protection import do_not_disrupt, protection
 from dovetail.rules.states import state_of
-from tests.builders import at, budget, claim, member, node, pod, pool
+from tests.harness.builders import at, budget, claim, member, node, pod, pool
 
 DISRUPTED = ("karpenter.sh/disrupted", "NoSchedule")
 CANDIDATE = ("karpenter.sh/candidate", "PreferNoSchedule")

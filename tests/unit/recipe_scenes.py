@@ -23,10 +23,10 @@ from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS
 from dovetail.values.timestamp import format_time
 from dovetail.views.assessment import assess
 from dovetail.views.board.maker import BoardMaker
-from tests import manifests
-from tests.metrics_text import exposition
-from tests.sim.disruption.setting import EVER, disrupted, drift, hold, play, pool
-from tests.sim.provisioning.setting import Setting
+from tests.harness import manifests
+from tests.harness.disruption import EVER, disrupted, drift, hold, play, pool
+from tests.harness.metrics_text import exposition
+from tests.harness.provisioning import Setting
 
 KINDS = (KWOK_NODECLASSES, NODEPOOLS, NODECLAIMS, NODES, PODS)
 TOY_ANNOTATION = "karpenter.sh/settle-for"

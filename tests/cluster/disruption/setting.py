@@ -13,13 +13,13 @@ from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, PODS,
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
-from tests import manifests
 from tests.cluster.disruption.chronicle import is_deleted, is_disrupted, is_initialized, reason_of
 from tests.cluster.disruption.program import Stage
 from tests.cluster.termination import setting as termination
 from tests.cluster.termination.history import SERVICE_ACCOUNTS, Thing
 from tests.cluster.termination.setting import quick
-from tests.unit.controllers.manifests import NODE_CLASS_REF, node_claim, node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import NODE_CLASS_REF, node_claim, node_class, node_pool
 
 FOUR_CPUS: Final = "c-4x-amd64-linux"
 ONE_CPU: Final = "c-1x-amd64-linux"

@@ -25,7 +25,7 @@ from dovetail.values.quantity import parse_quantity
 from tests.cluster.access import Cluster as Server
 from tests.cluster.provisioning.workloads import POOL
 from tests.cluster.termination.program import running
-from tests.manifests import Manifest
+from tests.harness.manifests import Manifest
 
 NAMESPACE: Final = "default"
 PATIENCE_SECONDS: Final = 600.0  # far more than it takes; a busy machine is no failure

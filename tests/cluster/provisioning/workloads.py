@@ -3,9 +3,9 @@
 from typing import Any, Final
 
 from dovetail.api import names
-from tests import manifests
-from tests.manifests import Manifest
-from tests.unit.controllers.manifests import node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import node_class, node_pool
+from tests.harness.manifests import Manifest
 
 POOL: Final = "default"
 # Nothing is moved afterwards: it is the placing that is looked at.

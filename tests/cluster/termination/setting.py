@@ -16,10 +16,10 @@ from dovetail.ports import NODECLAIMS, NODES, PODS, Create, Delete, KubeApi, Pat
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.values.timestamp import format_time
-from tests import manifests
 from tests.cluster.termination.history import SERVICE_ACCOUNTS, Asked, History, Thing
-from tests.manifests import Manifest
-from tests.unit.controllers.manifests import NODE_CLASS_REF, node_claim, node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import NODE_CLASS_REF, node_claim, node_class, node_pool
+from tests.harness.manifests import Manifest
 
 TIMELINE: Final = "dovetail.dev/timeline"
 ENDS_AFTER: Final = "pod-delete.stage.kwok.x-k8s.io/delay"

@@ -19,11 +19,11 @@ from dovetail.ports import NODECLAIMS, PODS
 from dovetail.runtime.pace import Backoff
 from dovetail.runtime.reflector import ReflectorTimings
 from dovetail.values.timestamp import format_time
-from tests import manifests
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import Program, running
 from tests.cluster.termination.setting import AT_ONCE, GUARDED, LATE, Setting, quick
+from tests.harness import manifests
 
 # A server that is back is noticed soon, so that tests need not wait.
 REFLECTING = ReflectorTimings(backoff=Backoff(first_seconds=0.2, cap_seconds=1.0, jitter=0.5))

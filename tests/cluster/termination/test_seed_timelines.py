@@ -16,12 +16,12 @@ from dovetail.api.names import EventReason
 from dovetail.kube.client import connect
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS, Delete
 from dovetail.values.timestamp import format_time
-from tests import manifests
 from tests.cluster.plane import PATIENT, ControlPlane
 from tests.cluster.termination.history import recording
 from tests.cluster.termination.program import running
 from tests.cluster.termination.setting import AT_ONCE, ENDS_AFTER, GUARDED, LATE, READY_AFTER, Setting, of_app, quick
-from tests.manifests import Manifest
+from tests.harness import manifests
+from tests.harness.manifests import Manifest
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -1,11 +1,11 @@
 """Claims whose conditions are written, in the simulated cluster, with only the controllers that write them.
 
-async def scenario(setting: Setting) -> None:
+async def test_it(setting: Setting) -> None:
     await setting.begin(node_pool(disruption={"consolidateAfter": "10m"}), "c1")
     await setting.bind("c1", "web")
     assert setting.last_pod_event("c1") == setting.now()
 
-play(scenario)
+pytestmark = stage(play)
 """
 
 from collections import Counter
@@ -31,8 +31,8 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
-from tests import manifests
-from tests.unit.controllers.manifests import (
+from tests.harness import manifests
+from tests.harness.claims import (
     Manifest,
     condition_of,
     launched,
@@ -41,7 +41,8 @@ from tests.unit.controllers.manifests import (
     node_class,
     status_of,
 )
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives
 
 READY = ("Launched", "Registered", "Initialized")
 MOMENT = timedelta(milliseconds=1)
@@ -181,6 +182,7 @@ class Setting:
 Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
 
 
+@gives("setting")
 def play(
     scenario: Scenario,
     *,

@@ -13,9 +13,12 @@ from dovetail.model.instance_types import InstanceType
 from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, CloudError, Delete, Patch
 from dovetail.providers.catalogue import built_in
 from dovetail.sim.actors.cluster import START
+from tests.harness.claims import launched, node_class, node_pool
+from tests.harness.running import Program
+from tests.harness.stage import stage
 from tests.sim.conditions.setting import MACHINE, Setting, play
-from tests.unit.controllers.manifests import launched, node_class, node_pool
-from tests.unit.controllers.running import Program
+
+pytestmark = stage(play)
 
 MINUTE = timedelta(minutes=1)
 TYPE = MACHINE[names.INSTANCE_TYPE_LABEL]
@@ -62,38 +65,34 @@ async def hashed(setting: Setting, *claims: str) -> None:
         pytest.param({"spec": {"terminationGracePeriod": "1h"}}, id="terminationGracePeriod"),
     ],
 )
-def test_another_template_drifts_every_claim_and_reverting_it_none(change: dict[str, Any]) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1", "c2")
-        await hashed(setting, "c1", "c2")
-        before = (setting.sim.object(NODEPOOLS, "default") or {})["spec"]["template"]
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
-        await setting.edit(NODEPOOLS, "default", {"spec": {"template": change}})
-        assert (setting.drifted("c1"), setting.drifted("c2")) == (NODEPOOL_DRIFTED, NODEPOOL_DRIFTED)
-        removed = {part: dict.fromkeys(fields) for part, fields in change.items()}
-        back = {part: {**removed[part], **before.get(part, {})} for part in change}
-        await setting.edit(NODEPOOLS, "default", {"spec": {"template": back}})
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
+@stage(more=hashing)
+async def test_another_template_drifts_every_claim_and_reverting_it_none(
+    setting: Setting, change: dict[str, Any]
+) -> None:
+    await setting.begin(node_pool(), "c1", "c2")
+    await hashed(setting, "c1", "c2")
+    before = (setting.sim.object(NODEPOOLS, "default") or {})["spec"]["template"]
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
+    await setting.edit(NODEPOOLS, "default", {"spec": {"template": change}})
+    assert (setting.drifted("c1"), setting.drifted("c2")) == (NODEPOOL_DRIFTED, NODEPOOL_DRIFTED)
+    removed = {part: dict.fromkeys(fields) for part, fields in change.items()}
+    back = {part: {**removed[part], **before.get(part, {})} for part in change}
+    await setting.edit(NODEPOOLS, "default", {"spec": {"template": back}})
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
 
-    play(scenario, more=hashing)
 
-
-def test_behaviour_drifts_nobody() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1")
-        await hashed(setting, "c1")
-        budgets = [{"nodes": "0"}]
-        disruption = {"consolidateAfter": "1h", "consolidationPolicy": "WhenEmpty", "budgets": budgets}
-        disruption["gracefulExpireAfter"] = "9h"
-        await setting.edit(
-            NODEPOOLS, "default", {"spec": {"limits": {"cpu": "10"}, "weight": 7, "disruption": disruption}}
-        )
-        await setting.sim.run_for("1h")
-        assert not any(
-            entry["type"] == "Drifted" for _, _, status in setting.history for entry in status.get("conditions", ())
-        )
-
-    play(scenario, more=hashing)
+@stage(more=hashing)
+async def test_behaviour_drifts_nobody(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1")
+    await hashed(setting, "c1")
+    budgets = [{"nodes": "0"}]
+    disruption = {"consolidateAfter": "1h", "consolidationPolicy": "WhenEmpty", "budgets": budgets}
+    disruption["gracefulExpireAfter"] = "9h"
+    await setting.edit(NODEPOOLS, "default", {"spec": {"limits": {"cpu": "10"}, "weight": 7, "disruption": disruption}})
+    await setting.sim.run_for("1h")
+    assert not any(
+        entry["type"] == "Drifted" for _, _, status in setting.history for entry in status.get("conditions", ())
+    )
 
 
 def test_a_new_version_of_the_hash_drifts_nobody_and_takes_nothing_back() -> None:
@@ -130,63 +129,55 @@ def test_a_new_version_of_the_hash_drifts_nobody_and_takes_nothing_back() -> Non
 # -- the requirements --------------------------------------------------------------------------------------------------
 
 
-def test_requirements_narrowed_and_relaxed() -> None:
-    async def scenario(setting: Setting) -> None:
-        zone, other = MACHINE[names.ZONE_LABEL], "test-zone-d"
-        await setting.begin(node_pool(template={"requirements": [wants(names.ZONE_LABEL, "In", zone)]}), "c1")
-        assert setting.drifted() == ""
-        await require(setting, wants(names.ZONE_LABEL, "In", zone, other))
-        assert setting.drifted() == ""
-        await require(setting, wants(names.ZONE_LABEL, "In", other))
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.run_for("1h")
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await require(setting)
-        assert setting.drifted() == ""
-        await require(setting, wants("team", "Exists"))
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.edit(NODECLAIMS, "c1", {"metadata": {"labels": {"team": "a"}}})
-        assert setting.drifted() == ""
-
-    play(scenario)
+async def test_requirements_narrowed_and_relaxed(setting: Setting) -> None:
+    zone, other = MACHINE[names.ZONE_LABEL], "test-zone-d"
+    await setting.begin(node_pool(template={"requirements": [wants(names.ZONE_LABEL, "In", zone)]}), "c1")
+    assert setting.drifted() == ""
+    await require(setting, wants(names.ZONE_LABEL, "In", zone, other))
+    assert setting.drifted() == ""
+    await require(setting, wants(names.ZONE_LABEL, "In", other))
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await setting.sim.run_for("1h")
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await require(setting)
+    assert setting.drifted() == ""
+    await require(setting, wants("team", "Exists"))
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await setting.edit(NODECLAIMS, "c1", {"metadata": {"labels": {"team": "a"}}})
+    assert setting.drifted() == ""
 
 
-def test_another_reason_is_told_and_the_time_stays() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1")
-        await hashed(setting, "c1")
-        await require(setting, wants("team", "Exists"))
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        since = setting.condition("Drifted")["lastTransitionTime"]
-        await setting.sim.run_for("1h")
-        await setting.edit(NODEPOOLS, "default", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
-        assert setting.drifted() == NODEPOOL_DRIFTED
-        assert setting.condition("Drifted")["lastTransitionTime"] == since
-
-    play(scenario, more=hashing)
+@stage(more=hashing)
+async def test_another_reason_is_told_and_the_time_stays(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1")
+    await hashed(setting, "c1")
+    await require(setting, wants("team", "Exists"))
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    since = setting.condition("Drifted")["lastTransitionTime"]
+    await setting.sim.run_for("1h")
+    await setting.edit(NODEPOOLS, "default", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}})
+    assert setting.drifted() == NODEPOOL_DRIFTED
+    assert setting.condition("Drifted")["lastTransitionTime"] == since
 
 
-def test_a_claim_that_is_not_launched_has_not_drifted() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1", true=())
-        await setting.sim.run_for("2h")
-        assert setting.drifted() == ""
-        assert setting.writes() == 0
-        await launched(setting.sim, "c1", node="n-c1")
-        await setting.sim.run_for("1ms")
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.api.write(
-            Patch(
-                NODECLAIMS.read_as(dict[str, Any]),
-                "c1",
-                {"status": {"conditions": [{**setting.condition("Drifted")}]}},
-                subresource="status",
-            )
+async def test_a_claim_that_is_not_launched_has_not_drifted(setting: Setting) -> None:
+    await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1", true=())
+    await setting.sim.run_for("2h")
+    assert setting.drifted() == ""
+    assert setting.writes() == 0
+    await launched(setting.sim, "c1", node="n-c1")
+    await setting.sim.run_for("1ms")
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await setting.sim.api.write(
+        Patch(
+            NODECLAIMS.read_as(dict[str, Any]),
+            "c1",
+            {"status": {"conditions": [{**setting.condition("Drifted")}]}},
+            subresource="status",
         )
-        await setting.sim.run_for("1ms")
-        assert setting.drifted() == ""
-
-    play(scenario)
+    )
+    await setting.sim.run_for("1ms")
+    assert setting.drifted() == ""
 
 
 # -- what is offered ---------------------------------------------------------------------------------------------------
@@ -226,190 +217,153 @@ def sold_out() -> Sequence[InstanceType]:
         pytest.param(sold_out(), "", id="it only cannot be had now"),
     ],
 )
-def test_a_machine_that_is_no_longer_offered_after_an_hour(types: Sequence[InstanceType], expected: str) -> None:
-    async def scenario(setting: Setting) -> None:
-        setting.vendor.types = types
-        await setting.begin(node_pool(), "c1")
-        await setting.run_to(START + 60 * MINUTE)
-        assert setting.drifted() == ""
-        assert setting.vendor.calls["instance_types"] == 0
-        await setting.sim.run_for("2ms")
-        assert setting.drifted() == expected
-        # Once it is offered again, the next look shows it.
-        setting.vendor.types = built_in()
-        await setting.sim.run_for("10m")
-        assert setting.drifted() == ""
-
-    play(scenario)
-
-
-def test_what_was_found_offered_is_believed_for_half_an_hour() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1")
-        await setting.run_to(START + 60 * MINUTE)
-        await setting.sim.run_for("2ms")
-        setting.vendor.types = without_type()
-        await setting.run_to(START + 90 * MINUTE)
-        assert setting.drifted() == ""
-        await setting.sim.run_for("5m")
-        assert setting.drifted() == TYPE_NOT_FOUND
-
-    play(scenario)
+async def test_a_machine_that_is_no_longer_offered_after_an_hour(
+    setting: Setting, types: Sequence[InstanceType], expected: str
+) -> None:
+    setting.vendor.types = types
+    await setting.begin(node_pool(), "c1")
+    await setting.run_to(START + 60 * MINUTE)
+    assert setting.drifted() == ""
+    assert setting.vendor.calls["instance_types"] == 0
+    await setting.sim.run_for("2ms")
+    assert setting.drifted() == expected
+    # Once it is offered again, the next look shows it.
+    setting.vendor.types = built_in()
+    await setting.sim.run_for("10m")
+    assert setting.drifted() == ""
 
 
-def test_a_reservation_goes_on_as_on_demand() -> None:
-    async def scenario(setting: Setting) -> None:
-        labels = {names.CAPACITY_TYPE_LABEL: "reserved"}
-        await setting.begin(node_pool(), "c1", labels=labels)
-        await setting.sim.run_for("2h")
-        assert setting.vendor.calls["instance_types"] > 0
-        assert setting.drifted() == ""
+async def test_what_was_found_offered_is_believed_for_half_an_hour(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1")
+    await setting.run_to(START + 60 * MINUTE)
+    await setting.sim.run_for("2ms")
+    setting.vendor.types = without_type()
+    await setting.run_to(START + 90 * MINUTE)
+    assert setting.drifted() == ""
+    await setting.sim.run_for("5m")
+    assert setting.drifted() == TYPE_NOT_FOUND
 
-    play(scenario)
+
+async def test_a_reservation_goes_on_as_on_demand(setting: Setting) -> None:
+    labels = {names.CAPACITY_TYPE_LABEL: "reserved"}
+    await setting.begin(node_pool(), "c1", labels=labels)
+    await setting.sim.run_for("2h")
+    assert setting.vendor.calls["instance_types"] > 0
+    assert setting.drifted() == ""
 
 
-def test_types_are_asked_for_once_for_all_claims_of_a_pool() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), *(f"c{number}" for number in range(20)))
-        await setting.run_to(START + 61 * MINUTE)
-        assert setting.vendor.calls["instance_types"] == 1
-
-    play(scenario)
+async def test_types_are_asked_for_once_for_all_claims_of_a_pool(setting: Setting) -> None:
+    await setting.begin(node_pool(), *(f"c{number}" for number in range(20)))
+    await setting.run_to(START + 61 * MINUTE)
+    assert setting.vendor.calls["instance_types"] == 1
 
 
 # -- the provider ------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_provider_finds_is_seen_within_five_minutes_and_goes_so() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1", "c2")
-        setting.vendor.drift["c1"] = "ImageDrift"
-        await setting.sim.run_for("5m1s")
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("ImageDrift", "")
-        setting.vendor.drift.clear()
-        await setting.sim.run_for("5m1s")
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
-
-    play(scenario)
+async def test_what_the_provider_finds_is_seen_within_five_minutes_and_goes_so(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1", "c2")
+    setting.vendor.drift["c1"] = "ImageDrift"
+    await setting.sim.run_for("5m1s")
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("ImageDrift", "")
+    setting.vendor.drift.clear()
+    await setting.sim.run_for("5m1s")
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
 
 
-def test_it_is_asked_at_once_when_the_node_class_or_the_pods_change() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1")
-        setting.vendor.drift["c1"] = "ImageDrift"
-        await setting.edit(KWOK_NODECLASSES, "default", {"metadata": {"annotations": {"image": "new"}}})
-        assert setting.drifted() == "ImageDrift"
-        setting.vendor.drift.clear()
-        await setting.bind("c1", "web")
-        assert setting.drifted() == ""
-
-    play(scenario)
+async def test_it_is_asked_at_once_when_the_node_class_or_the_pods_change(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1")
+    setting.vendor.drift["c1"] = "ImageDrift"
+    await setting.edit(KWOK_NODECLASSES, "default", {"metadata": {"annotations": {"image": "new"}}})
+    assert setting.drifted() == "ImageDrift"
+    setting.vendor.drift.clear()
+    await setting.bind("c1", "web")
+    assert setting.drifted() == ""
 
 
-def test_another_node_class_concerns_nobody() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(), "c1")
-        before = setting.vendor.calls["drift_reason"]
-        await setting.sim.apply(node_class("other"))
-        await setting.sim.run_for("1s")
-        assert setting.vendor.calls["drift_reason"] == before
-
-    play(scenario)
+async def test_another_node_class_concerns_nobody(setting: Setting) -> None:
+    await setting.begin(node_pool(), "c1")
+    before = setting.vendor.calls["drift_reason"]
+    await setting.sim.apply(node_class("other"))
+    await setting.sim.run_for("1s")
+    assert setting.vendor.calls["drift_reason"] == before
 
 
 @pytest.mark.parametrize("silence", ["error", "nothing"])
-def test_while_the_provider_does_not_answer_nothing_changes(silence: str) -> None:
-    async def scenario(setting: Setting) -> None:
-        setting.vendor.types = without_type()
-        await setting.begin(node_pool(), "c1", "c2")
-        await setting.sim.run_for("2h")
-        assert setting.drifted("c1") == TYPE_NOT_FOUND
-        if silence == "error":
-            setting.vendor.error = CloudError("down")
-        else:
-            setting.vendor.types = ()
-        calls, writes = setting.vendor.calls.total(), setting.writes()
-        await setting.sim.run_for("2h")
-        assert setting.drifted("c1") == TYPE_NOT_FOUND
-        assert setting.writes() == writes
-        # Both claims, with a back-off that ends at the five minutes of the ordinary look.
-        assert 10 <= setting.vendor.calls.total() - calls <= 2 * (120 / 5 + 12)
-        setting.vendor.error, setting.vendor.types = None, built_in()
-        await setting.sim.run_for("5m1s")
-        assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
-
-    play(scenario)
-
-
-def test_what_the_objects_tell_needs_no_provider() -> None:
-    async def scenario(setting: Setting) -> None:
+async def test_while_the_provider_does_not_answer_nothing_changes(setting: Setting, silence: str) -> None:
+    setting.vendor.types = without_type()
+    await setting.begin(node_pool(), "c1", "c2")
+    await setting.sim.run_for("2h")
+    assert setting.drifted("c1") == TYPE_NOT_FOUND
+    if silence == "error":
         setting.vendor.error = CloudError("down")
-        await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1")
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
+    else:
+        setting.vendor.types = ()
+    calls, writes = setting.vendor.calls.total(), setting.writes()
+    await setting.sim.run_for("2h")
+    assert setting.drifted("c1") == TYPE_NOT_FOUND
+    assert setting.writes() == writes
+    # Both claims, with a back-off that ends at the five minutes of the ordinary look.
+    assert 10 <= setting.vendor.calls.total() - calls <= 2 * (120 / 5 + 12)
+    setting.vendor.error, setting.vendor.types = None, built_in()
+    await setting.sim.run_for("5m1s")
+    assert (setting.drifted("c1"), setting.drifted("c2")) == ("", "")
 
-    play(scenario)
+
+async def test_what_the_objects_tell_needs_no_provider(setting: Setting) -> None:
+    setting.vendor.error = CloudError("down")
+    await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1")
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
 
 
 # -- whose claim -------------------------------------------------------------------------------------------------------
 
 
-def test_without_its_pool_nothing_changes() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1")
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.api.write(Delete(NODEPOOLS, "default"))
-        await setting.sim.run_for("2h")
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-        await setting.sim.apply(node_pool())
-        await setting.sim.run_for("1ms")
-        assert setting.drifted() == ""
-
-    play(scenario)
+async def test_without_its_pool_nothing_changes(setting: Setting) -> None:
+    await setting.begin(node_pool(template={"requirements": [wants("team", "Exists")]}), "c1")
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await setting.sim.api.write(Delete(NODEPOOLS, "default"))
+    await setting.sim.run_for("2h")
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
+    await setting.sim.apply(node_pool())
+    await setting.sim.run_for("1ms")
+    assert setting.drifted() == ""
 
 
 @pytest.mark.parametrize("whose", ["deleting", "foreign"])
-def test_claims_that_go_or_are_not_ours_are_left_alone(whose: str) -> None:
-    async def scenario(setting: Setting) -> None:
-        foreign: dict[str, Any] = {
-            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
-        }
-        await setting.begin(node_pool(), "c1", finalizers=True, **(foreign if whose == "foreign" else {}))
-        if whose == "deleting":
-            await setting.sim.api.write(Delete(NODECLAIMS, "c1"))
-        before = setting.writes()
-        await require(setting, wants("team", "Exists"))
-        setting.vendor.types = without_type()
-        await setting.sim.run_for("2h")
-        assert setting.drifted() == ""
-        assert setting.writes() == before
-
-    play(scenario)
+async def test_claims_that_go_or_are_not_ours_are_left_alone(setting: Setting, whose: str) -> None:
+    foreign: dict[str, Any] = {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    }
+    await setting.begin(node_pool(), "c1", finalizers=True, **(foreign if whose == "foreign" else {}))
+    if whose == "deleting":
+        await setting.sim.api.write(Delete(NODECLAIMS, "c1"))
+    before = setting.writes()
+    await require(setting, wants("team", "Exists"))
+    setting.vendor.types = without_type()
+    await setting.sim.run_for("2h")
+    assert setting.drifted() == ""
+    assert setting.writes() == before
 
 
-def test_static_pools_drift_too() -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.begin(node_pool(replicas=1), "c1")
-        await require(setting, wants("team", "Exists"))
-        assert setting.drifted() == REQUIREMENTS_DRIFTED
-
-    play(scenario)
+async def test_static_pools_drift_too(setting: Setting) -> None:
+    await setting.begin(node_pool(replicas=1), "c1")
+    await require(setting, wants("team", "Exists"))
+    assert setting.drifted() == REQUIREMENTS_DRIFTED
 
 
-def test_a_restart_changes_nothing() -> None:
-    async def scenario(setting: Setting) -> None:
-        setting.vendor.types = without_type()
-        setting.vendor.drift["c2"] = "ImageDrift"
-        other = {names.INSTANCE_TYPE_LABEL: "m-4x-amd64-linux"}
-        await setting.begin(node_pool(), "c1", "c2", "c3")
-        for name in ("c2", "c3"):
-            await setting.edit(NODECLAIMS, name, {"metadata": {"labels": other}})
-        await setting.sim.run_for("3h")
-        before = [setting.condition("Drifted", name) for name in ("c1", "c2", "c3")]
-        assert [each.get("reason") for each in before] == [TYPE_NOT_FOUND, "ImageDrift", None]
-        for _ in range(3):
-            await setting.program.restart()
-            await setting.sim.run_for("7m")
-            assert setting.writes() == 0
-            assert before == [setting.condition("Drifted", name) for name in ("c1", "c2", "c3")]
-
-    play(scenario)
+async def test_a_restart_changes_nothing(setting: Setting) -> None:
+    setting.vendor.types = without_type()
+    setting.vendor.drift["c2"] = "ImageDrift"
+    other = {names.INSTANCE_TYPE_LABEL: "m-4x-amd64-linux"}
+    await setting.begin(node_pool(), "c1", "c2", "c3")
+    for name in ("c2", "c3"):
+        await setting.edit(NODECLAIMS, name, {"metadata": {"labels": other}})
+    await setting.sim.run_for("3h")
+    before = [setting.condition("Drifted", name) for name in ("c1", "c2", "c3")]
+    assert [each.get("reason") for each in before] == [TYPE_NOT_FOUND, "ImageDrift", None]
+    for _ in range(3):
+        await setting.program.restart()
+        await setting.sim.run_for("7m")
+        assert setting.writes() == 0
+        assert before == [setting.condition("Drifted", name) for name in ("c1", "c2", "c3")]

@@ -15,9 +15,9 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
-from tests import manifests
+from tests.harness import manifests
+from tests.harness.claims import node_claim, node_class, node_pool
 from tests.sim.crash.mortal import World
-from tests.unit.controllers.manifests import node_claim, node_class, node_pool
 
 TYPE = {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": ["s-16x-amd64-linux"]}
 REQUESTS = {"requests": {"cpu": "1"}}

@@ -34,7 +34,7 @@ from dovetail.runtime.manager import Manager, ManagerTimings
 from dovetail.runtime.read_through import ReadThroughApi
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import SimCloud
-from tests.unit.controllers.running import under_checkers
+from tests.harness.running import under_checkers
 
 T = TypeVar("T")
 R = TypeVar("R")

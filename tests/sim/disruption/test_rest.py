@@ -2,9 +2,9 @@
 
 from dovetail.api.names import EventReason
 from dovetail.ports import NODES
-from tests import manifests
-from tests.sim.disruption.setting import disrupted, nodes, play, pool, scale
-from tests.sim.provisioning.setting import Setting
+from tests.harness import manifests
+from tests.harness.disruption import disrupted, nodes, play, pool, scale
+from tests.harness.provisioning import Setting
 
 
 def test_pods_that_needed_a_new_node_after_all_are_left_where_they_are_for_ever_longer() -> None:

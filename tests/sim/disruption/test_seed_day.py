@@ -11,8 +11,9 @@ from dovetail.ports import NODES
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import by_key
 from dovetail.sim.actors.wire import Raw, deleting, labels_of
-from tests import manifests
-from tests.sim.disruption.setting import (
+from tests.harness import manifests
+from tests.harness.claims import Manifest
+from tests.harness.disruption import (
     CANDIDATE,
     DISRUPTED,
     disrupted,
@@ -30,8 +31,10 @@ from tests.sim.disruption.setting import (
     touched,
     writes,
 )
-from tests.sim.provisioning.setting import Setting
-from tests.unit.controllers.manifests import Manifest
+from tests.harness.provisioning import Setting
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 # By name: team and cpus. In each pool all pods have one size: where sizes differ, the scheduler may spread small ones
 # over the room that was meant for a large one, which then needs a node again.
@@ -159,38 +162,30 @@ def test_in_whatever_order_things_happen_it_ends_well(seed: int) -> None:
     play(scenario, seed=seed, shuffle=True)
 
 
-def test_an_hour_after_everything_has_settled_nothing_happens() -> None:
+async def test_an_hour_after_everything_has_settled_nothing_happens(setting: Setting) -> None:
     """R1: nothing that a clock can predict is polled."""
-
-    async def scenario(setting: Setting) -> None:
-        await begin(setting)
-        for app, number in START_WITH.items():
-            await scale(setting, number // 2, app)
-        await setting.sim.run_for("40m")
-        before = passes(setting), writes(setting), len(setting.claims())
-        await setting.sim.run_for("1h")
-        assert passes(setting) - before[0] <= 3
-        assert writes(setting) == before[1]
-        assert len(setting.claims()) == before[2]
-
-    play(scenario)
+    await begin(setting)
+    for app, number in START_WITH.items():
+        await scale(setting, number // 2, app)
+    await setting.sim.run_for("40m")
+    before = passes(setting), writes(setting), len(setting.claims())
+    await setting.sim.run_for("1h")
+    assert passes(setting) - before[0] <= 3
+    assert writes(setting) == before[1]
+    assert len(setting.claims()) == before[2]
 
 
-def test_an_hour_of_candidates_that_may_not_go_is_as_quiet() -> None:
+async def test_an_hour_of_candidates_that_may_not_go_is_as_quiet(setting: Setting) -> None:
     """Drifted under a budget of nothing, guarded, and inside a window that opens tomorrow."""
-
-    async def scenario(setting: Setting) -> None:
-        tomorrow = {names.DISRUPTION_SCHEDULE: "0 0 * * *", names.DISRUPTION_SCHEDULE_DURATION: "1m"}
-        await setting.begin(pool(budgets=[{"nodes": "0"}]))
-        await hold(setting, "over-budget", "half")
-        await hold(setting, "guarded", pods={"annotations": {names.DO_NOT_DISRUPT: "true"}})
-        await hold(setting, "tomorrow", pods={"annotations": tomorrow})
-        await drift(setting, "over-budget", "guarded", "tomorrow")
-        await setting.sim.run_for("15m")
-        before = passes(setting), writes(setting)
-        await setting.sim.run_for("1h")
-        assert (passes(setting), writes(setting)) == before
-        assert touched(setting) == []
-        assert len(setting.claims()) == 4
-
-    play(scenario)
+    tomorrow = {names.DISRUPTION_SCHEDULE: "0 0 * * *", names.DISRUPTION_SCHEDULE_DURATION: "1m"}
+    await setting.begin(pool(budgets=[{"nodes": "0"}]))
+    await hold(setting, "over-budget", "half")
+    await hold(setting, "guarded", pods={"annotations": {names.DO_NOT_DISRUPT: "true"}})
+    await hold(setting, "tomorrow", pods={"annotations": tomorrow})
+    await drift(setting, "over-budget", "guarded", "tomorrow")
+    await setting.sim.run_for("15m")
+    before = passes(setting), writes(setting)
+    await setting.sim.run_for("1h")
+    assert (passes(setting), writes(setting)) == before
+    assert touched(setting) == []
+    assert len(setting.claims()) == 4

@@ -1,11 +1,11 @@
 """Commands that take nodes, in the simulated cluster with all controllers running but the one that decides.
 
-async def scenario(setting: Setting) -> None:
+async def test_it(setting: Setting) -> None:
     await setting.stand("a")
     assert await setting.start(setting.command("a", replacements=1))
     await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, "a"))
 
-play(scenario)
+pytestmark = stage(play)
 """
 
 import asyncio
@@ -43,10 +43,11 @@ from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
 from dovetail.state.scheduling import SchedulingState
-from tests.sim.provisioning import setting as provisioning
-from tests.sim.provisioning.setting import OF_FOUR, pool_of_four
-from tests.sim.termination.setting import annotation, is_deleting
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness import provisioning
+from tests.harness.provisioning import OF_FOUR, pool_of_four
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives
+from tests.harness.termination import annotation, is_deleting
 
 DECIDES = "disruption"
 # What rules of checkers ask of decisions, which here are the tests', for nodes that have no reason to go.
@@ -215,6 +216,7 @@ class Setting(provisioning.Setting):
 Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
 
 
+@gives("setting")
 def play(
     scenario: Scenario,
     *,

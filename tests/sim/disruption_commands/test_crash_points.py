@@ -24,14 +24,14 @@ from dovetail.scheduling.resources import NOTHING
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.cloud.machines import Launch, SimCloud
 from dovetail.sim.server.store import Change
-from tests import manifests
 from tests.conftest import CRASH_POINTS
+from tests.harness import manifests
+from tests.harness.claims import node_claim, node_class
+from tests.harness.provisioning import BIG, OF_FOUR, pool_of_four
+from tests.harness.running import under_checkers
 from tests.sim.crash.flows import initialized
 from tests.sim.crash.mortal import DOWN_SECONDS, CrashPoint, Life, MortalApi, MortalCloud, crash_points
 from tests.sim.disruption_commands.setting import DECISIONS, OWN, UNLIMITED, Parts, parts
-from tests.sim.provisioning.setting import BIG, OF_FOUR, pool_of_four
-from tests.unit.controllers.manifests import node_claim, node_class
-from tests.unit.controllers.running import under_checkers
 
 Account = Mapping[str, Any]
 

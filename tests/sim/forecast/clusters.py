@@ -11,10 +11,10 @@ from typing import Any
 
 from dovetail.api import names
 from dovetail.ports import NODES
-from tests import manifests
-from tests.sim.disruption.setting import drift, pool
-from tests.sim.provisioning.setting import OF_FOUR, Setting
-from tests.unit.controllers.manifests import Manifest
+from tests.harness import manifests
+from tests.harness.claims import Manifest
+from tests.harness.disruption import drift, pool
+from tests.harness.provisioning import OF_FOUR, Setting
 
 NEVER = "Never"
 _BUDGETS: list[list[Manifest]] = [

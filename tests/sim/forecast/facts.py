@@ -18,8 +18,8 @@ from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, NodeView, explain
 from dovetail.views.forecast.assembly import Forecast
 from dovetail.views.forecast.data import Certainty, ForecastEvent, ForecastEventType, NodeForecast
-from tests.sim.disruption.setting import allowed, in_disruption
-from tests.sim.provisioning.setting import Setting
+from tests.harness.disruption import allowed, in_disruption
+from tests.harness.provisioning import Setting
 
 # The delays of docs/forecast.md.
 DELAYS = {

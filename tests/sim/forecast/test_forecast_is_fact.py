@@ -9,10 +9,10 @@ import pytest
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, ForecastEventType
-from tests.sim.disruption.setting import play
+from tests.harness.disruption import play
+from tests.harness.provisioning import Setting
 from tests.sim.forecast.clusters import build
 from tests.sim.forecast.facts import Tally, compare, dump
-from tests.sim.provisioning.setting import Setting
 
 SCENARIOS = 1000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 50
 AT_ONCE = 50  # in one test, so that they can be shared out

@@ -33,13 +33,13 @@ from dovetail.runtime.tasks import root_cause
 from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.loop.virtual_loop import InlineCompute, VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
-from tests import manifests
-from tests.builders import at
 from tests.conftest import MEASURED
-from tests.metrics_text import exposition
-from tests.sim.provisioning.setting import pool_of_four
-from tests.unit.controllers.manifests import Manifest, condition, node_class
-from tests.unit.controllers.placing_scene import UNSCHEDULABLE, a_claim, a_node, a_pod
+from tests.harness import manifests
+from tests.harness.builders import at
+from tests.harness.claims import Manifest, condition, node_class
+from tests.harness.metrics_text import exposition
+from tests.harness.placing import UNSCHEDULABLE, a_claim, a_node, a_pod
+from tests.harness.provisioning import pool_of_four
 
 START: Final = at("2026-03-01T00:00:00Z")
 NODES: Final = 10

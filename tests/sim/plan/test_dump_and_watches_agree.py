@@ -27,10 +27,10 @@ from dovetail.sim.scenarios.reading import Scenario, read_scenario
 from dovetail.sim.scenarios.restore import prepare
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.state.scheduling import SchedulingState
-from tests import manifests
-from tests.builders import at
-from tests.unit.controllers.manifests import condition, node_class
-from tests.unit.controllers.placing_scene import a_claim, a_daemon_set, a_node, a_pod, a_pool
+from tests.harness import manifests
+from tests.harness.builders import at
+from tests.harness.claims import condition, node_class
+from tests.harness.placing import a_claim, a_daemon_set, a_node, a_pod, a_pool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NOW = at("2026-03-04T12:00:00Z")

@@ -11,8 +11,8 @@ from dovetail.planning.disruption.methods import Decision, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
-from tests.builders import at
-from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
+from tests.harness.builders import at
+from tests.harness.claims import condition, node, node_claim, node_pool
 
 START = at("2026-03-20T00:00:00Z")
 UP = ("Launched", "Registered", "Initialized", "Consolidatable", "Ready")

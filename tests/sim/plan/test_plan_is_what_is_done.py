@@ -25,8 +25,8 @@ from dovetail.ports import (
 from dovetail.sim.scenarios.one_shot import OneShotResult, look
 from dovetail.sim.scenarios.reading import read_scenario
 from dovetail.views.plan import NodeOutcome, PlanView, plan_view
-from tests.sim.disruption.setting import drift, play, pool, scale, stand
-from tests.sim.provisioning.setting import Setting
+from tests.harness.disruption import drift, play, pool, scale, stand
+from tests.harness.provisioning import Setting
 
 KINDS: list[Resource[Any]] = [
     NAMESPACES,

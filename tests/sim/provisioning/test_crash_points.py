@@ -11,11 +11,11 @@ from dovetail.controllers.provisioning.provisioner import ProvisioningOptions
 from dovetail.ports import NODECLAIMS, NODES, Delete
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from tests import manifests
 from tests.conftest import CRASH_POINTS
+from tests.harness import manifests
+from tests.harness.claims import node_class
+from tests.harness.provisioning import BIG, pool_of_four
 from tests.sim.crash.mortal import Flow, World, crash_points, live_through
-from tests.sim.provisioning.setting import BIG, pool_of_four
-from tests.unit.controllers.manifests import node_class
 
 PROVISIONING = ProvisioningOptions(compute=InlineCompute())
 Account = Mapping[str, Any]

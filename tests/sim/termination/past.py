@@ -7,7 +7,7 @@ from dovetail.ports import Resource
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.store import Change
-from tests.unit.controllers.manifests import Manifest
+from tests.harness.claims import Manifest
 
 
 class Past:

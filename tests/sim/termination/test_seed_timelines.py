@@ -15,9 +15,12 @@ from dovetail.ports import NODECLAIMS, NODES, PODS
 from dovetail.sim.actors.cluster import START
 from dovetail.sim.actors.wire import SHUTDOWN, Raw
 from dovetail.values.timestamp import format_time
-from tests import manifests
-from tests.manifests import Manifest
-from tests.sim.termination.setting import GUARDED, Setting, annotation, is_deleting, play
+from tests.harness import manifests
+from tests.harness.manifests import Manifest
+from tests.harness.stage import stage
+from tests.harness.termination import GUARDED, Setting, annotation, is_deleting, play
+
+pytestmark = stage(play)
 
 MOMENT = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)
@@ -127,135 +130,116 @@ def test_15_minutes_for_three_pods_of_10_that_may_go_one_at_a_time(nodes: int) -
 # -- seed 000: 4 h for the pod, 72 h for the node ----------------------------------------------------------------------
 
 
-def test_4_hours_for_the_pod_and_72_for_the_node() -> None:
+async def test_4_hours_for_the_pod_and_72_for_the_node(setting: Setting) -> None:
     """R16: whatever starts the drain in hour 0, the pod stays until hour 4; PDBs count from then on, until hour 72."""
+    node = await setting.launch(terminationGracePeriod="72h")
+    created_at = setting.now()
+    four = manifests.pod("four", annotations={names.DO_NOT_DISRUPT: "4h"})
+    await setting.bind(node, four, manifests.pod("ever", annotations=GUARDED, terminationGracePeriodSeconds=120))
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.sim.run_for("1s")
+    assert format_time(created_at + 4 * HOUR) in note_of(setting, EventReason.DO_NOT_DISRUPT_UNTIL, "four")
+    assert setting.deadline() == deleted_at + 72 * HOUR
 
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(terminationGracePeriod="72h")
-        created_at = setting.now()
-        four = manifests.pod("four", annotations={names.DO_NOT_DISRUPT: "4h"})
-        await setting.bind(node, four, manifests.pod("ever", annotations=GUARDED, terminationGracePeriodSeconds=120))
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.sim.run_for("1s")
-        assert format_time(created_at + 4 * HOUR) in note_of(setting, EventReason.DO_NOT_DISRUPT_UNTIL, "four")
-        assert setting.deadline() == deleted_at + 72 * HOUR
+    await setting.run_until(created_at + 4 * HOUR - MOMENT)
+    assert setting.runs("four")
+    assert setting.tried_to_evict() == []
+    await setting.run_past(created_at + 4 * HOUR)
+    assert_evicted(setting, "four", created_at + 4 * HOUR)
+    assert len(setting.events(EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, "four")) == 1
 
-        await setting.run_until(created_at + 4 * HOUR - MOMENT)
-        assert setting.runs("four")
-        assert setting.tried_to_evict() == []
-        await setting.run_past(created_at + 4 * HOUR)
-        assert_evicted(setting, "four", created_at + 4 * HOUR)
-        assert len(setting.events(EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED, "four")) == 1
-
-        # The other one is protected for good, and leaves in time for its two minutes of grace.
-        await setting.run_until(deleted_at + 72 * HOUR - 2 * MINUTE - MOMENT)
-        assert setting.gone(PODS, "four")
-        assert setting.runs("ever")
-        await setting.run_past(deleted_at + 72 * HOUR - 2 * MINUTE)
-        assert requested(setting.pod("ever")) == (deleted_at + 72 * HOUR - 2 * MINUTE, 120)
-        assert_forced(setting, "ever", deleted_at + 72 * HOUR, own=120, granted=120)
-        await all_gone_by(setting, deleted_at + 72 * HOUR - 2 * MINUTE + SECOND, nodes=[node])
-
-    play(scenario)
+    # The other one is protected for good, and leaves in time for its two minutes of grace.
+    await setting.run_until(deleted_at + 72 * HOUR - 2 * MINUTE - MOMENT)
+    assert setting.gone(PODS, "four")
+    assert setting.runs("ever")
+    await setting.run_past(deleted_at + 72 * HOUR - 2 * MINUTE)
+    assert requested(setting.pod("ever")) == (deleted_at + 72 * HOUR - 2 * MINUTE, 120)
+    assert_forced(setting, "ever", deleted_at + 72 * HOUR, own=120, granted=120)
+    await all_gone_by(setting, deleted_at + 72 * HOUR - 2 * MINUTE + SECOND, nodes=[node])
 
 
-def test_after_4_hours_a_budget_still_counts() -> None:
+async def test_after_4_hours_a_budget_still_counts(setting: Setting) -> None:
     """Seed 000: the protection is looked at before PDBs, and does not circumvent them."""
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(terminationGracePeriod="72h")
-        created_at = setting.now()
-        await setting.bind(node, manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "4h"}))
-        await setting.sim.apply(manifests.pdb("web", minAvailable=1))
-        await setting.sim.run_for("1s")
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.run_until(created_at + 4 * HOUR - MOMENT)
-        assert setting.tried_to_evict() == []
-        await setting.run_until(deleted_at + 72 * HOUR - GRACE - MOMENT)
-        assert setting.runs("web")
-        await setting.run_past(deleted_at + 72 * HOUR - GRACE)
-        assert_forced(setting, "web", deleted_at + 72 * HOUR, own=30, granted=30)
-
-    play(scenario)
+    node = await setting.launch(terminationGracePeriod="72h")
+    created_at = setting.now()
+    await setting.bind(node, manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "4h"}))
+    await setting.sim.apply(manifests.pdb("web", minAvailable=1))
+    await setting.sim.run_for("1s")
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.run_until(created_at + 4 * HOUR - MOMENT)
+    assert setting.tried_to_evict() == []
+    await setting.run_until(deleted_at + 72 * HOUR - GRACE - MOMENT)
+    assert setting.runs("web")
+    await setting.run_past(deleted_at + 72 * HOUR - GRACE)
+    assert_forced(setting, "web", deleted_at + 72 * HOUR, own=30, granted=30)
 
 
 # -- seed 002: no time at all, and less than a pod needs ---------------------------------------------------------------
 
 
-def test_0_is_by_force_at_once() -> None:
-    async def scenario(setting: Setting) -> None:
-        pods = [
-            manifests.pod("web", annotations={**GUARDED, **STUBBORN}),
-            manifests.pod("core", priorityClassName="system-node-critical", annotations=STUBBORN),
-        ]
-        node = await setting.launch(pods=pods, terminationGracePeriod="0s")
-        await setting.sim.apply(manifests.pdb("web", minAvailable=1))
-        await setting.sim.run_for("1s")
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.run_past(deleted_at)
-        for pod in ("web", "core"):
-            assert requested(setting.pod(pod)) == (deleted_at, 1)
-            assert_forced(setting, pod, deleted_at, own=30, granted=1)
-        assert setting.tried_to_evict() == []
-        await all_gone_by(setting, deleted_at + MOMENT, nodes=[])
-        assert setting.gone(NODES, node)
-
-    play(scenario)
+async def test_0_is_by_force_at_once(setting: Setting) -> None:
+    pods = [
+        manifests.pod("web", annotations={**GUARDED, **STUBBORN}),
+        manifests.pod("core", priorityClassName="system-node-critical", annotations=STUBBORN),
+    ]
+    node = await setting.launch(pods=pods, terminationGracePeriod="0s")
+    await setting.sim.apply(manifests.pdb("web", minAvailable=1))
+    await setting.sim.run_for("1s")
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.run_past(deleted_at)
+    for pod in ("web", "core"):
+        assert requested(setting.pod(pod)) == (deleted_at, 1)
+        assert_forced(setting, pod, deleted_at, own=30, granted=1)
+    assert setting.tried_to_evict() == []
+    await all_gone_by(setting, deleted_at + MOMENT, nodes=[])
+    assert setting.gone(NODES, node)
 
 
 @pytest.mark.parametrize(("own", "granted"), [(900, 900), (901, 900), (86_400, 900)])
-def test_a_pod_that_needs_longer_than_its_node_has_goes_at_once(own: int, granted: int) -> None:
+async def test_a_pod_that_needs_longer_than_its_node_has_goes_at_once(setting: Setting, own: int, granted: int) -> None:
     pod = manifests.pod("slow", annotations={**GUARDED, **STUBBORN}, terminationGracePeriodSeconds=own)
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[pod], terminationGracePeriod="15m")
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.run_past(deleted_at)
-        assert requested(setting.pod("slow")) == (deleted_at, granted)
-        assert_forced(setting, "slow", deleted_at + 15 * MINUTE, own=own, granted=granted)
-        await all_gone_by(setting, deleted_at + 15 * MINUTE, nodes=[node])
-
-    play(scenario)
+    node = await setting.launch(pods=[pod], terminationGracePeriod="15m")
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.run_past(deleted_at)
+    assert requested(setting.pod("slow")) == (deleted_at, granted)
+    assert_forced(setting, "slow", deleted_at + 15 * MINUTE, own=own, granted=granted)
+    await all_gone_by(setting, deleted_at + 15 * MINUTE, nodes=[node])
 
 
 # -- seed 001: two nodes reach their deadline together -----------------------------------------------------------------
 
 
-def test_two_nodes_that_expire_together_override_the_budget_of_both() -> None:
+async def test_two_nodes_that_expire_together_override_the_budget_of_both(setting: Setting) -> None:
     """PDBs, do-not-disrupt and expiry at once: until the deadline neither pod is touched, and then both go."""
-
-    async def scenario(setting: Setting) -> None:
-        created_at = setting.now()
-        claims = ("c1", "c2")
-        lasting: dict[str, Any] = {"expireAfter": "12h", "terminationGracePeriod": "24h"}
-        for claim in claims:
-            await setting.want(claim, **lasting)
-        nodes = [await setting.launch(claim, **lasting) for claim in claims]
-        await setting.sim.apply(manifests.node("spare"))
-        for number, node in enumerate((*nodes, "spare"), start=1):
-            await setting.bind(node, of_app("web", manifests.pod(f"web-{number}", annotations=GUARDED)))
-        await setting.sim.apply(manifests.pdb("web", minAvailable=2))
-        expired_at = created_at + 12 * HOUR
-        deadline = expired_at + 24 * HOUR
-        await setting.run_until(expired_at - MOMENT)
-        assert not any(is_deleting(setting.claim(claim)) for claim in claims)
-        await setting.run_past(expired_at)
-        assert [setting.deadline(claim) for claim in claims] == [deadline, deadline]
-        await setting.run_until(deadline - GRACE - MOMENT)
-        assert all(setting.runs(f"web-{number}") for number in (1, 2, 3))
-        await setting.run_past(deadline - GRACE)
-        for pod in ("web-1", "web-2"):
-            assert requested(setting.pod(pod)) == (deadline - GRACE, 30)
-            assert_forced(setting, pod, deadline, own=30, granted=30)
-        assert setting.tried_to_evict() == []
-        await all_gone_by(setting, deadline - GRACE + SECOND, nodes=nodes, claims=claims)
-        assert setting.runs("web-3")
-
-    play(scenario)
+    created_at = setting.now()
+    claims = ("c1", "c2")
+    lasting: dict[str, Any] = {"expireAfter": "12h", "terminationGracePeriod": "24h"}
+    for claim in claims:
+        await setting.want(claim, **lasting)
+    nodes = [await setting.launch(claim, **lasting) for claim in claims]
+    await setting.sim.apply(manifests.node("spare"))
+    for number, node in enumerate((*nodes, "spare"), start=1):
+        await setting.bind(node, of_app("web", manifests.pod(f"web-{number}", annotations=GUARDED)))
+    await setting.sim.apply(manifests.pdb("web", minAvailable=2))
+    expired_at = created_at + 12 * HOUR
+    deadline = expired_at + 24 * HOUR
+    await setting.run_until(expired_at - MOMENT)
+    assert not any(is_deleting(setting.claim(claim)) for claim in claims)
+    await setting.run_past(expired_at)
+    assert [setting.deadline(claim) for claim in claims] == [deadline, deadline]
+    await setting.run_until(deadline - GRACE - MOMENT)
+    assert all(setting.runs(f"web-{number}") for number in (1, 2, 3))
+    await setting.run_past(deadline - GRACE)
+    for pod in ("web-1", "web-2"):
+        assert requested(setting.pod(pod)) == (deadline - GRACE, 30)
+        assert_forced(setting, pod, deadline, own=30, granted=30)
+    assert setting.tried_to_evict() == []
+    await all_gone_by(setting, deadline - GRACE + SECOND, nodes=nodes, claims=claims)
+    assert setting.runs("web-3")
 
 
 # -- the orders of a drain ---------------------------------------------------------------------------------------------
@@ -280,238 +264,203 @@ async def one_of_each_group(setting: Setting, node: str, *, forced: str | None) 
 
 
 @pytest.mark.parametrize("forced", [None, *GROUPS])
-def test_the_five_orders_of_a_drain(forced: str | None) -> None:
+async def test_the_five_orders_of_a_drain(setting: Setting, forced: str | None) -> None:
     """One group after the other, each when the one before is gone; whoever must go for the deadline waits for none."""
     takes = timedelta(seconds=20)
+    # An ordinary pod that is protected holds all others back, but neither those of its group nor the forced one.
+    first = manifests.pod("first", annotations={**GUARDED, SHUTDOWN: "20s"})
+    node = await setting.launch(pods=[first], terminationGracePeriod="1h")
+    pods = await one_of_each_group(setting, node, forced=forced)
+    by_group = dict(zip(GROUPS, pods, strict=True))
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.run_past(deleted_at)
+    going = [group for group, name in by_group.items() if is_deleting(setting.pod(name))]
+    assert going == [group for group in GROUPS if group in ("ordinary", forced)]
+    if forced != "ordinary":
+        assert_evicted(setting, by_group["ordinary"], deleted_at)
+    if forced is not None:
+        assert_forced(setting, by_group[forced], deleted_at + HOUR, own=7200, granted=3600)
 
-    async def scenario(setting: Setting) -> None:
-        # An ordinary pod that is protected holds all others back, but neither those of its group nor the forced one.
-        first = manifests.pod("first", annotations={**GUARDED, SHUTDOWN: "20s"})
-        node = await setting.launch(pods=[first], terminationGracePeriod="1h")
-        pods = await one_of_each_group(setting, node, forced=forced)
-        by_group = dict(zip(GROUPS, pods, strict=True))
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.run_past(deleted_at)
-        going = [group for group, name in by_group.items() if is_deleting(setting.pod(name))]
-        assert going == [group for group in GROUPS if group in ("ordinary", forced)]
-        if forced != "ordinary":
-            assert_evicted(setting, by_group["ordinary"], deleted_at)
-        if forced is not None:
-            assert_forced(setting, by_group[forced], deleted_at + HOUR, own=7200, granted=3600)
-
-        removed_at = deleted_at + MINUTE
-        await setting.run_until(removed_at)
-        await setting.annotate(PODS, "first", {names.DO_NOT_DISRUPT: None})
-        in_turn = ["first", *(by_group[group] for group in GROUPS if group not in ("ordinary", forced))]
-        for turn, pod in enumerate(in_turn):
-            await setting.run_past(removed_at + turn * takes)
-            assert_evicted(setting, pod, removed_at + turn * takes)
-            await setting.run_until(removed_at + (turn + 1) * takes - MOMENT)
-            assert all(setting.runs(later) for later in in_turn[turn + 1 :])
-        await all_gone_by(setting, removed_at + len(in_turn) * takes, nodes=[node])
-
-    play(scenario)
+    removed_at = deleted_at + MINUTE
+    await setting.run_until(removed_at)
+    await setting.annotate(PODS, "first", {names.DO_NOT_DISRUPT: None})
+    in_turn = ["first", *(by_group[group] for group in GROUPS if group not in ("ordinary", forced))]
+    for turn, pod in enumerate(in_turn):
+        await setting.run_past(removed_at + turn * takes)
+        assert_evicted(setting, pod, removed_at + turn * takes)
+        await setting.run_until(removed_at + (turn + 1) * takes - MOMENT)
+        assert all(setting.runs(later) for later in in_turn[turn + 1 :])
+    await all_gone_by(setting, removed_at + len(in_turn) * takes, nodes=[node])
 
 
 # -- what ends during a drain ------------------------------------------------------------------------------------------
 
 
-def test_a_budget_that_another_replica_frees_lets_the_pod_go_at_once() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[of_app("web", manifests.pod("web-1"))])
-        await setting.sim.apply(manifests.pdb("web", minAvailable=1), manifests.node("spare"))
-        await setting.sim.run_for("1s")
-        await setting.delete_claim()
-        await setting.sim.run_for("1h")
-        assert setting.runs("web-1")
-        notes = [str(event["note"]) for event in setting.events(EventReason.FAILED_DRAINING, node)]
-        assert any("default/web-1" in note for note in notes)
-        await setting.bind("spare", of_app("web", manifests.pod("web-2")))
-        freed_at = setting.now()
-        await setting.run_past(freed_at)
-        assert_evicted(setting, "web-1", freed_at)
-        await all_gone_by(setting, freed_at + SECOND, nodes=[node])
-        assert setting.runs("web-2")
-
-    play(scenario)
+async def test_a_budget_that_another_replica_frees_lets_the_pod_go_at_once(setting: Setting) -> None:
+    node = await setting.launch(pods=[of_app("web", manifests.pod("web-1"))])
+    await setting.sim.apply(manifests.pdb("web", minAvailable=1), manifests.node("spare"))
+    await setting.sim.run_for("1s")
+    await setting.delete_claim()
+    await setting.sim.run_for("1h")
+    assert setting.runs("web-1")
+    notes = [str(event["note"]) for event in setting.events(EventReason.FAILED_DRAINING, node)]
+    assert any("default/web-1" in note for note in notes)
+    await setting.bind("spare", of_app("web", manifests.pod("web-2")))
+    freed_at = setting.now()
+    await setting.run_past(freed_at)
+    assert_evicted(setting, "web-1", freed_at)
+    await all_gone_by(setting, freed_at + SECOND, nodes=[node])
+    assert setting.runs("web-2")
 
 
-def test_an_annotation_that_is_removed_lets_the_pod_go_at_once() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)])
-        await setting.delete_claim()
-        await setting.sim.run_for("6h")
-        assert setting.runs("web")
-        assert setting.tried_to_evict() == []
-        removed_at = setting.now()
-        await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
-        await setting.run_past(removed_at)
-        assert_evicted(setting, "web", removed_at)
-        await all_gone_by(setting, removed_at + SECOND, nodes=[node])
-
-    play(scenario)
+async def test_an_annotation_that_is_removed_lets_the_pod_go_at_once(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)])
+    await setting.delete_claim()
+    await setting.sim.run_for("6h")
+    assert setting.runs("web")
+    assert setting.tried_to_evict() == []
+    removed_at = setting.now()
+    await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
+    await setting.run_past(removed_at)
+    assert_evicted(setting, "web", removed_at)
+    await all_gone_by(setting, removed_at + SECOND, nodes=[node])
 
 
 AT_NIGHT = {names.DISRUPTION_SCHEDULE: "0 2 * * *", names.DISRUPTION_SCHEDULE_DURATION: "4h"}
 
 
-def test_every_night_from_2_to_6() -> None:
+async def test_every_night_from_2_to_6(setting: Setting) -> None:
     """Seed 001: in the window one is evicted, by the budget; when it closes, who goes goes and who stays stays."""
     opens_at = START + 2 * HOUR
     closes_at = opens_at + 4 * HOUR
+    slow: dict[str, Any] = {"annotations": {**AT_NIGHT, SHUTDOWN: "5h"}, "terminationGracePeriodSeconds": 36_000}
+    node = await setting.launch(pods=[of_app("ml", manifests.pod(name, **slow)) for name in ("ml-1", "ml-2")])
+    await setting.sim.apply(manifests.pdb("ml", minAvailable=1), manifests.node("spare"))
+    await setting.delete_claim()
+    await setting.run_until(opens_at - MOMENT)
+    assert setting.tried_to_evict() == []
+    await setting.run_past(opens_at)
+    (going,) = (pod for pod in ("ml-1", "ml-2") if is_deleting(setting.pod(pod)))
+    assert_evicted(setting, going, opens_at)
+    (left,) = {"ml-1", "ml-2"} - {going}
 
-    async def scenario(setting: Setting) -> None:
-        slow: dict[str, Any] = {"annotations": {**AT_NIGHT, SHUTDOWN: "5h"}, "terminationGracePeriodSeconds": 36_000}
-        node = await setting.launch(pods=[of_app("ml", manifests.pod(name, **slow)) for name in ("ml-1", "ml-2")])
-        await setting.sim.apply(manifests.pdb("ml", minAvailable=1), manifests.node("spare"))
-        await setting.delete_claim()
-        await setting.run_until(opens_at - MOMENT)
-        assert setting.tried_to_evict() == []
-        await setting.run_past(opens_at)
-        (going,) = (pod for pod in ("ml-1", "ml-2") if is_deleting(setting.pod(pod)))
-        assert_evicted(setting, going, opens_at)
-        (left,) = {"ml-1", "ml-2"} - {going}
-
-        # From six on nothing is tried, though the budget now allows it, and what runs is not called off.
-        await setting.run_until(closes_at)
-        tried = len(setting.tried_to_evict())
-        await setting.bind("spare", of_app("ml", manifests.pod("ml-3")))
-        await setting.run_until(opens_at + 5 * HOUR - MOMENT)
-        assert is_deleting(setting.pod(going))
-        await setting.run_past(opens_at + 5 * HOUR)
-        assert setting.pod(going) is None
-        await setting.run_until(opens_at + 24 * HOUR - MOMENT)
-        assert setting.runs(left)
-        assert len(setting.tried_to_evict()) == tried
-        await setting.run_past(opens_at + 24 * HOUR)
-        assert_evicted(setting, left, opens_at + 24 * HOUR)
-        await all_gone_by(setting, opens_at + 29 * HOUR, nodes=[node])
-
-    play(scenario)
+    # From six on nothing is tried, though the budget now allows it, and what runs is not called off.
+    await setting.run_until(closes_at)
+    tried = len(setting.tried_to_evict())
+    await setting.bind("spare", of_app("ml", manifests.pod("ml-3")))
+    await setting.run_until(opens_at + 5 * HOUR - MOMENT)
+    assert is_deleting(setting.pod(going))
+    await setting.run_past(opens_at + 5 * HOUR)
+    assert setting.pod(going) is None
+    await setting.run_until(opens_at + 24 * HOUR - MOMENT)
+    assert setting.runs(left)
+    assert len(setting.tried_to_evict()) == tried
+    await setting.run_past(opens_at + 24 * HOUR)
+    assert_evicted(setting, left, opens_at + 24 * HOUR)
+    await all_gone_by(setting, opens_at + 29 * HOUR, nodes=[node])
 
 
-def test_a_window_counts_until_the_node_has_only_the_pods_grace_left() -> None:
+async def test_a_window_counts_until_the_node_has_only_the_pods_grace_left(setting: Setting) -> None:
     """R13: seed 001, the node's deadline takes precedence."""
-
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web", annotations=AT_NIGHT)], terminationGracePeriod="90m")
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        forced_at = deleted_at + 90 * MINUTE - GRACE
-        await setting.run_until(forced_at - MOMENT)
-        assert setting.runs("web")
-        await setting.run_past(forced_at)
-        assert_forced(setting, "web", deleted_at + 90 * MINUTE, own=30, granted=30)
-        await all_gone_by(setting, forced_at + SECOND, nodes=[node])
-
-    play(scenario)
+    node = await setting.launch(pods=[manifests.pod("web", annotations=AT_NIGHT)], terminationGracePeriod="90m")
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    forced_at = deleted_at + 90 * MINUTE - GRACE
+    await setting.run_until(forced_at - MOMENT)
+    assert setting.runs("web")
+    await setting.run_past(forced_at)
+    assert_forced(setting, "web", deleted_at + 90 * MINUTE, own=30, granted=30)
+    await all_gone_by(setting, forced_at + SECOND, nodes=[node])
 
 
 # -- seed 003: expiry, and interruption --------------------------------------------------------------------------------
 
 
-def test_expiry_drains_by_the_deadline() -> None:
-    async def scenario(setting: Setting) -> None:
-        created_at = setting.now()
-        pod = manifests.pod("web", annotations=GUARDED, terminationGracePeriodSeconds=60)
-        node = await setting.launch(pods=[pod], expireAfter="24h", terminationGracePeriod="4h")
-        await setting.annotate(NODES, node, {names.DO_NOT_DISRUPT: "true"})  # R19: forceful methods do not look at it
-        expires_at = created_at + 24 * HOUR
-        await setting.run_until(expires_at - MOMENT)
-        assert not is_deleting(setting.claim())
-        await setting.run_past(expires_at)
-        assert is_deleting(setting.claim())
-        assert (names.DISRUPTED_TAINT, "NoSchedule") in setting.taints(node)
-        for about in ("c1", node):
-            assert format_time(expires_at) in note_of(setting, EventReason.DISRUPTION_TERMINATING, about)
-        forced_at = expires_at + 4 * HOUR - MINUTE
-        await setting.run_until(forced_at - MOMENT)
-        assert setting.runs("web")
-        await setting.run_past(forced_at)
-        assert_forced(setting, "web", expires_at + 4 * HOUR, own=60, granted=60)
-        await all_gone_by(setting, forced_at + SECOND, nodes=[node])
-
-    play(scenario)
+async def test_expiry_drains_by_the_deadline(setting: Setting) -> None:
+    created_at = setting.now()
+    pod = manifests.pod("web", annotations=GUARDED, terminationGracePeriodSeconds=60)
+    node = await setting.launch(pods=[pod], expireAfter="24h", terminationGracePeriod="4h")
+    await setting.annotate(NODES, node, {names.DO_NOT_DISRUPT: "true"})  # R19: forceful methods do not look at it
+    expires_at = created_at + 24 * HOUR
+    await setting.run_until(expires_at - MOMENT)
+    assert not is_deleting(setting.claim())
+    await setting.run_past(expires_at)
+    assert is_deleting(setting.claim())
+    assert (names.DISRUPTED_TAINT, "NoSchedule") in setting.taints(node)
+    for about in ("c1", node):
+        assert format_time(expires_at) in note_of(setting, EventReason.DISRUPTION_TERMINATING, about)
+    forced_at = expires_at + 4 * HOUR - MINUTE
+    await setting.run_until(forced_at - MOMENT)
+    assert setting.runs("web")
+    await setting.run_past(forced_at)
+    assert_forced(setting, "web", expires_at + 4 * HOUR, own=60, granted=60)
+    await all_gone_by(setting, forced_at + SECOND, nodes=[node])
 
 
-def test_expiry_without_a_deadline_waits_and_says_for_whom() -> None:
-    async def scenario(setting: Setting) -> None:
-        created_at = setting.now()
-        node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], expireAfter="24h")
-        expires_at = created_at + 24 * HOUR
-        await setting.run_past(
-            expires_at + timedelta(seconds=5)
-        )  # who is gone within the least time is not worth a word
-        note = note_of(setting, EventReason.FAILED_DRAINING, node)
-        assert "default/web" in note
-        assert "do-not-disrupt" in note
-        assert "the drain has no deadline" in note
-        await setting.run_until(expires_at + 24 * HOUR)
-        assert setting.runs("web")
-        assert setting.tried_to_evict() == []
-        removed_at = setting.now()
-        await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
-        await setting.run_past(removed_at)
-        assert_evicted(setting, "web", removed_at, reason="Expired")
-        await all_gone_by(setting, removed_at + SECOND, nodes=[node])
-
-    play(scenario)
+async def test_expiry_without_a_deadline_waits_and_says_for_whom(setting: Setting) -> None:
+    created_at = setting.now()
+    node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], expireAfter="24h")
+    expires_at = created_at + 24 * HOUR
+    await setting.run_past(expires_at + timedelta(seconds=5))  # who is gone within the least time is not worth a word
+    note = note_of(setting, EventReason.FAILED_DRAINING, node)
+    assert "default/web" in note
+    assert "do-not-disrupt" in note
+    assert "the drain has no deadline" in note
+    await setting.run_until(expires_at + 24 * HOUR)
+    assert setting.runs("web")
+    assert setting.tried_to_evict() == []
+    removed_at = setting.now()
+    await setting.annotate(PODS, "web", {names.DO_NOT_DISRUPT: None})
+    await setting.run_past(removed_at)
+    assert_evicted(setting, "web", removed_at, reason="Expired")
+    await all_gone_by(setting, removed_at + SECOND, nodes=[node])
 
 
 @pytest.mark.parametrize("grace_period", [None, "1h"])
-def test_an_interruption_whose_deadline_comes_first(grace_period: str | None) -> None:
+async def test_an_interruption_whose_deadline_comes_first(setting: Setting, grace_period: str | None) -> None:
     """R41: the notice's deadline is the node's."""
-
-    async def scenario(setting: Setting) -> None:
-        period: dict[str, Any] = {} if grace_period is None else {"terminationGracePeriod": grace_period}
-        node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], **period)
-        deadline = setting.now() + 2 * MINUTE
-        await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: format_time(deadline)})
-        await setting.sim.run_for("1s")
-        assert is_deleting(setting.claim())
-        assert setting.deadline() == deadline
-        for about in ("c1", node):
-            assert format_time(deadline) in note_of(setting, EventReason.DISRUPTION_TERMINATING, about)
-        await setting.run_until(deadline - GRACE - MOMENT)
-        assert setting.runs("web")
-        await setting.run_past(deadline - GRACE)
-        assert_forced(setting, "web", deadline, own=30, granted=30)
-        await all_gone_by(setting, deadline - GRACE + SECOND, nodes=[node])
-
-    play(scenario)
+    period: dict[str, Any] = {} if grace_period is None else {"terminationGracePeriod": grace_period}
+    node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], **period)
+    deadline = setting.now() + 2 * MINUTE
+    await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: format_time(deadline)})
+    await setting.sim.run_for("1s")
+    assert is_deleting(setting.claim())
+    assert setting.deadline() == deadline
+    for about in ("c1", node):
+        assert format_time(deadline) in note_of(setting, EventReason.DISRUPTION_TERMINATING, about)
+    await setting.run_until(deadline - GRACE - MOMENT)
+    assert setting.runs("web")
+    await setting.run_past(deadline - GRACE)
+    assert_forced(setting, "web", deadline, own=30, granted=30)
+    await all_gone_by(setting, deadline - GRACE + SECOND, nodes=[node])
 
 
 @pytest.mark.parametrize("grace_period", [None, "1h"])
-def test_an_interruption_of_a_node_that_drains_already(grace_period: str | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        period: dict[str, Any] = {} if grace_period is None else {"terminationGracePeriod": grace_period}
-        node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], **period)
-        await setting.delete_claim()
-        await setting.sim.run_for("10s")
-        deadline = setting.now() + 2 * MINUTE
-        found = setting.node(node)
-        assert found is not None
-        setting.cloud.interrupt(found["spec"]["providerID"], deadline=deadline)
-        await setting.sim.run_for("1s")
-        assert setting.deadline() == deadline
-        await setting.run_until(deadline - GRACE - MOMENT)
-        assert setting.runs("web")
-        await setting.run_past(deadline - GRACE)
-        assert_forced(setting, "web", deadline, own=30, granted=30)
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
-
-    play(scenario, cloud=True)
+@stage(cloud=True)
+async def test_an_interruption_of_a_node_that_drains_already(setting: Setting, grace_period: str | None) -> None:
+    period: dict[str, Any] = {} if grace_period is None else {"terminationGracePeriod": grace_period}
+    node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], **period)
+    await setting.delete_claim()
+    await setting.sim.run_for("10s")
+    deadline = setting.now() + 2 * MINUTE
+    found = setting.node(node)
+    assert found is not None
+    setting.cloud.interrupt(found["spec"]["providerID"], deadline=deadline)
+    await setting.sim.run_for("1s")
+    assert setting.deadline() == deadline
+    await setting.run_until(deadline - GRACE - MOMENT)
+    assert setting.runs("web")
+    await setting.run_past(deadline - GRACE)
+    assert_forced(setting, "web", deadline, own=30, granted=30)
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node) and setting.gone(NODECLAIMS, "c1"))
 
 
-def test_an_interruption_whose_deadline_comes_last_changes_nothing() -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], terminationGracePeriod="2m")
-        noticed_at = setting.now()
-        await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: format_time(noticed_at + HOUR)})
-        await setting.run_past(noticed_at + 2 * MINUTE - GRACE)
-        assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) == format_time(noticed_at + 2 * MINUTE)
-        assert_forced(setting, "web", noticed_at + 2 * MINUTE, own=30, granted=30)
-        await all_gone_by(setting, noticed_at + 2 * MINUTE - GRACE + SECOND, nodes=[node])
-
-    play(scenario)
+async def test_an_interruption_whose_deadline_comes_last_changes_nothing(setting: Setting) -> None:
+    node = await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)], terminationGracePeriod="2m")
+    noticed_at = setting.now()
+    await setting.annotate(NODES, node, {names.KWOK_INTERRUPTED: format_time(noticed_at + HOUR)})
+    await setting.run_past(noticed_at + 2 * MINUTE - GRACE)
+    assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) == format_time(noticed_at + 2 * MINUTE)
+    assert_forced(setting, "web", noticed_at + 2 * MINUTE, own=30, granted=30)
+    await all_gone_by(setting, noticed_at + 2 * MINUTE - GRACE + SECOND, nodes=[node])

@@ -35,7 +35,7 @@ from dovetail.sim.server.store import Change
 from dovetail.values.timestamp import parse_time
 from dovetail.web.debug import decisions
 from dovetail.web.stream import EVERYTHING
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.running import Program, run_controllers
 
 EXAMPLE: Final = Path(__file__).parents[3] / "examples" / "disruption.yaml"
 # What people are told of this decision, besides conditions.

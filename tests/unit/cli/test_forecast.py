@@ -18,7 +18,7 @@ from dovetail.model.snapshot import take_snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Certainty, Forecast, ForecastEvent, ForecastEventType, NodeSpan, SpanKind
-from tests.builders import claim, node, pod, pool
+from tests.harness.builders import claim, node, pod, pool
 from tests.unit.cli.running import Program
 
 CLUSTER = str(Path(__file__).parents[3] / "examples" / "cluster.yaml")

@@ -28,8 +28,8 @@ from dovetail.views.board.maker import BoardMaker
 from dovetail.views.board.rows import Board, BoardBurst, NodeRow
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast.assembly import InstanceLabels
-from tests import builders
 from tests.browser.clusters import NOW, cluster
+from tests.harness import builders
 from tests.unit.cli.running import Program
 from tests.unit.cli.terminals import CURSOR, GIVEN_BACK, HIDDEN, TOP, WHOLE_SCREEN, terminal
 
@@ -451,7 +451,7 @@ from dovetail.model.snapshot import take_snapshot
 from dovetail.runtime.compute import ThreadCompute
 from dovetail.web.sources import PushedSource
 from dovetail.web.stream import Stream
-from tests import builders
+from tests.harness import builders
 from tests.browser.clusters import NOW
 
 async def main():

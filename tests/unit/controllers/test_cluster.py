@@ -17,10 +17,10 @@ from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server import eviction
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.state.store import Change, Index, InFlight, Store
-from tests import manifests
-from tests.builders import at
-from tests.unit.controllers.manifests import condition, node, node_claim
-from tests.unit.controllers.running import played_by
+from tests.harness import manifests
+from tests.harness.builders import at
+from tests.harness.claims import condition, node, node_claim
+from tests.harness.stage import gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 HELD = ["example.com/hold"]
@@ -80,6 +80,7 @@ class Scene:
         yield heard
 
 
+@gives("world")
 def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     async def main(clock: VirtualClock) -> None:
         world = Scene(clock)
@@ -93,10 +94,12 @@ def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     simulate(main, start=START)
 
 
+pytestmark = stage(play)
+
+
 # -- own writes -------------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_write_is_in_flight_until_the_watch_tells_of_it(world: Scene) -> None:
     world.add("a")
     await world.told()
@@ -107,7 +110,6 @@ async def test_a_write_is_in_flight_until_the_watch_tells_of_it(world: Scene) ->
     assert world.value("a") == "1"
 
 
-@played_by(play)
 async def test_only_what_was_written_is_in_flight(world: Scene) -> None:
     world.add("a")
     world.add("b")
@@ -117,7 +119,6 @@ async def test_only_what_was_written_is_in_flight(world: Scene) -> None:
     assert world.nodes.get(("", "a")) is not None  # whoever only looks may look
 
 
-@played_by(play)
 async def test_an_object_that_we_created_is_in_flight_too(world: Scene) -> None:
     world.nodes.note_write(world.add("a"))
     with pytest.raises(InFlight):
@@ -126,7 +127,6 @@ async def test_an_object_that_we_created_is_in_flight_too(world: Scene) -> None:
     assert world.value("a") == ""
 
 
-@played_by(play)
 async def test_what_others_wrote_before_us_does_not_settle_our_write(world: Scene) -> None:
     world.add("a")
     await world.told()
@@ -138,7 +138,6 @@ async def test_what_others_wrote_before_us_does_not_settle_our_write(world: Scen
     assert heard == ["in flight", "ours", "theirs-again"]
 
 
-@played_by(play)
 async def test_an_answer_that_comes_after_the_watch(world: Scene) -> None:
     world.add("a")
     written = world.change("a", "1")
@@ -147,7 +146,6 @@ async def test_an_answer_that_comes_after_the_watch(world: Scene) -> None:
     assert world.value("a") == "1"
 
 
-@played_by(play)
 async def test_an_answer_that_comes_when_the_object_is_gone(world: Scene) -> None:
     """As that to the patch which takes off the last finalizer: nothing would ever be told of it again."""
     world.add("a")
@@ -159,7 +157,6 @@ async def test_an_answer_that_comes_when_the_object_is_gone(world: Scene) -> Non
     assert world.value("a") is None
 
 
-@played_by(play)
 async def test_the_end_of_the_object_before_does_not_settle_the_creation_of_the_next(world: Scene) -> None:
     world.add("a")
     await world.told()
@@ -170,7 +167,6 @@ async def test_the_end_of_the_object_before_does_not_settle_the_creation_of_the_
     assert heard == ["in flight", ""]
 
 
-@played_by(play)
 async def test_a_write_that_changed_nothing_is_not_in_flight(world: Scene) -> None:
     world.add("a")
     world.change("a", "1")
@@ -183,23 +179,19 @@ async def test_a_write_that_changed_nothing_is_not_in_flight(world: Scene) -> No
 
 
 @pytest.mark.parametrize("finalizers", [[], HELD])
-def test_a_deletion_is_in_flight_until_the_watch_shows_it(finalizers: list[str]) -> None:
-    async def scene(world: Scene) -> None:
-        added = world.add("a", finalizers=finalizers)
-        await world.told()
-        world.delete("a")
-        world.nodes.note_delete("a", added.metadata.uid)
-        with pytest.raises(InFlight):
-            world.value("a")
-        await world.told()
-        found = world.nodes.get_consistent("a")
-        assert (found is not None) == bool(finalizers)
-        assert found is None or found.metadata.deletion_timestamp is not None
-
-    play(scene)
+async def test_a_deletion_is_in_flight_until_the_watch_shows_it(world: Scene, finalizers: list[str]) -> None:
+    added = world.add("a", finalizers=finalizers)
+    await world.told()
+    world.delete("a")
+    world.nodes.note_delete("a", added.metadata.uid)
+    with pytest.raises(InFlight):
+        world.value("a")
+    await world.told()
+    found = world.nodes.get_consistent("a")
+    assert (found is not None) == bool(finalizers)
+    assert found is None or found.metadata.deletion_timestamp is not None
 
 
-@played_by(play)
 async def test_what_is_written_of_a_doomed_object_before_its_deletion_does_not_settle_it(world: Scene) -> None:
     added = world.add("a", finalizers=HELD)
     await world.told()
@@ -211,7 +203,6 @@ async def test_what_is_written_of_a_doomed_object_before_its_deletion_does_not_s
     assert heard == ["in flight", "1"]
 
 
-@played_by(play)
 async def test_an_answer_to_a_deletion_that_comes_after_the_watch(world: Scene) -> None:
     gone, held = world.add("gone"), world.add("held", finalizers=HELD)
     await world.told()
@@ -224,7 +215,6 @@ async def test_an_answer_to_a_deletion_that_comes_after_the_watch(world: Scene) 
     assert world.value("held") == ""
 
 
-@played_by(play)
 async def test_another_object_of_the_name_is_not_doomed(world: Scene) -> None:
     first = world.add("a")
     await world.told()
@@ -239,7 +229,6 @@ async def test_another_object_of_the_name_is_not_doomed(world: Scene) -> None:
     assert world.value("a") == ""
 
 
-@played_by(play)
 async def test_an_evicted_pod_is_doomed_until_it_is_terminating(world: Scene) -> None:
     body = manifests.pod("web", nodeName="n1")
     added = world.registry.create(Create(PODS, body, namespace="default")).read_as(objects.Pod)
@@ -259,7 +248,6 @@ async def test_an_evicted_pod_is_doomed_until_it_is_terminating(world: Scene) ->
 # -- lists anew -------------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_list_settles_what_the_watch_has_missed(world: Scene) -> None:
     held = world.add("held", finalizers=HELD)
     for name in ("changed", "gone"):
@@ -281,7 +269,6 @@ async def test_a_list_settles_what_the_watch_has_missed(world: Scene) -> None:
 # -- indexes ----------------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_an_index_follows_the_text_of_its_objects(world: Scene) -> None:
     index = Index(world.nodes, lambda found: found.metadata.labels.get("v", ""))
 
@@ -307,36 +294,32 @@ async def test_an_index_follows_the_text_of_its_objects(world: Scene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_an_index_is_what_a_search_would_find(seed: int) -> None:
+async def test_an_index_is_what_a_search_would_find(world: Scene, seed: int) -> None:
     chance = Random(seed)
-
-    async def scene(world: Scene) -> None:
-        index = Index(world.nodes, lambda found: found.metadata.labels.get("v", ""))
-        there: set[str] = set()
-        for _ in range(150):
-            name = f"n{chance.randrange(6)}"
-            if name not in there:
-                world.add(name)
-                there.add(name)
-            elif chance.random() < 0.3:
-                world.delete(name)
-                there.remove(name)
-            else:
-                world.change(name, chance.choice(["", "1", "2", "3"]))
-            if chance.random() < 0.05:
-                world.server.compact()
-                world.server.drop_watches(NODES, Gone("too old"))
-            if chance.random() < 0.3:
-                await world.told()
-        await world.told()
-        for text in ("1", "2", "3"):
-            found = sorted(
-                (each for each in world.nodes.values() if each.metadata.labels.get("v") == text),
-                key=lambda each: each.metadata.name,
-            )
-            assert index[text] == found
-
-    play(scene)
+    index = Index(world.nodes, lambda found: found.metadata.labels.get("v", ""))
+    there: set[str] = set()
+    for _ in range(150):
+        name = f"n{chance.randrange(6)}"
+        if name not in there:
+            world.add(name)
+            there.add(name)
+        elif chance.random() < 0.3:
+            world.delete(name)
+            there.remove(name)
+        else:
+            world.change(name, chance.choice(["", "1", "2", "3"]))
+        if chance.random() < 0.05:
+            world.server.compact()
+            world.server.drop_watches(NODES, Gone("too old"))
+        if chance.random() < 0.3:
+            await world.told()
+    await world.told()
+    for text in ("1", "2", "3"):
+        found = sorted(
+            (each for each in world.nodes.values() if each.metadata.labels.get("v") == text),
+            key=lambda each: each.metadata.name,
+        )
+        assert index[text] == found
 
 
 # -- what belongs together --------------------------------------------------------------------------------------------
@@ -346,6 +329,7 @@ async def put(api: ApiServer, kind: Resource[Any], body: dict[str, Any], namespa
     await api.write(Create(kind.read_as(dict[str, Any]), body, namespace=namespace))
 
 
+@gives("api", "cluster", "told")
 def in_cluster(scene: Callable[[ApiServer, WatchedCluster, Callable[[], Coroutine[Any, Any, None]]], Any]) -> None:
     """Run a scene beside the caches of all kinds; its third argument waits until they have been told everything."""
 
@@ -369,7 +353,7 @@ async def launch(api: ApiServer, name: str, provider_id: str) -> None:
     await api.write(Patch(NODECLAIMS.read_as(dict[str, Any]), name, body, subresource="status"))
 
 
-@played_by(in_cluster)
+@stage(in_cluster)
 async def test_a_claim_and_its_node_have_one_machine(
     api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
@@ -406,7 +390,7 @@ async def test_a_claim_and_its_node_have_one_machine(
     assert [claim.metadata.name for claim in cluster.claims_in["default"]] == ["c1", "c2", "unlaunched"]
 
 
-@played_by(in_cluster)
+@stage(in_cluster)
 async def test_whose_objects_are_ours(
     api: ApiServer, cluster: WatchedCluster, told: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:

@@ -13,10 +13,11 @@ from dovetail.rules.budgets import BudgetSemantics
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.values.timestamp import parse_time
-from tests import manifests
-from tests.metrics_text import exposition
-from tests.unit.controllers.manifests import condition, launched, node, node_claim, node_pool, put_status
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness import manifests
+from tests.harness.claims import condition, launched, node, node_claim, node_pool, put_status
+from tests.harness.metrics_text import exposition
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
 
 READY = ("Launched", "Registered", "Initialized")
 
@@ -45,9 +46,13 @@ class Scrape:
         return found
 
 
+@gives("sim", "scrape")
 def scraped(scenario: Callable[[SimCluster, Scrape], Coroutine[Any, Any, None]], **options: Any) -> None:
     scrape = Scrape()
     run_controllers(lambda sim, _: scenario(sim, scrape), lambda program: scrape.made(program, **options))
+
+
+pytestmark = stage(scraped)
 
 
 async def put(sim: SimCluster, name: str, *, true: tuple[str, ...] = READY, **spec: Any) -> None:
@@ -66,7 +71,6 @@ async def add_pods(sim: SimCluster, on: str, app: str, count: int, **annotations
     await sim.run_for("5s")
 
 
-@played_by(scraped)
 async def test_states_of_nodes(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool())
     await put(sim, "steady")
@@ -82,14 +86,12 @@ async def test_states_of_nodes(sim: SimCluster, scrape: Scrape) -> None:
     assert exposition(scrape.registry).count(b"dovetail_node_state{") == 6
 
 
-@played_by(scraped)
 async def test_other_peoples_claims_do_not_count(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool())
     await put(sim, "theirs", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
     assert scrape("dovetail_node_state") == {}
 
 
-@played_by(scraped)
 async def test_protections_end_and_begin_with_the_time(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(), manifests.node("n"))
     await add_pods(sim, "n", "forever", 2, do_not_disrupt="true")
@@ -121,7 +123,6 @@ async def test_protections_end_and_begin_with_the_time(sim: SimCluster, scrape: 
     assert scrape("dovetail_protected_pods")["protection=do-not-disrupt,state=active"] == 1
 
 
-@played_by(scraped)
 async def test_budgets_of_pods(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(), manifests.node("n"))
     for app, count in (("strict", 3), ("loose", 2), ("twice", 1)):
@@ -140,7 +141,6 @@ async def test_budgets_of_pods(sim: SimCluster, scrape: Scrape) -> None:
     assert scrape("dovetail_protected_pods")["protection=pdb,state=elapsed"] == 5
 
 
-@played_by(scraped)
 async def test_what_is_wanted_and_blocked_and_for_how_long(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(disruption={"budgets": [{"nodes": "100%"}], "consolidateAfter": "1m"}))
     await put(sim, "a", true=(*READY, "Drifted"))
@@ -164,7 +164,6 @@ async def test_what_is_wanted_and_blocked_and_for_how_long(sim: SimCluster, scra
     assert scrape("dovetail_blocked_node_seconds_total") == {blocked: 60 + 4 * 3600}
 
 
-@played_by(scraped)
 async def test_every_blocker_counts_budgets_too(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(disruption={"budgets": [{"nodes": "0"}], "consolidateAfter": "1h"}))
     await put(sim, "empty")
@@ -208,7 +207,6 @@ def test_budgets_of_pools_in_either_reading() -> None:
         scraped(scenario, reading=reading)
 
 
-@played_by(scraped)
 async def test_resources_of_pools_and_nodes_vanish_with_them(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(limits={"cpu": "1500m", "memory": "1Gi", "nodes": "7"}))
     await put_status(sim, NODEPOOLS, "default", {"resources": {"cpu": "250m"}})
@@ -233,7 +231,7 @@ async def test_resources_of_pools_and_nodes_vanish_with_them(sim: SimCluster, sc
     assert scrape("karpenter_nodes_current_lifetime_seconds") == {}
 
 
-@played_by(scraped, objects_too=False)
+@stage(objects_too=False)
 async def test_gauges_of_single_objects_can_be_left_out(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool(limits={"cpu": "1"}))
     await put(sim, "a")
@@ -243,7 +241,6 @@ async def test_gauges_of_single_objects_can_be_left_out(sim: SimCluster, scrape:
     assert scrape("dovetail_node_state") == {"nodepool=default,state=S1": 1}
 
 
-@played_by(scraped)
 async def test_only_the_leader_tells(sim: SimCluster, scrape: Scrape) -> None:
     await sim.apply(node_pool())
     scrape.leads = False

@@ -7,8 +7,9 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODES, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from tests.unit.controllers.manifests import condition_of, launched, node, node_claim
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.claims import condition_of, launched, node, node_claim
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import stage
 
 FOUND, FAILED = "ConsistentStateFound", "FailedConsistencyCheck"
 INITIALIZED = ("Launched", "Registered", "Initialized")
@@ -16,6 +17,9 @@ INITIALIZED = ("Launched", "Registered", "Initialized")
 
 def controllers(program: Program) -> list[Controller]:
     return [Consistency(program.cluster, Timings())]
+
+
+pytestmark = stage(run_controllers, controllers)
 
 
 def told(sim: SimCluster) -> tuple[str, str]:
@@ -33,7 +37,6 @@ async def set_cpu(sim: SimCluster, cpu: str) -> None:
     await sim.api.write(Patch(NODES, "n1", {"status": {"capacity": {"cpu": cpu}}}, subresource="status"))
 
 
-@played_by(run_controllers, controllers)
 async def test_a_node_as_promised(sim: SimCluster, program: Program) -> None:
     await begin(sim, cpu="3600m")
     await sim.run_for("1s")
@@ -43,7 +46,6 @@ async def test_a_node_as_promised(sim: SimCluster, program: Program) -> None:
     assert program.events() == []
 
 
-@played_by(run_controllers, controllers)
 async def test_a_node_that_is_too_small(sim: SimCluster, program: Program) -> None:
     await begin(sim, cpu="2")
     await sim.run_for("1s")
@@ -58,7 +60,6 @@ async def test_a_node_that_is_too_small(sim: SimCluster, program: Program) -> No
     assert program.requests("patch nodeclaims") == 1
 
 
-@played_by(run_controllers, controllers)
 async def test_a_claim_is_looked_at_once_in_ten_minutes(sim: SimCluster) -> None:
     await begin(sim, cpu="4")
     await sim.run_for("1m")
@@ -72,7 +73,6 @@ async def test_a_claim_is_looked_at_once_in_ten_minutes(sim: SimCluster) -> None
     assert told(sim) == ("True", FOUND)
 
 
-@played_by(run_controllers, controllers)
 async def test_a_change_after_a_long_rest_is_seen_at_once(sim: SimCluster) -> None:
     await begin(sim, cpu="4")
     await sim.run_for("1h")
@@ -81,7 +81,6 @@ async def test_a_change_after_a_long_rest_is_seen_at_once(sim: SimCluster) -> No
     assert told(sim) == ("False", "ConsistencyCheckFailed")
 
 
-@played_by(run_controllers, controllers)
 async def test_only_initialized_claims_that_stay(sim: SimCluster) -> None:
     await begin(sim, cpu="2", finalizers=True)
     await launched(sim, "c1", node="n1", true=("Launched", "Registered"))
@@ -96,7 +95,6 @@ async def test_only_initialized_claims_that_stay(sim: SimCluster) -> None:
     assert told(sim)[0] == "False"
 
 
-@played_by(run_controllers, controllers)
 async def test_claims_of_others_are_left_alone(sim: SimCluster) -> None:
     await begin(sim, cpu="2", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
     await sim.run_for("20m")

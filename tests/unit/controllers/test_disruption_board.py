@@ -20,11 +20,11 @@ from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.state.scheduling import ClusterSnapshot
-from tests import manifests
-from tests.metrics_text import exposition
-from tests.unit.controllers.manifests import condition
-from tests.unit.controllers.placing_scene import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
-from tests.unit.controllers.running import played_by
+from tests.harness import manifests
+from tests.harness.claims import condition
+from tests.harness.metrics_text import exposition
+from tests.harness.placing import START, Manifest, Scene, a_claim, a_node, a_pod, a_pool
+from tests.harness.stage import gives, stage
 
 NODES_THERE = 60
 UP = ("Registered", "Initialized", "Consolidatable")
@@ -70,6 +70,7 @@ def quiet(claim: Manifest) -> Manifest:
     return claim
 
 
+@gives("world")
 def play(scenario: Callable[[Boards], Coroutine[Any, Any, None]]) -> None:
     async def main(clock: VirtualClock) -> None:
         world = Boards(clock)
@@ -84,6 +85,9 @@ def play(scenario: Callable[[Boards], Coroutine[Any, Any, None]]) -> None:
     simulate(main, start=START)
 
 
+pytestmark = stage(play)
+
+
 def made_again(before: Mapping[Any, object], after: Mapping[Any, object]) -> list[str]:
     """The names of what is another object now."""
     return sorted(key.name for key, each in after.items() if before.get(key) is not each)
@@ -93,7 +97,6 @@ def taken(assessment: DisruptionAssessment) -> dict[str, Candidate]:
     return {each.node: each for each in assessment.candidates.get(Reason.UNDERUTILIZED, ())}
 
 
-@played_by(play)
 async def test_after_a_pod_has_changed_only_its_node_is_looked_at(world: Boards) -> None:
     await world.begin()
     first, whole = world.snapshot(), world.assessment()
@@ -107,24 +110,19 @@ async def test_after_a_pod_has_changed_only_its_node_is_looked_at(world: Boards)
     assert [name for name, each in again.items() if each.pods is not known[name].pods] == ["n-7"]
 
 
-def test_a_candidate_has_its_reason_since_the_condition_of_that_reason() -> None:
+async def test_a_candidate_has_its_reason_since_the_condition_of_that_reason(world: Boards) -> None:
     days = {"Drifted": "2026-02-03", "Expired": "2026-02-04", "Consolidatable": "2026-02-05"}
-
-    async def scenario(world: Boards) -> None:
-        await world.begin(0)
-        claim = quiet(a_claim("n", of="n", true=("Registered", "Initialized")))
-        claim["status"]["conditions"] += [
-            condition(type_, lastTransitionTime=f"{day}T00:00:00Z") for type_, day in days.items()
-        ]
-        await world.put(a_node("n"), claim)
-        since = {reason: each.since for reason, (each,) in world.assessment().candidates.items()}
-        dates = {reason: str(at.date()) for reason, at in since.items() if at is not None}
-        assert dates == {"Drifted": days["Drifted"], "Expired": days["Expired"], "Empty": days["Consolidatable"]}
-
-    play(scenario)
+    await world.begin(0)
+    claim = quiet(a_claim("n", of="n", true=("Registered", "Initialized")))
+    claim["status"]["conditions"] += [
+        condition(type_, lastTransitionTime=f"{day}T00:00:00Z") for type_, day in days.items()
+    ]
+    await world.put(a_node("n"), claim)
+    since = {reason: each.since for reason, (each,) in world.assessment().candidates.items()}
+    dates = {reason: str(at.date()) for reason, at in since.items() if at is not None}
+    assert dates == {"Drifted": days["Drifted"], "Expired": days["Expired"], "Empty": days["Consolidatable"]}
 
 
-@played_by(play)
 async def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again(world: Boards) -> None:
     await world.begin(5)
     known = taken(world.assessment())
@@ -135,7 +133,6 @@ async def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again(wo
     assert taken(world.assessment()) == {}
 
 
-@played_by(play)
 async def test_claims_and_nodes_find_each_other_whoever_comes_first(world: Boards) -> None:
     await world.begin(1)
     await world.put(a_claim("late", of="m"), a_node("m"), a_pod("q", on="m"))
@@ -150,7 +147,6 @@ async def test_claims_and_nodes_find_each_other_whoever_comes_first(world: Board
     assert [key.name for key in world.snapshot().nodes] == ["n-0"]
 
 
-@played_by(play)
 async def test_what_happens_later_does_not_touch_what_was_noted(world: Boards) -> None:
     await world.begin(3)
     families = list(world.registry.collect())
@@ -164,7 +160,6 @@ async def test_what_happens_later_does_not_touch_what_was_noted(world: Boards) -
     assert b"".join(rendered(families)) == text != exposition(world.registry)
 
 
-@played_by(play)
 async def test_at_the_start_it_takes_turns(world: Boards) -> None:
     await world.begin(120)
     turns = 0
@@ -182,7 +177,6 @@ async def test_at_the_start_it_takes_turns(world: Boards) -> None:
     assert len(taken(world.assessment())) == 120
 
 
-@played_by(play)
 async def test_pods_that_go_between_two_turns_are_left_for_the_next_look(world: Boards) -> None:
     """Of a pod that no cache holds any more nothing can be read."""
     await world.begin(120)

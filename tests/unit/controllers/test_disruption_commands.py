@@ -23,7 +23,7 @@ from dovetail.planning.disruption.records import (
 from dovetail.scheduling.placement import NewClaim
 from dovetail.scheduling.requirements import NO_REQUIREMENTS
 from dovetail.scheduling.resources import NOTHING
-from tests.builders import at
+from tests.harness.builders import at
 
 NOON = at("2026-03-02T12:00:00Z")
 NEW = NewClaim(pool="default", pods=(), requirements=NO_REQUIREMENTS, types=("t",), requests=NOTHING)

@@ -13,9 +13,11 @@ from dovetail.ports import EVENTS, NODECLAIMS, NODES, PODS, Delete, Forbidden, P
 from dovetail.sim.actors.wire import NOT_READY, SHUTDOWN
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
-from tests import manifests
-from tests.sim.termination.setting import FOR_EVER, Setting, counted, is_deleting, play
-from tests.unit.controllers.running import played_by
+from tests.harness import manifests
+from tests.harness.stage import stage
+from tests.harness.termination import FOR_EVER, Setting, counted, is_deleting, play
+
+pytestmark = stage(play)
 
 FORCEFUL = "Forceful Termination"
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -52,34 +54,28 @@ async def by_notice(setting: Setting, node: str) -> None:
     ("doom", "reason"),
     [(by_hand, FORCEFUL), (by_its_node, FORCEFUL), (by_age, "Expired"), (by_notice, "Interrupted")],
 )
-def test_evicted_pods_are_told_why(doom: Doom, reason: str) -> None:
-    async def scenario(setting: Setting) -> None:
-        node = await setting.launch(pods=[manifests.pod("web")], expireAfter="1h")
-        await doom(setting, node)
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node))
-        (event,) = setting.events(EventReason.EVICTED, "web")
-        assert event["note"] == f"Evicted pod: {reason}"
-        assert counted(setting.metrics.pods_drained, reason=reason) == 1
-        assert counted(setting.metrics.pods_drained) == 1
-
-    play(scenario)
+async def test_evicted_pods_are_told_why(setting: Setting, doom: Doom, reason: str) -> None:
+    node = await setting.launch(pods=[manifests.pod("web")], expireAfter="1h")
+    await doom(setting, node)
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node))
+    (event,) = setting.events(EventReason.EVICTED, "web")
+    assert event["note"] == f"Evicted pod: {reason}"
+    assert counted(setting.metrics.pods_drained, reason=reason) == 1
+    assert counted(setting.metrics.pods_drained) == 1
 
 
 @pytest.mark.parametrize(("doom", "reason"), [(by_age, "Expired"), (by_notice, "Interrupted")])
-def test_pods_deleted_for_the_deadline_are_told_why(doom: Doom, reason: str) -> None:
-    async def scenario(setting: Setting) -> None:
-        pods = [manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "true"})]
-        node = await setting.launch(pods=pods, expireAfter="1h", terminationGracePeriod="10m")
-        await doom(setting, node)
-        await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1h")
-        (event,) = setting.events(EventReason.DISRUPTED, "web")
-        assert f"({reason})" in event["note"]
-        assert counted(setting.metrics.pods_drained, reason=reason) == 1
-
-    play(scenario)
+async def test_pods_deleted_for_the_deadline_are_told_why(setting: Setting, doom: Doom, reason: str) -> None:
+    pods = [manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "true"})]
+    node = await setting.launch(pods=pods, expireAfter="1h", terminationGracePeriod="10m")
+    await doom(setting, node)
+    await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="1h")
+    (event,) = setting.events(EventReason.DISRUPTED, "web")
+    assert f"({reason})" in event["note"]
+    assert counted(setting.metrics.pods_drained, reason=reason) == 1
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_pods_of_an_unhealthy_node_are_told_why(setting: Setting) -> None:
     node = await setting.launch(
         pods=[manifests.pod("web", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])]
@@ -89,7 +85,6 @@ async def test_pods_of_an_unhealthy_node_are_told_why(setting: Setting) -> None:
     assert setting.events(EventReason.EVICTED, "web")[0]["note"] == "Evicted pod: Unhealthy"
 
 
-@played_by(play)
 async def test_why_is_on_the_claim_and_known_to_the_next_leader(setting: Setting) -> None:
     span = {names.DO_NOT_DISRUPT: "2h"}
     node = await setting.launch(pods=[manifests.pod("web", annotations=span)], expireAfter="1h")
@@ -102,7 +97,6 @@ async def test_why_is_on_the_claim_and_known_to_the_next_leader(setting: Setting
     assert event["note"] == "Evicted pod: Expired"
 
 
-@played_by(play)
 async def test_a_claim_that_dies_between_the_reason_and_its_deletion(setting: Setting) -> None:
     node = await setting.launch(pods=[manifests.pod("web")], expireAfter="1h")
     down = Fault(error=Unavailable("down"))
@@ -121,7 +115,6 @@ async def test_a_claim_that_dies_between_the_reason_and_its_deletion(setting: Se
     assert counted(setting.metrics.nodeclaims_disrupted, reason="expired") == 1
 
 
-@played_by(play)
 async def test_a_claim_deleted_by_hand_before_a_notice_came_went_by_hand(setting: Setting) -> None:
     pods = [
         manifests.pod("web", annotations={SHUTDOWN: "20s"}),
@@ -139,7 +132,6 @@ async def test_a_claim_deleted_by_hand_before_a_notice_came_went_by_hand(setting
 # -- a namespace that is being deleted ---------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_pod_whose_namespace_goes_is_waited_for_and_not_fought_over(setting: Setting) -> None:
     node = await setting.launch()
     await setting.sim.apply(TEAM)
@@ -157,7 +149,6 @@ async def test_a_pod_whose_namespace_goes_is_waited_for_and_not_fought_over(sett
     assert not any("refused" in event["note"] for event in setting.events(EventReason.FAILED_DRAINING))
 
 
-@played_by(play)
 async def test_it_is_tried_again_now_and_then_and_said_whom_the_drain_waits_for(setting: Setting) -> None:
     node = await setting.launch(pods=[manifests.pod("web")])
     going = Forbidden("pods is forbidden: unable to create new content in namespace x because it is being terminated")
@@ -172,7 +163,6 @@ async def test_it_is_tried_again_now_and_then_and_said_whom_the_drain_waits_for(
     await setting.sim.wait_until(lambda: setting.gone(NODES, node), timeout="10m")
 
 
-@played_by(play)
 async def test_another_refusal_is_tried_again_by_back_off(setting: Setting) -> None:
     node = await setting.launch(pods=[manifests.pod("web")])
     refused = Forbidden("pods is forbidden: User dovetail cannot create resource pods/eviction")
@@ -185,7 +175,6 @@ async def test_another_refusal_is_tried_again_by_back_off(setting: Setting) -> N
 # -- another leader ----------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_another_leader_says_nothing_a_second_time(setting: Setting) -> None:
     held = manifests.pod("held", annotations={names.DO_NOT_DISRUPT: "true"})
     span = manifests.pod("span", annotations={names.DO_NOT_DISRUPT: "4h"})

@@ -14,16 +14,17 @@ from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Conflict, Delete, Outco
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import parse_time
-from tests import manifests
-from tests.sim.termination.setting import GUARDED, Setting, counted, is_deleting, play
-from tests.unit.controllers.manifests import (
+from tests.harness import manifests
+from tests.harness.claims import (
     condition_of,
     launched,
     node,
     node_claim,
     node_pool,
 )
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import GUARDED, Setting, counted, is_deleting, play
 
 READY = ("Launched", "Registered", "Initialized")
 MOMENT = timedelta(milliseconds=1)
@@ -44,8 +45,12 @@ class Running:
         return counted(self.metrics.nodeclaims_disrupted, reason="expired")
 
 
+@gives("sim", "program")
 def run(scenario: Any, running: Running | None = None, **options: Any) -> None:
     run_controllers(scenario, (running or Running()).controllers, **options)
+
+
+pytestmark = stage(run)
 
 
 def deleted_at(sim: SimCluster, name: str = "c1") -> datetime | None:
@@ -95,7 +100,6 @@ def test_a_claim_is_deleted_to_the_second(text: str, seconds: int) -> None:
     run(scenario, running)
 
 
-@played_by(run)
 async def test_never_is_never(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_claim("c1", finalizers=True, expireAfter="Never"))
     await sim.run_for("100h")
@@ -103,7 +107,6 @@ async def test_never_is_never(sim: SimCluster, program: Program) -> None:
     assert program.requests("delete nodeclaims") == 0
 
 
-@played_by(run)
 async def test_a_limit_beyond_the_calendar_never_comes(sim: SimCluster) -> None:
     await sim.apply(node_claim("c1", finalizers=True, expireAfter="2500000h" * 30))
     await sim.run_for("10h")
@@ -156,7 +159,6 @@ def test_a_claim_that_is_going_anyway_is_left_alone() -> None:
     run(scenario, running)
 
 
-@played_by(run)
 async def test_claims_of_others_are_left_alone(sim: SimCluster, program: Program) -> None:
     theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     await sim.apply(node_claim("c1", finalizers=True, expireAfter="1h", nodeClassRef=theirs))
@@ -207,7 +209,7 @@ def test_requests_that_fail_are_made_up_for(fault: Fault) -> None:
     run(scenario, running)
 
 
-@played_by(play)
+@stage(play)
 async def test_neither_budgets_nor_the_node_hold_it_back_but_its_pods_are_respected(setting: Setting) -> None:
     """R19, with all controllers."""
     budget = {"budgets": [{"nodes": "0"}], "consolidateAfter": "0s"}
@@ -267,24 +269,20 @@ def test_a_claim_is_marked_to_the_second_and_not_deleted() -> None:
 
 
 @pytest.mark.parametrize("after", ["2h", "Never"])
-def test_the_mark_goes_if_the_pool_now_says_later(after: str) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
-        await sim.run_for("61m")
-        assert is_expired(sim)
-        await change(sim, after)
-        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
-        await change(sim, "30m")
-        assert is_expired(sim)
-        await change(sim, "2h")
-        assert not is_expired(sim)
-        await until(sim, created_at(sim) + timedelta(hours=2) + MOMENT)
-        assert is_expired(sim)
-
-    run(scenario)
+async def test_the_mark_goes_if_the_pool_now_says_later(sim: SimCluster, after: str) -> None:
+    await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
+    await sim.run_for("61m")
+    assert is_expired(sim)
+    await change(sim, after)
+    assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
+    await change(sim, "30m")
+    assert is_expired(sim)
+    await change(sim, "2h")
+    assert not is_expired(sim)
+    await until(sim, created_at(sim) + timedelta(hours=2) + MOMENT)
+    assert is_expired(sim)
 
 
-@played_by(run)
 async def test_the_mark_goes_with_the_pool(sim: SimCluster) -> None:
     await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
     await sim.run_for("61m")
@@ -293,7 +291,6 @@ async def test_the_mark_goes_with_the_pool(sim: SimCluster) -> None:
     assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED) == {}
 
 
-@played_by(run)
 async def test_only_the_claims_of_the_pool_are_marked(sim: SimCluster) -> None:
     await sim.apply(pool("1h"), pool("Never", "other"))
     await sim.apply(node_claim("c1", finalizers=True), node_claim("c2", pool="other", finalizers=True))
@@ -320,21 +317,20 @@ def test_the_hard_limit_stays() -> None:
 
 
 @pytest.mark.parametrize("minutes", [30, 90])
-def test_a_restart_marks_what_was_missed_and_nothing_twice(minutes: int) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
-        await sim.run_for("10m")
-        await program.kill()
-        await sim.run_for(f"{minutes - 10}m")
-        await program.start()
-        await sim.wait_until(lambda: is_expired(sim), timeout="1h")
-        marked_at = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"]
-        assert parse_time(marked_at) == max(
-            created_at(sim) + timedelta(hours=1), created_at(sim) + timedelta(minutes=minutes)
-        )
-        await program.restart()
-        await sim.run_for("10m")
-        assert program.requests("patch") == 0
-        assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"] == marked_at
-
-    run(scenario)
+async def test_a_restart_marks_what_was_missed_and_nothing_twice(
+    sim: SimCluster, program: Program, minutes: int
+) -> None:
+    await sim.apply(pool("1h"), node_claim("c1", finalizers=True))
+    await sim.run_for("10m")
+    await program.kill()
+    await sim.run_for(f"{minutes - 10}m")
+    await program.start()
+    await sim.wait_until(lambda: is_expired(sim), timeout="1h")
+    marked_at = condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"]
+    assert parse_time(marked_at) == max(
+        created_at(sim) + timedelta(hours=1), created_at(sim) + timedelta(minutes=minutes)
+    )
+    await program.restart()
+    await sim.run_for("10m")
+    assert program.requests("patch") == 0
+    assert condition_of(sim, NODECLAIMS, "c1", ConditionType.EXPIRED)["lastTransitionTime"] == marked_at

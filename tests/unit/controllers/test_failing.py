@@ -16,8 +16,8 @@ from dovetail.runtime.failures import RESTARTS, Failures
 from dovetail.runtime.manager import Context, PartFailed
 from dovetail.runtime.work_queue import Done, Outcome
 from dovetail.sim.actors.cluster import SimCluster
-from tests.sim.termination.setting import counted
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.termination import counted
 
 
 class Keys(KeyedController[str]):

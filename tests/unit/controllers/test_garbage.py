@@ -14,8 +14,7 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.server.faults import Fault
-from tests.sim.termination.setting import FOR_EVER, counted, is_deleting
-from tests.unit.controllers.manifests import (
+from tests.harness.claims import (
     condition,
     launched,
     node,
@@ -23,7 +22,9 @@ from tests.unit.controllers.manifests import (
     node_class,
     put_status,
 )
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import FOR_EVER, counted, is_deleting
 
 REGISTERED = ("Launched", "Registered")
 
@@ -57,6 +58,7 @@ class Running:
         return counted(self.metrics.nodeclaims_disrupted, reason="garbage_collected")
 
 
+@gives("sim", "running", "program")
 def run(scenario: Any) -> None:
     running = Running()
 
@@ -70,6 +72,9 @@ def run(scenario: Any) -> None:
             await program.stop()
 
     run_controllers(within, running.controllers, started=False)
+
+
+pytestmark = stage(run)
 
 
 async def add_claim(sim: SimCluster, name: str = "c1", *, true: tuple[str, ...] = REGISTERED) -> None:
@@ -112,24 +117,22 @@ def deleting(sim: SimCluster, name: str = "c1") -> bool:
 
 
 @pytest.mark.parametrize("ready", [None, "False", "Unknown"])
-def test_a_claim_without_instance_is_collected_in_the_next_round(ready: str | None) -> None:
-    async def scenario(sim: SimCluster, running: Running, program: Program) -> None:
-        await sim.run_for("30s")
-        await add_claim(sim)
-        await add_node(sim, ready=ready)
-        await sim.run_for("88s")
-        assert not deleting(sim)
-        await sim.run_for("2s")  # two minutes from the start
-        assert deleting(sim)
-        assert running.collected == 1
-        await sim.run_for("10m")
-        assert program.requests("delete nodeclaims") == 1
-        assert running.collected == 1
+async def test_a_claim_without_instance_is_collected_in_the_next_round(
+    sim: SimCluster, running: Running, program: Program, ready: str | None
+) -> None:
+    await sim.run_for("30s")
+    await add_claim(sim)
+    await add_node(sim, ready=ready)
+    await sim.run_for("88s")
+    assert not deleting(sim)
+    await sim.run_for("2s")  # two minutes from the start
+    assert deleting(sim)
+    assert running.collected == 1
+    await sim.run_for("10m")
+    assert program.requests("delete nodeclaims") == 1
+    assert running.collected == 1
 
-    run(scenario)
 
-
-@played_by(run)
 async def test_a_claim_without_node_is_collected(sim: SimCluster, running: Running) -> None:
     await add_claim(sim)
     await sim.run_for("121s")
@@ -138,17 +141,13 @@ async def test_a_claim_without_node_is_collected(sim: SimCluster, running: Runni
 
 
 @pytest.mark.parametrize("true", [(), ("Launched",), ("Launched", "Initialized")])
-def test_a_claim_that_is_not_registered_is_not(true: tuple[str, ...]) -> None:
-    async def scenario(sim: SimCluster, running: Running, _program: Program) -> None:
-        await add_claim(sim, true=true)
-        await sim.run_for("1h")
-        assert not deleting(sim)
-        assert running.collected == 0
-
-    run(scenario)
+async def test_a_claim_that_is_not_registered_is_not(sim: SimCluster, running: Running, true: tuple[str, ...]) -> None:
+    await add_claim(sim, true=true)
+    await sim.run_for("1h")
+    assert not deleting(sim)
+    assert running.collected == 0
 
 
-@played_by(run)
 async def test_a_claim_whose_node_is_ready_is_not(sim: SimCluster, running: Running) -> None:
     await add_claim(sim)
     await add_node(sim, ready="True")
@@ -161,7 +160,6 @@ async def test_a_claim_whose_node_is_ready_is_not(sim: SimCluster, running: Runn
     assert running.collected == 1
 
 
-@played_by(run)
 async def test_a_claim_whose_instance_is_there_is_not(sim: SimCluster, running: Running) -> None:
     provider_id = await add_instance(sim, running, "c1")
     await sim.run_for("1h")
@@ -171,7 +169,6 @@ async def test_a_claim_whose_instance_is_there_is_not(sim: SimCluster, running: 
     assert deleting(sim)
 
 
-@played_by(run)
 async def test_a_claim_that_is_going_anyway_is_left_alone(sim: SimCluster, running: Running, program: Program) -> None:
     await add_claim(sim)
     await sim.api.write(Delete(NODECLAIMS, "c1"))
@@ -180,7 +177,6 @@ async def test_a_claim_that_is_going_anyway_is_left_alone(sim: SimCluster, runni
     assert running.collected == 0
 
 
-@played_by(run)
 async def test_claims_of_others_are_left_alone(sim: SimCluster, running: Running, program: Program) -> None:
     theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     await sim.apply(node_claim("c1", finalizers=True, nodeClassRef=theirs))
@@ -189,7 +185,6 @@ async def test_claims_of_others_are_left_alone(sim: SimCluster, running: Running
     assert (program.requests("delete"), running.collected) == (0, 0)
 
 
-@played_by(run)
 async def test_a_cloud_that_does_not_answer_has_lost_nothing(sim: SimCluster, running: Running) -> None:
     await add_claim(sim)
     running.cloud.failures = 3
@@ -199,7 +194,6 @@ async def test_a_cloud_that_does_not_answer_has_lost_nothing(sim: SimCluster, ru
     assert deleting(sim)
 
 
-@played_by(run)
 async def test_a_claim_that_cannot_be_deleted_does_not_hold_up_the_others(sim: SimCluster, running: Running) -> None:
     for name in ("c1", "c2", "c3"):
         await add_claim(sim, name)
@@ -213,7 +207,6 @@ async def test_a_claim_that_cannot_be_deleted_does_not_hold_up_the_others(sim: S
 # -- instances without claim ------------------------------------------------------------------------------------------
 
 
-@played_by(run)
 async def test_an_instance_without_claim_is_ended_when_two_rounds_have_seen_it(
     sim: SimCluster, running: Running
 ) -> None:
@@ -231,7 +224,6 @@ async def test_an_instance_without_claim_is_ended_when_two_rounds_have_seen_it(
     assert [each.provider_id for each in await running.cloud.list()] == [kept]
 
 
-@played_by(run)
 async def test_a_restart_counts_anew(sim: SimCluster, running: Running, program: Program) -> None:
     await add_instance(sim, running, "c1")
     await lose_claim(sim, "c1")
@@ -244,7 +236,6 @@ async def test_a_restart_counts_anew(sim: SimCluster, running: Running, program:
     assert running.cloud.calls["delete"] == 1
 
 
-@played_by(run)
 async def test_an_instance_whose_claim_is_being_launched_is_nobodys_orphan(sim: SimCluster, running: Running) -> None:
     type_ = {"key": names.INSTANCE_TYPE_LABEL, "operator": "In", "values": ["c-4x-amd64-linux"]}
     await sim.apply(node_claim("c1", requirements=[type_], finalizers=True))
@@ -253,7 +244,6 @@ async def test_an_instance_whose_claim_is_being_launched_is_nobodys_orphan(sim: 
     assert running.cloud.calls["delete"] == 0
 
 
-@played_by(run)
 async def test_an_instance_whose_claim_cannot_be_read_is_no_orphan(
     sim: SimCluster, running: Running, program: Program
 ) -> None:
@@ -270,7 +260,6 @@ async def test_an_instance_whose_claim_cannot_be_read_is_no_orphan(
     assert running.cloud.calls["delete"] == 0
 
 
-@played_by(run)
 async def test_an_instance_that_cannot_be_ended_is_tried_again_and_does_not_hold_up_the_others(
     sim: SimCluster, running: Running
 ) -> None:
@@ -284,7 +273,6 @@ async def test_an_instance_that_cannot_be_ended_is_tried_again_and_does_not_hold
     assert all(running.cloud.machines[each].deleting for each in ids)
 
 
-@played_by(run)
 async def test_a_round_that_fails_is_no_round(sim: SimCluster, running: Running) -> None:
     await add_claim(sim)
     down = Fault(error=Unavailable("down"))

@@ -19,10 +19,11 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import KUBELET
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
-from tests import manifests
-from tests.sim.termination.setting import GUARDED, Setting, annotation, counted, is_deleting, play
-from tests.unit.controllers.manifests import condition, condition_of, launched, node, node_claim, put_status
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness import manifests
+from tests.harness.claims import condition, condition_of, launched, node, node_claim, put_status
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import GUARDED, Setting, annotation, counted, is_deleting, play
 
 READY = ("Launched", "Registered", "Initialized")
 TOLERATION = timedelta(minutes=10)
@@ -57,8 +58,12 @@ class Running:
         return counted(self.metrics.nodeclaims_disrupted, reason="unhealthy")
 
 
+@gives("sim", "program")
 def run(scenario: Any, running: Running | None = None, **options: Any) -> None:
     run_controllers(scenario, (running or Running()).controllers, **options)
+
+
+pytestmark = stage(run)
 
 
 async def add(sim: SimCluster, number: int, *, pool: str = "default") -> None:
@@ -121,7 +126,6 @@ def test_a_node_is_replaced_when_its_toleration_ends_and_not_before(status: str)
     run(scenario, running)
 
 
-@played_by(run)
 async def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over(sim: SimCluster) -> None:
     await add(sim, 1)
     await say(sim, 1, "False")
@@ -135,7 +139,6 @@ async def test_a_node_that_recovers_in_time_is_kept_and_its_time_starts_over(sim
     assert sim.clock.now() == due
 
 
-@played_by(run)
 async def test_from_not_ready_to_silent_is_a_transition(sim: SimCluster) -> None:
     await add(sim, 1)
     await say(sim, 1, "False")
@@ -147,21 +150,17 @@ async def test_from_not_ready_to_silent_is_a_transition(sim: SimCluster) -> None
 
 
 @pytest.mark.parametrize("minutes", [5, 30])
-def test_a_restart_does_not_start_the_toleration_anew(minutes: int) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, 1)
-        await say(sim, 1, "False")
-        await program.kill()
-        await sim.run_for(f"{minutes}m")
-        await program.start()
-        due = max(sim.clock.now() + SEEN, since(sim, 1) + TOLERATION)
-        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="10m")
-        assert sim.clock.now() == due
-
-    run(scenario)
+async def test_a_restart_does_not_start_the_toleration_anew(sim: SimCluster, program: Program, minutes: int) -> None:
+    await add(sim, 1)
+    await say(sim, 1, "False")
+    await program.kill()
+    await sim.run_for(f"{minutes}m")
+    await program.start()
+    due = max(sim.clock.now() + SEEN, since(sim, 1) + TOLERATION)
+    await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="10m")
+    assert sim.clock.now() == due
 
 
-@played_by(run)
 async def test_conditions_that_no_policy_names_are_nobodys_business(sim: SimCluster) -> None:
     await add(sim, 1)
     await say(sim, 1, "True", "DiskPressure")
@@ -169,7 +168,6 @@ async def test_conditions_that_no_policy_names_are_nobodys_business(sim: SimClus
     assert deleting(sim, [1]) == []
 
 
-@played_by(run)
 async def test_nodes_of_others_and_nodes_without_claim_are_left_alone(sim: SimCluster, program: Program) -> None:
     await add_all(sim, 3)
     foreign = {"metadata": {"labels": {names.KWOK_NODECLASS_LABEL: None}}}
@@ -217,16 +215,13 @@ def test_a_request_that_fails_is_made_up_for_and_counted_once() -> None:
 
 
 @pytest.mark.parametrize(("ill", "all_"), [(1, 1), (1, 5), (2, 6), (2, 10), (3, 11)], ids=str)
-def test_up_to_a_fifth_rounded_up_are_replaced(ill: int, all_: int) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        numbers = await add_all(sim, all_)
-        for number in numbers[:ill]:
-            await say(sim, number, "False")
-        await sim.run_for("10m1s")
-        assert deleting(sim, numbers) == list(numbers[:ill])
-        assert program.events(EventReason.NODE_REPAIR_BLOCKED) == []
-
-    run(scenario)
+async def test_up_to_a_fifth_rounded_up_are_replaced(sim: SimCluster, program: Program, ill: int, all_: int) -> None:
+    numbers = await add_all(sim, all_)
+    for number in numbers[:ill]:
+        await say(sim, number, "False")
+    await sim.run_for("10m1s")
+    assert deleting(sim, numbers) == list(numbers[:ill])
+    assert program.events(EventReason.NODE_REPAIR_BLOCKED) == []
 
 
 @pytest.mark.parametrize(("ill", "all_"), [(2, 2), (2, 5), (3, 10)], ids=str)
@@ -250,7 +245,6 @@ def test_beyond_that_none_is_and_each_is_told(ill: int, all_: int) -> None:
     run(scenario, running)
 
 
-@played_by(run)
 async def test_once_others_have_recovered_it_goes_on_within_five_minutes(sim: SimCluster) -> None:
     numbers = await add_all(sim, 5)
     for number in (1, 2):
@@ -261,7 +255,6 @@ async def test_once_others_have_recovered_it_goes_on_within_five_minutes(sim: Si
     await sim.wait_until(lambda: deleting(sim, numbers) == [1], timeout="3m1s")
 
 
-@played_by(run)
 async def test_each_pool_has_a_guard_of_its_own(sim: SimCluster, program: Program) -> None:
     await add_all(sim, 2, pool="ill")
     await add_all(sim, 20, pool="well", first=3)
@@ -275,21 +268,19 @@ async def test_each_pool_has_a_guard_of_its_own(sim: SimCluster, program: Progra
 
 
 @pytest.mark.parametrize(("others", "replaced"), [(9, [1]), (8, [1]), (4, [])])
-def test_for_a_node_without_pool_all_of_ours_count(others: int, replaced: list[int]) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, 1, pool="")
-        await add_all(sim, others, pool="p", first=2)
-        await sim.apply(manifests.node("somebody-elses"))  # does not count: with it, four others would do
-        for number in (1, 2):
-            await say(sim, number, "False")
-        await sim.run_for("10m1s")
-        assert deleting(sim, [1]) == replaced
-        assert bool(program.events(EventReason.NODE_REPAIR_BLOCKED)) is not bool(replaced)
+async def test_for_a_node_without_pool_all_of_ours_count(
+    sim: SimCluster, program: Program, others: int, replaced: list[int]
+) -> None:
+    await add(sim, 1, pool="")
+    await add_all(sim, others, pool="p", first=2)
+    await sim.apply(manifests.node("somebody-elses"))  # does not count: with it, four others would do
+    for number in (1, 2):
+        await say(sim, number, "False")
+    await sim.run_for("10m1s")
+    assert deleting(sim, [1]) == replaced
+    assert bool(program.events(EventReason.NODE_REPAIR_BLOCKED)) is not bool(replaced)
 
-    run(scenario)
 
-
-@played_by(run)
 async def test_those_whose_time_has_not_come_count_as_well(sim: SimCluster) -> None:
     numbers = await add_all(sim, 5)
     await say(sim, 1, "False")
@@ -342,7 +333,6 @@ def test_a_fault_that_passes_within_ten_seconds_is_not_acted_on() -> None:
     run(scenario, Running(AT_ONCE))
 
 
-@played_by(run)
 async def test_a_fault_that_is_old_when_it_is_first_seen_is_seen_for_ten_seconds_too(sim: SimCluster) -> None:
     """Whoever reports it may have waited: what counts is since when the other nodes could have been seen as well."""
     numbers = await add_all(sim, 5)
@@ -363,7 +353,6 @@ async def do_not_repair(sim: SimCluster, number: int, value: str | None) -> None
     await sim.api.write(Patch(NODES.read_as(dict[str, Any]), f"n{number}", body))
 
 
-@played_by(run)
 async def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goes(
     sim: SimCluster, program: Program
 ) -> None:
@@ -379,17 +368,13 @@ async def test_a_node_that_is_annotated_is_not_repaired_until_the_annotation_goe
 
 
 @pytest.mark.parametrize("value", ["false", "", "True", "yes", "4h"])
-def test_any_other_value_has_no_effect(value: str) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await add(sim, 1)
-        await do_not_repair(sim, 1, value)
-        await say(sim, 1, "False")
-        await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
-
-    run(scenario)
+async def test_any_other_value_has_no_effect(sim: SimCluster, value: str) -> None:
+    await add(sim, 1)
+    await do_not_repair(sim, 1, value)
+    await say(sim, 1, "False")
+    await sim.wait_until(lambda: deleting(sim, [1]) == [1], timeout="11m")
 
 
-@played_by(run)
 async def test_a_node_that_is_not_to_be_repaired_still_counts_for_the_guard(sim: SimCluster) -> None:
     numbers = await add_all(sim, 5)
     await do_not_repair(sim, 1, "true")
@@ -404,6 +389,7 @@ async def test_a_node_that_is_not_to_be_repaired_still_counts_for_the_guard(sim:
 BOUNDED = RepairPolicy(condition="KernelReady", status="False", toleration_seconds=60, drain_seconds=1800)
 
 
+@gives("setting")
 def play_bounded(scenario: Callable[[Setting], Coroutine[Any, Any, None]]) -> None:
     """With all controllers, and machines whose kernel is repaired within half an hour."""
 
@@ -430,26 +416,24 @@ async def break_kernel(setting: Setting, found: str) -> None:
     ],
 )
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_earlier_bound_of_policy_and_claim_is_the_deadline(
-    period: str | None, expected_minutes: int, restarts: bool
+@stage(play_bounded)
+async def test_the_earlier_bound_of_policy_and_claim_is_the_deadline(
+    setting: Setting, period: str | None, expected_minutes: int, restarts: bool
 ) -> None:
-    async def scenario(setting: Setting) -> None:
-        grace = {} if period is None else {"terminationGracePeriod": period}
-        found = await setting.launch(pods=[manifests.pod("guarded", annotations=GUARDED)], **grace)
-        await break_kernel(setting, found)
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="2m")
-        deadline = setting.now() + timedelta(minutes=expected_minutes)
-        if restarts:
-            await setting.program.restart()  # after the deletion, before the deadline is written
-        await setting.sim.run_for("1m")
-        assert setting.deadline() == deadline
-        await setting.sim.wait_until(lambda: setting.cloud.calls["delete"] > 0, timeout="1h")
-        assert setting.now() == deadline - timedelta(seconds=29)  # the pod's own grace, of which it takes a second
-
-    play_bounded(scenario)
+    grace = {} if period is None else {"terminationGracePeriod": period}
+    found = await setting.launch(pods=[manifests.pod("guarded", annotations=GUARDED)], **grace)
+    await break_kernel(setting, found)
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="2m")
+    deadline = setting.now() + timedelta(minutes=expected_minutes)
+    if restarts:
+        await setting.program.restart()  # after the deletion, before the deadline is written
+    await setting.sim.run_for("1m")
+    assert setting.deadline() == deadline
+    await setting.sim.wait_until(lambda: setting.cloud.calls["delete"] > 0, timeout="1h")
+    assert setting.now() == deadline - timedelta(seconds=29)  # the pod's own grace, of which it takes a second
 
 
-@played_by(play_bounded)
+@stage(play_bounded)
 async def test_a_claim_that_goes_for_another_reason_keeps_its_own_deadline(setting: Setting) -> None:
     pods = [manifests.pod("guarded", annotations=GUARDED)]
     found = await setting.launch(pods=pods, terminationGracePeriod="2h")
@@ -464,33 +448,29 @@ async def test_a_claim_that_goes_for_another_reason_keeps_its_own_deadline(setti
 
 
 @pytest.mark.parametrize("period", [None, "2h"])
-def test_it_is_drained_like_any_other_within_its_grace_period(period: str | None) -> None:
+@stage(play, cloud=True)
+async def test_it_is_drained_like_any_other_within_its_grace_period(setting: Setting, period: str | None) -> None:
     """With all controllers, and a cloud whose machine still runs: repair writes no deadline of its own."""
     stays = [{"key": names.NOT_READY_TAINT, "operator": "Exists", "effect": "NoExecute"}]
-
-    async def scenario(setting: Setting) -> None:
-        grace = {} if period is None else {"terminationGracePeriod": period}
-        pods = [manifests.pod("guarded", annotations=GUARDED, tolerations=stays), manifests.pod("free")]
-        found = await setting.launch(pods=pods, **grace)
-        setting.sim.set_node_ready(found, ready=False)
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="11m")
-        deleted_at = setting.now()
-        await setting.sim.run_for("1m")
-        if period is None:
-            assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
-        else:
-            assert setting.deadline() == deleted_at + timedelta(hours=2)
-        await setting.sim.run_for("1h")
-        assert setting.pod("free") is None
-        pod = setting.pod("guarded")
-        assert pod is not None
-        assert not is_deleting(pod)
-        assert setting.cloud.calls["delete"] == 0
-
-    play(scenario, cloud=True)
+    grace = {} if period is None else {"terminationGracePeriod": period}
+    pods = [manifests.pod("guarded", annotations=GUARDED, tolerations=stays), manifests.pod("free")]
+    found = await setting.launch(pods=pods, **grace)
+    setting.sim.set_node_ready(found, ready=False)
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="11m")
+    deleted_at = setting.now()
+    await setting.sim.run_for("1m")
+    if period is None:
+        assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
+    else:
+        assert setting.deadline() == deleted_at + timedelta(hours=2)
+    await setting.sim.run_for("1h")
+    assert setting.pod("free") is None
+    pod = setting.pod("guarded")
+    assert pod is not None
+    assert not is_deleting(pod)
+    assert setting.cloud.calls["delete"] == 0
 
 
-@played_by(run)
 async def test_it_is_told_on_claim_and_node(sim: SimCluster, program: Program) -> None:
     await add(sim, 1)
     await say(sim, 1, "False")

@@ -10,14 +10,18 @@ from dovetail.ports import NODECLAIMS, NODES, Conflict, Delete, Resource, Unavai
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
-from tests.unit.controllers.manifests import Manifest, launched, node, node_claim
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.claims import Manifest, launched, node, node_claim
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import stage
 
 CLASS = names.KWOK_NODECLASS_LABEL
 
 
 def controllers(program: Program) -> list[Controller]:
     return [ClaimHydration(program.cluster), NodeHydration(program.cluster)]
+
+
+pytestmark = stage(run_controllers, controllers)
 
 
 def label(sim: SimCluster, kind: Resource[Any], name: str) -> str | None:
@@ -33,7 +37,6 @@ def bare(name: str) -> Manifest:
     return made
 
 
-@played_by(run_controllers, controllers)
 async def test_claims_and_their_nodes_get_the_label(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_claim("c1"), bare("n1"), bare("stray"))
     await sim.run_for("5m")
@@ -49,7 +52,7 @@ async def test_claims_and_their_nodes_get_the_label(sim: SimCluster, program: Pr
     assert program.requests("patch") == before
 
 
-@played_by(run_controllers, controllers, started=False)
+@stage(started=False)
 async def test_what_was_there_before_the_start_and_what_is_being_deleted(sim: SimCluster, program: Program) -> None:
     claim, made = node_claim("c1", finalizers=True), bare("n1")
     made["metadata"]["finalizers"] = [names.TERMINATION_FINALIZER]
@@ -62,7 +65,6 @@ async def test_what_was_there_before_the_start_and_what_is_being_deleted(sim: Si
     assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
 
 
-@played_by(run_controllers, controllers)
 async def test_claims_of_others_and_nodes_of_two_claims_are_left_alone(sim: SimCluster) -> None:
     foreign = node_claim("foreign", nodeClassRef={"group": "example.com", "kind": "Other", "name": "x"})
     await sim.apply(foreign, bare("n1"), node_claim("a"), node_claim("b"), bare("n2"))
@@ -76,12 +78,9 @@ async def test_claims_of_others_and_nodes_of_two_claims_are_left_alone(sim: SimC
 
 
 @pytest.mark.parametrize("error", [Conflict("changed"), Unavailable("down")])
-def test_failures_are_made_up_for(error: Conflict | Unavailable) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        sim.server.faults.add(Fault(error=error), verb="patch", client="dovetail", times=3)
-        await sim.apply(node_claim("c1"), bare("n1"))
-        await launched(sim, "c1", node="n1")
-        await sim.run_for("30s")
-        assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"
-
-    run_controllers(scenario, controllers)
+async def test_failures_are_made_up_for(sim: SimCluster, error: Conflict | Unavailable) -> None:
+    sim.server.faults.add(Fault(error=error), verb="patch", client="dovetail", times=3)
+    await sim.apply(node_claim("c1"), bare("n1"))
+    await launched(sim, "c1", node="n1")
+    await sim.run_for("30s")
+    assert label(sim, NODECLAIMS, "c1") == label(sim, NODES, "n1") == "default"

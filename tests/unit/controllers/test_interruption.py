@@ -12,9 +12,11 @@ from dovetail.ports import NODECLAIMS, NODES, PODS, Unavailable
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
 from dovetail.values.timestamp import format_time, parse_time
-from tests import manifests
-from tests.sim.termination.setting import FOR_EVER, GUARDED, Setting, annotation, counted, is_deleting, play
-from tests.unit.controllers.running import played_by
+from tests.harness import manifests
+from tests.harness.stage import stage
+from tests.harness.termination import FOR_EVER, GUARDED, Setting, annotation, counted, is_deleting, play
+
+pytestmark = stage(play)
 
 MINUTE = timedelta(minutes=1)
 MOMENT = timedelta(milliseconds=1)
@@ -57,20 +59,20 @@ async def interrupt(setting: Setting, after: timedelta | None, claim: str = "c1"
         pytest.param("0s", 2, 0, id="the claim is forced anyway"),
     ],
 )
-def test_the_earlier_deadline_counts(period: str | None, notice: int | None, expected: int | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        grace = {} if period is None else {"terminationGracePeriod": period}
-        await setting.launch(pods=[guarded()], **grace)
-        at = setting.now()
-        await interrupt(setting, None if notice is None else notice * MINUTE)
-        assert is_deleting(setting.claim())
-        assert setting.deadline() == (None if expected is None else at + expected * MINUTE)
-        assert interrupted(setting) == 1
+@stage(cloud=True)
+async def test_the_earlier_deadline_counts(
+    setting: Setting, period: str | None, notice: int | None, expected: int | None
+) -> None:
+    grace = {} if period is None else {"terminationGracePeriod": period}
+    await setting.launch(pods=[guarded()], **grace)
+    at = setting.now()
+    await interrupt(setting, None if notice is None else notice * MINUTE)
+    assert is_deleting(setting.claim())
+    assert setting.deadline() == (None if expected is None else at + expected * MINUTE)
+    assert interrupted(setting) == 1
 
-    play(scenario, cloud=True)
 
-
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_pods_go_in_time_for_the_notices_deadline(setting: Setting) -> None:
     await setting.launch(pods=[guarded(), manifests.pod("free")], terminationGracePeriod="24h")
     deadline = await interrupt(setting, 2 * MINUTE)
@@ -84,7 +86,7 @@ async def test_pods_go_in_time_for_the_notices_deadline(setting: Setting) -> Non
     assert setting.now() <= deadline
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_without_any_deadline_it_is_drained_like_an_expired_one(setting: Setting) -> None:
     await setting.launch(pods=[guarded()])
     await interrupt(setting, None)
@@ -93,7 +95,6 @@ async def test_without_any_deadline_it_is_drained_like_an_expired_one(setting: S
     assert annotation(setting.claim(), names.TERMINATION_TIMESTAMP) is None
 
 
-@played_by(play)
 async def test_a_deadline_that_has_passed_ends_it_at_once(setting: Setting) -> None:
     found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
     await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: format_time(setting.now() - 5 * MINUTE)})
@@ -101,20 +102,19 @@ async def test_a_deadline_that_has_passed_ends_it_at_once(setting: Setting) -> N
 
 
 @pytest.mark.parametrize(("written", "expected"), [(1, 1), (5, 2)])
-def test_a_deadline_that_somebody_has_written_is_only_tightened(written: int, expected: int) -> None:
+@stage(cloud=True)
+async def test_a_deadline_that_somebody_has_written_is_only_tightened(
+    setting: Setting, written: int, expected: int
+) -> None:
     """It is what will count once the claim is deleted (03 §10.10), though it is not deleted yet."""
-
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()])
-        at = setting.now()
-        await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: format_time(at + written * MINUTE)})
-        await interrupt(setting, 2 * MINUTE)
-        assert setting.deadline() == at + expected * MINUTE
-
-    play(scenario, cloud=True)
+    await setting.launch(pods=[guarded()])
+    at = setting.now()
+    await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: format_time(at + written * MINUTE)})
+    await interrupt(setting, 2 * MINUTE)
+    assert setting.deadline() == at + expected * MINUTE
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_deadline_that_cannot_be_read_gives_way(setting: Setting) -> None:
     await setting.launch(pods=[guarded()])
     await setting.annotate(NODECLAIMS, "c1", {names.TERMINATION_TIMESTAMP: "tomorrow"})
@@ -135,46 +135,44 @@ async def test_a_deadline_that_cannot_be_read_gives_way(setting: Setting) -> Non
         pytest.param(None, None, None, id="none at all"),
     ],
 )
-def test_a_claim_that_is_going_is_hurried_and_not_counted(
-    period: str | None, notice: int | None, expected: int | None
+@stage(cloud=True)
+async def test_a_claim_that_is_going_is_hurried_and_not_counted(
+    setting: Setting, period: str | None, notice: int | None, expected: int | None
 ) -> None:
-    async def scenario(setting: Setting) -> None:
-        grace = {} if period is None else {"terminationGracePeriod": period}
-        await setting.launch(pods=[guarded()], **grace)
-        deleted_at = setting.now()
-        await setting.delete_claim()
-        await setting.sim.run_for("10m")
-        await interrupt(setting, None if notice is None else notice * MINUTE)
-        assert setting.deadline() == (None if expected is None else deleted_at + expected * MINUTE)
-        assert interrupted(setting) == 0
-        assert setting.requests("delete", NODECLAIMS) == []
-
-    play(scenario, cloud=True)
+    grace = {} if period is None else {"terminationGracePeriod": period}
+    await setting.launch(pods=[guarded()], **grace)
+    deleted_at = setting.now()
+    await setting.delete_claim()
+    await setting.sim.run_for("10m")
+    await interrupt(setting, None if notice is None else notice * MINUTE)
+    assert setting.deadline() == (None if expected is None else deleted_at + expected * MINUTE)
+    assert interrupted(setting) == 0
+    assert setting.requests("delete", NODECLAIMS) == []
 
 
 # -- twice ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("second", "expected"), [(None, 5), (5, 5), (2, 2), (30, 5)])
-def test_told_twice_the_earlier_one_counts_and_it_is_done_once(second: int | None, expected: int) -> None:
-    async def scenario(setting: Setting) -> None:
-        await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
-        at = setting.now()
-        setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
-        await setting.sim.run_for("1ms")
-        setting.cloud.interrupt(
-            provider_id(setting), kind="Again", deadline=None if second is None else at + second * MINUTE
-        )
-        await setting.sim.run_for("30s")
-        assert setting.deadline() == at + expected * MINUTE
-        assert interrupted(setting) == 1
-        assert len(setting.requests("delete", NODECLAIMS)) == 1
-        assert len(setting.events(EventReason.DISRUPTION_TERMINATING, "c1")) == 1
+@stage(cloud=True)
+async def test_told_twice_the_earlier_one_counts_and_it_is_done_once(
+    setting: Setting, second: int | None, expected: int
+) -> None:
+    await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
+    at = setting.now()
+    setting.cloud.interrupt(provider_id(setting), deadline=at + 5 * MINUTE)
+    await setting.sim.run_for("1ms")
+    setting.cloud.interrupt(
+        provider_id(setting), kind="Again", deadline=None if second is None else at + second * MINUTE
+    )
+    await setting.sim.run_for("30s")
+    assert setting.deadline() == at + expected * MINUTE
+    assert interrupted(setting) == 1
+    assert len(setting.requests("delete", NODECLAIMS)) == 1
+    assert len(setting.events(EventReason.DISRUPTION_TERMINATING, "c1")) == 1
 
-    play(scenario, cloud=True)
 
-
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_second_notice_that_comes_while_the_first_is_dealt_with_is_not_lost(setting: Setting) -> None:
     await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
     at = setting.now()
@@ -188,7 +186,7 @@ async def test_a_second_notice_that_comes_while_the_first_is_dealt_with_is_not_l
     assert setting.deadline() == at + 2 * MINUTE
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_second_notice_after_a_failure_loosens_nothing(setting: Setting) -> None:
     await setting.launch(pods=[guarded()])
     at = setting.now()
@@ -207,7 +205,7 @@ async def test_a_second_notice_after_a_failure_loosens_nothing(setting: Setting)
 # -- which node -------------------------------------------------------------------------------------------------------
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_notice_for_a_node_that_is_yet_to_come_counts_when_it_is_there(setting: Setting) -> None:
     await setting.want(terminationGracePeriod="24h")
     await setting.sim.wait_until(lambda: setting.condition("Launched").get("status") == "True")
@@ -219,7 +217,7 @@ async def test_a_notice_for_a_node_that_is_yet_to_come_counts_when_it_is_there(s
     assert setting.deadline() == deadline
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_notice_for_a_node_that_nobody_knows_changes_nothing(setting: Setting) -> None:
     await setting.launch()
     setting.cloud.next_launches(Launch(registers=False))
@@ -235,7 +233,7 @@ async def test_a_notice_for_a_node_that_nobody_knows_changes_nothing(setting: Se
     assert is_deleting(setting.claim())
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_only_the_node_that_was_named_goes(setting: Setting) -> None:
     for name in ("c1", "c2", "c3"):
         await setting.launch(name, pods=[manifests.pod(f"web-{name}", annotations=GUARDED)])
@@ -244,7 +242,7 @@ async def test_only_the_node_that_was_named_goes(setting: Setting) -> None:
     assert [is_deleting(setting.claim(name)) for name in ("c1", "c2", "c3")] == [False, True, False]
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_it_is_told_on_claim_and_node(setting: Setting) -> None:
     found = await setting.launch(pods=[guarded()], terminationGracePeriod="24h")
     deadline = await interrupt(setting, 2 * MINUTE)
@@ -259,7 +257,7 @@ async def test_it_is_told_on_claim_and_node(setting: Setting) -> None:
     assert counted(setting.metrics.pods_disruption_initiated, **labels) == 1
 
 
-@played_by(play, cloud=True)
+@stage(cloud=True)
 async def test_a_notice_that_could_not_be_dealt_with_outlives_the_process(setting: Setting) -> None:
     await setting.launch(pods=[guarded()])
     down = Fault(error=Unavailable("down"))
@@ -278,19 +276,15 @@ async def test_a_notice_that_could_not_be_dealt_with_outlives_the_process(settin
 
 
 @pytest.mark.parametrize(("value", "minutes"), [("true", 60), ("soon", 60), ("2026-03-02T00:02:00Z", None)])
-def test_at_kwok_an_annotation_is_the_notice(value: str, minutes: int | None) -> None:
-    async def scenario(setting: Setting) -> None:
-        found = await setting.launch(pods=[guarded()], terminationGracePeriod="1h")
-        at = setting.now()
-        await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: value})
-        await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1s")
-        await setting.sim.run_for("1ms")
-        assert setting.deadline() == (parse_time(value) if minutes is None else at + minutes * MINUTE)
-
-    play(scenario)
+async def test_at_kwok_an_annotation_is_the_notice(setting: Setting, value: str, minutes: int | None) -> None:
+    found = await setting.launch(pods=[guarded()], terminationGracePeriod="1h")
+    at = setting.now()
+    await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: value})
+    await setting.sim.wait_until(lambda: is_deleting(setting.claim()), timeout="1s")
+    await setting.sim.run_for("1ms")
+    assert setting.deadline() == (parse_time(value) if minutes is None else at + minutes * MINUTE)
 
 
-@played_by(play)
 async def test_at_kwok_false_is_no_notice(setting: Setting) -> None:
     found = await setting.launch()
     await setting.annotate(NODES, found, {names.KWOK_INTERRUPTED: "false"})
@@ -298,7 +292,6 @@ async def test_at_kwok_false_is_no_notice(setting: Setting) -> None:
     assert not is_deleting(setting.claim())
 
 
-@played_by(play)
 async def test_at_kwok_a_notice_outlives_the_process(setting: Setting) -> None:
     found = await setting.launch(pods=[guarded()])
     await setting.program.kill()

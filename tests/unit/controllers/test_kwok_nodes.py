@@ -23,14 +23,19 @@ from dovetail.providers.kwok.nodes import name_in
 from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
-from tests.unit.controllers.manifests import condition, node_class
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.claims import condition, node_class
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
 from tests.unit.providers.claims import claim_manifest
 from tests.unit.providers.conformance import launch, nodes_of, take_over
 
 
+@gives("sim", "program")
 def run(scenario: Any, **options: Any) -> None:
     run_controllers(scenario, lambda program: [KwokNodes(program.cluster)], **options)
+
+
+pytestmark = stage(run)
 
 
 def creations(sim: SimCluster) -> int:
@@ -45,7 +50,6 @@ async def register(sim: SimCluster, claim: NodeClaim) -> None:
     )
 
 
-@played_by(run)
 async def test_a_launched_claim_gets_its_node_at_once_and_only_one(sim: SimCluster, program: Program) -> None:
     claim = await launch(sim, KwokProvider(program.api))
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="1s")
@@ -65,22 +69,20 @@ async def test_a_launched_claim_gets_its_node_at_once_and_only_one(sim: SimClust
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_registration_delay_honoured_to_the_second_also_across_a_restart(restart: bool) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(node_class(spec={"nodeRegistrationDelay": "1m30s"}))
-        claim = await launch(sim, KwokProvider(program.api))
-        launched_at = claim.status.conditions[0].last_transition_time
-        assert launched_at is not None
-        await sim.run_for("60s")
-        if restart:
-            await program.restart()
-        await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
-        assert sim.clock.now() == launched_at + timedelta(seconds=90)
+async def test_registration_delay_honoured_to_the_second_also_across_a_restart(
+    sim: SimCluster, program: Program, restart: bool
+) -> None:
+    await sim.apply(node_class(spec={"nodeRegistrationDelay": "1m30s"}))
+    claim = await launch(sim, KwokProvider(program.api))
+    launched_at = claim.status.conditions[0].last_transition_time
+    assert launched_at is not None
+    await sim.run_for("60s")
+    if restart:
+        await program.restart()
+    await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
+    assert sim.clock.now() == launched_at + timedelta(seconds=90)
 
-    run(scenario)
 
-
-@played_by(run)
 async def test_a_shorter_delay_counts_when_the_class_is_changed(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_class(spec={"nodeRegistrationDelay": "1h"}))
     claim = await launch(sim, KwokProvider(program.api))
@@ -89,7 +91,6 @@ async def test_a_shorter_delay_counts_when_the_class_is_changed(sim: SimCluster,
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="11s")
 
 
-@played_by(run)
 async def test_a_class_deleted_since_the_launch_delays_nothing(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_class(spec={"nodeRegistrationDelay": "1h"}))
     claim = await launch(sim, KwokProvider(program.api))
@@ -97,7 +98,7 @@ async def test_a_class_deleted_since_the_launch_delays_nothing(sim: SimCluster, 
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="1s")
 
 
-@played_by(run, started=False)
+@stage(started=False)
 async def test_a_claim_launched_while_nobody_ran_gets_its_node(sim: SimCluster, program: Program) -> None:
     claim = await launch(sim, KwokProvider(sim.api))
     await sim.run_for("1m")
@@ -106,7 +107,6 @@ async def test_a_claim_launched_while_nobody_ran_gets_its_node(sim: SimCluster, 
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)), timeout="1s")
 
 
-@played_by(run)
 async def test_a_claim_that_upstream_launched_gets_the_node_it_was_promised(sim: SimCluster) -> None:
     """The name is the one in the claim, and nothing is chosen anew."""
     await sim.apply(node_class(), claim_manifest(types=("not-in-the-catalogue",)))
@@ -133,18 +133,16 @@ def test_a_crash_at_any_point_neither_loses_nor_doubles_a_node(crash_ms: int, la
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Unavailable("down"), InternalError("oops"), OutcomeUnknown("lost")])
 @pytest.mark.parametrize("verb", ["create", "get"])
-def test_a_failed_request_is_tried_again_until_there_is_one_node(verb: str, error: ApiError, after: bool) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        sim.server.faults.add(Fault(error=error, after=after), verb=verb, client=names.COMPONENT, times=3)
-        claim = await launch(sim, KwokProvider(sim.api))
-        await sim.run_for("1m")
-        assert len(nodes_of(sim, claim)) == creations(sim) == 1
-        assert not sim.server.faults.pending or (verb, after) == ("create", True)
+async def test_a_failed_request_is_tried_again_until_there_is_one_node(
+    sim: SimCluster, verb: str, error: ApiError, after: bool
+) -> None:
+    sim.server.faults.add(Fault(error=error, after=after), verb=verb, client=names.COMPONENT, times=3)
+    claim = await launch(sim, KwokProvider(sim.api))
+    await sim.run_for("1m")
+    assert len(nodes_of(sim, claim)) == creations(sim) == 1
+    assert not sim.server.faults.pending or (verb, after) == ("create", True)
 
-    run(scenario)
 
-
-@played_by(run)
 async def test_a_node_that_was_made_unheard_and_unseen_is_not_made_again(sim: SimCluster, program: Program) -> None:
     """The answer is lost, and the watch that would show the Node is down: the second try finds it there."""
     sim.server.faults.add(Fault(error=Unavailable("down")), verb="watch", resource=NODES, client=names.COMPONENT)
@@ -158,7 +156,6 @@ async def test_a_node_that_was_made_unheard_and_unseen_is_not_made_again(sim: Si
     assert len(list(program.cluster.nodes.values())) == 1
 
 
-@played_by(run)
 async def test_a_claim_that_is_gone_unseen_gets_no_node(sim: SimCluster) -> None:
     await sim.apply(node_class(spec={"nodeRegistrationDelay": "1s"}))
     claim = await launch(sim, KwokProvider(sim.api))
@@ -172,7 +169,6 @@ async def test_a_claim_that_is_gone_unseen_gets_no_node(sim: SimCluster) -> None
     assert nodes_of(sim, claim) == []
 
 
-@played_by(run)
 async def test_an_instance_that_vanished_stays_vanished(sim: SimCluster, program: Program) -> None:
     claim = await launch(sim, KwokProvider(program.api))
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
@@ -185,7 +181,6 @@ async def test_an_instance_that_vanished_stays_vanished(sim: SimCluster, program
     assert nodes_of(sim, claim) == []
 
 
-@played_by(run)
 async def test_also_if_the_caches_tell_of_the_node_before_the_claim(sim: SimCluster, program: Program) -> None:
     """The Node's end is known while the claim still looks unregistered: its watch is behind."""
     claim = await launch(sim, KwokProvider(program.api))
@@ -204,7 +199,6 @@ async def test_also_if_the_caches_tell_of_the_node_before_the_claim(sim: SimClus
     assert creations(sim) == 1
 
 
-@played_by(run)
 async def test_a_node_lost_before_registration_comes_back(sim: SimCluster, program: Program) -> None:
     claim = await launch(sim, KwokProvider(program.api))
     await sim.wait_until(lambda: bool(nodes_of(sim, claim)))
@@ -214,7 +208,6 @@ async def test_a_node_lost_before_registration_comes_back(sim: SimCluster, progr
     assert len(nodes_of(sim, claim)) == 1
 
 
-@played_by(run)
 async def test_who_gets_no_node(sim: SimCluster) -> None:
     provider = KwokProvider(sim.api)
     await sim.apply(node_class(spec={"nodeRegistrationDelay": "1m"}))
@@ -232,7 +225,6 @@ async def test_who_gets_no_node(sim: SimCluster) -> None:
     assert sim.objects(NODES) == []
 
 
-@played_by(run)
 async def test_a_claim_that_goes_while_its_node_is_made_takes_it_along(sim: SimCluster) -> None:
     sim.server.faults.add(Fault(delay_seconds=10), verb="create", resource=NODES)
     claim = await launch(sim, KwokProvider(sim.api))

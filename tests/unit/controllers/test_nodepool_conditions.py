@@ -7,8 +7,9 @@ from dovetail.ports import KWOK_NODECLASSES, NODEPOOLS, Conflict, Delete, Outcom
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
-from tests.unit.controllers.manifests import condition, condition_of, node_class, node_pool, put_status
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.claims import condition, condition_of, node_class, node_pool, put_status
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import stage
 
 VALID, CLASS, READY = "ValidationSucceeded", "NodeClassReady", "Ready"
 
@@ -17,12 +18,14 @@ def controllers(program: Program) -> list[Controller]:
     return [NodePoolValidation(program.cluster), NodePoolReadiness(program.cluster)]
 
 
+pytestmark = stage(run_controllers, controllers)
+
+
 def told(sim: SimCluster, type_: str, pool: str = "default") -> tuple[str, str]:
     found = condition_of(sim, NODEPOOLS, pool, type_)
     return found.get("status", ""), found.get("reason", "")
 
 
-@played_by(run_controllers, controllers)
 async def test_a_pool_becomes_ready_and_then_is_left_alone(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_class(), node_pool())
     await sim.run_for("10s")
@@ -36,7 +39,6 @@ async def test_a_pool_becomes_ready_and_then_is_left_alone(sim: SimCluster, prog
     assert (before <= 4, program.requests("patch")) == (True, 0)
 
 
-@played_by(run_controllers, controllers)
 async def test_everything_that_is_wrong_is_said_and_taken_back_when_it_is_mended(sim: SimCluster) -> None:
     taint = {"key": "a", "effect": "NoSchedule"}
     long = {"taints": [taint], "startupTaints": [taint], "expireAfter": "99999999999h"}
@@ -53,7 +55,6 @@ async def test_everything_that_is_wrong_is_said_and_taken_back_when_it_is_mended
     assert told(sim, READY) == ("True", READY)
 
 
-@played_by(run_controllers, controllers)
 async def test_a_change_of_the_pool_is_judged_anew(sim: SimCluster) -> None:
     await sim.apply(node_class(), node_pool())
     await sim.run_for("10s")
@@ -65,7 +66,6 @@ async def test_a_change_of_the_pool_is_judged_anew(sim: SimCluster) -> None:
     assert condition_of(sim, NODEPOOLS, "default", VALID)["lastTransitionTime"] == since
 
 
-@played_by(run_controllers, controllers)
 async def test_the_node_class_comes_changes_and_goes(sim: SimCluster) -> None:
     await sim.apply(node_pool())
     await sim.run_for("10s")
@@ -92,7 +92,6 @@ async def test_the_node_class_comes_changes_and_goes(sim: SimCluster) -> None:
     assert told(sim, CLASS) == ("False", "NodeClassNotFound")
 
 
-@played_by(run_controllers, controllers)
 async def test_only_the_pools_of_the_class_and_only_ours(sim: SimCluster) -> None:
     foreign = {"nodeClassRef": {"group": "example.com", "kind": "KWOKNodeClass", "name": "default"}}
     other = {"nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "other"}}
@@ -117,7 +116,6 @@ def test_whatever_happens_on_the_way_both_are_said_in_the_end(
     run_controllers(scenario, controllers, seed=seed, shuffle=True, latency_seconds=0.01)
 
 
-@played_by(run_controllers, controllers)
 async def test_who_comes_late_does_not_undo_what_another_has_said(sim: SimCluster) -> None:
     statuses: list[str] = []
     watch = sim.server.registry.store.observers.append
@@ -129,7 +127,6 @@ async def test_who_comes_late_does_not_undo_what_another_has_said(sim: SimCluste
     assert set(statuses[statuses.index("True") :]) == {"True"}
 
 
-@played_by(run_controllers, controllers)
 async def test_a_message_that_is_too_long_is_cut(sim: SimCluster) -> None:
     requirements = [{"key": "a", "operator": "NotIn", "values": [f"{'x' * 70}{n}" for n in range(2000)]}]
     await sim.apply(node_class(), node_pool(template={"requirements": requirements}))

@@ -9,7 +9,7 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from tests.unit.controllers.manifests import (
+from tests.harness.claims import (
     condition,
     launched,
     node,
@@ -18,7 +18,8 @@ from tests.unit.controllers.manifests import (
     put_status,
     status_of,
 )
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import stage
 
 NONE = {"cpu": "0", "memory": "0", "pods": "0", "ephemeral-storage": "0", "nodes": "0"}
 ONE = {**NONE, "cpu": "4", "memory": "16Gi", "pods": "110", "nodes": "1"}
@@ -27,6 +28,9 @@ TWO = {**NONE, "cpu": "8", "memory": "32Gi", "pods": "220", "nodes": "2"}
 
 def controllers(program: Program) -> list[Controller]:
     return [NodePoolCounter(program.cluster, Timings())]
+
+
+pytestmark = stage(run_controllers, controllers)
 
 
 def counted(sim: SimCluster, pool: str = "default") -> tuple[int | None, Mapping[str, Any]]:
@@ -41,14 +45,12 @@ async def grow(sim: SimCluster, *numbers: int) -> None:
         await launched(sim, f"c{number}", node=f"n{number}", true=("Launched", "Registered", "Initialized"))
 
 
-@played_by(run_controllers, controllers)
 async def test_an_empty_pool_says_so(sim: SimCluster) -> None:
     await sim.apply(node_pool())
     await sim.run_for("6s")
     assert counted(sim) == (0, NONE)
 
 
-@played_by(run_controllers, controllers)
 async def test_nodes_come_and_go(sim: SimCluster) -> None:
     await sim.apply(node_pool(), node_pool("other"))
     await grow(sim, 1, 2)
@@ -63,7 +65,6 @@ async def test_nodes_come_and_go(sim: SimCluster) -> None:
     assert counted(sim) == (1, {**NONE, "nodes": "1"})  # the claim promised nothing
 
 
-@played_by(run_controllers, controllers)
 async def test_a_claim_counts_once_it_is_launched_and_as_promised_until_its_node_is_initialized(
     sim: SimCluster,
 ) -> None:
@@ -81,7 +82,6 @@ async def test_a_claim_counts_once_it_is_launched_and_as_promised_until_its_node
     assert counted(sim) == (1, {**ONE, "memory": "0"})  # what is no longer there is no longer told
 
 
-@played_by(run_controllers, controllers)
 async def test_a_node_that_is_being_replaced_is_not_counted(sim: SimCluster) -> None:
     await sim.apply(node_pool())
     await grow(sim, 1, 2)
@@ -94,7 +94,6 @@ async def test_a_node_that_is_being_replaced_is_not_counted(sim: SimCluster) -> 
     assert counted(sim) == (1, ONE)
 
 
-@played_by(run_controllers, controllers)
 async def test_a_node_that_has_lost_its_claim_counts_and_one_instance_counts_once(sim: SimCluster) -> None:
     await sim.apply(node_pool(), node("lost"))
     await grow(sim, 1)
@@ -111,7 +110,6 @@ async def test_a_node_that_has_lost_its_claim_counts_and_one_instance_counts_onc
     assert counted(sim) == (1, ONE)
 
 
-@played_by(run_controllers, controllers)
 async def test_many_changes_are_counted_together_and_none_are_not_counted_at_all(
     sim: SimCluster, program: Program
 ) -> None:

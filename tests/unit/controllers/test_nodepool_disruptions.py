@@ -7,12 +7,16 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, Delete, Patch
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from tests.unit.controllers.manifests import launched, node, node_claim, node_pool, status_of
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.claims import launched, node, node_claim, node_pool, status_of
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import stage
 
 
 def controllers(program: Program) -> list[Controller]:
     return [NodePoolDisruptions(program.cluster, Timings())]
+
+
+pytestmark = stage(run_controllers, controllers)
 
 
 def shown(sim: SimCluster) -> dict[str, dict[str, Any]]:
@@ -27,7 +31,6 @@ async def grow(sim: SimCluster, number: int) -> None:
         await launched(sim, f"c{each}", node=f"n{each}", true=("Launched", "Registered", "Initialized"))
 
 
-@played_by(run_controllers, controllers)
 async def test_each_reason_has_its_numbers(sim: SimCluster) -> None:
     budgets = [{"nodes": "50%", "reasons": ["Drifted"]}, {"nodes": "1"}]
     await sim.apply(node_pool(disruption={"consolidateAfter": "0s", "budgets": budgets}))
@@ -41,7 +44,6 @@ async def test_each_reason_has_its_numbers(sim: SimCluster) -> None:
     assert shown(sim)["Underutilized"] == {"limit": 1, "inUse": 1, "allowed": 0}
 
 
-@played_by(run_controllers, controllers)
 async def test_it_says_when_a_window_changes_it_and_then_changes(sim: SimCluster) -> None:
     nightly = {"nodes": "0", "schedule": "0 6 * * *", "duration": "8h"}
     await sim.apply(node_pool(disruption={"consolidateAfter": "0s", "budgets": [nightly, {"nodes": "3"}]}))
@@ -55,7 +57,6 @@ async def test_it_says_when_a_window_changes_it_and_then_changes(sim: SimCluster
     assert shown(sim)["Empty"]["limit"] == 3
 
 
-@played_by(run_controllers, controllers)
 async def test_nothing_is_written_while_nothing_changes(sim: SimCluster) -> None:
     await sim.apply(node_pool())
     await grow(sim, 2)
@@ -65,7 +66,6 @@ async def test_nothing_is_written_while_nothing_changes(sim: SimCluster) -> None
     assert [line for line in sim.trace[before:] if "nodepools" in line] == []
 
 
-@played_by(run_controllers, controllers)
 async def test_the_owner_is_told_once_what_is_wrong_with_the_budgets(sim: SimCluster) -> None:
     """R25: two readings; R28: a reason without effect; R29: a budget that cannot be read."""
     budgets = [{"nodes": "5", "reasons": ["Drifted"]}, {"nodes": "1"}, {"nodes": "2", "reasons": ["Expired"]}]

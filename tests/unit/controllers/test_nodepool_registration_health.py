@@ -8,7 +8,7 @@ from dovetail.ports import KWOK_NODECLASSES, NODECLAIMS, NODEPOOLS, Conflict, De
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.server.faults import Fault
-from tests.unit.controllers.manifests import (
+from tests.harness.claims import (
     condition,
     condition_of,
     node_claim,
@@ -17,7 +17,7 @@ from tests.unit.controllers.manifests import (
     put_status,
     status_of,
 )
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.running import Program, run_controllers
 
 HEALTHY = "NodeRegistrationHealthy"
 

@@ -13,8 +13,8 @@ from dovetail.planning.timings import Timings
 from dovetail.ports import NODEPOOLS
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.cluster import SimCluster
-from tests.unit.controllers.manifests import condition_of, launched, node, node_claim, node_class, node_pool, status_of
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.claims import condition_of, launched, node, node_claim, node_class, node_pool, status_of
+from tests.harness.running import Program, run_controllers
 
 POOLS = ("a", "b", "c")
 

@@ -30,12 +30,13 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.runtime.manager import Controller
 from dovetail.sim.actors.wire import RUN_FOR, START_DELAY
 from dovetail.sim.server.faults import Fault
-from tests import manifests
-from tests.manifests import Manifest
-from tests.metrics_text import exposition
-from tests.sim.termination.setting import INSTANCE_TYPE, Setting, counted, play
-from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool, put_status
-from tests.unit.controllers.running import Program, played_by
+from tests.harness import manifests
+from tests.harness.claims import condition, node, node_claim, node_class, node_pool, put_status
+from tests.harness.manifests import Manifest
+from tests.harness.metrics_text import exposition
+from tests.harness.running import Program
+from tests.harness.stage import gives, stage
+from tests.harness.termination import INSTANCE_TYPE, Setting, counted, play
 
 MEBI = 2**20
 Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
@@ -48,8 +49,12 @@ def more(program: Program, provider: CloudProvider, metrics: Metrics) -> list[Co
     return [prices]
 
 
+@gives("setting")
 def measured(scenario: Scenario, **options: Any) -> None:
     play(scenario, more=more, **options)
+
+
+pytestmark = stage(measured)
 
 
 def series(setting: Setting, metric: str, /, *, of: Sequence[str] = (), **labels: str) -> dict[str, float]:
@@ -79,7 +84,6 @@ DAEMON_REQUESTS, DAEMON_LIMITS = "karpenter_nodes_total_daemon_requests", "karpe
 RESOURCE = ("resource_type",)
 
 
-@played_by(measured)
 async def test_requests_and_limits_of_the_pods_of_a_node(setting: Setting) -> None:
     found = await setting.launch(
         pods=[limited("a", cpu="250m", limit="1"), limited("b", cpu="500m", limit="2"), manifests.pod("c")]
@@ -99,7 +103,6 @@ async def test_requests_and_limits_of_the_pods_of_a_node(setting: Setting) -> No
         assert series(setting, name, of=RESOURCE if name != "karpenter_nodes_current_lifetime_seconds" else ()) == {}
 
 
-@played_by(measured)
 async def test_pods_of_daemon_sets_count_twice_and_finished_ones_not_at_all(setting: Setting) -> None:
     done = manifests.pod("done", cpu="1", annotations={RUN_FOR: "1s"}, restartPolicy="Never")
     found = await setting.launch(pods=[manifests.pod("web", cpu="1")])
@@ -113,7 +116,6 @@ async def test_pods_of_daemon_sets_count_twice_and_finished_ones_not_at_all(sett
     assert series(setting, DAEMON_LIMITS, of=RESOURCE, **here) == {}
 
 
-@played_by(measured)
 async def test_labels_of_a_node_that_change_change_those_of_its_pods_sums(setting: Setting) -> None:
     found = await setting.launch(pods=[manifests.pod("web", cpu="1")])
     assert series(setting, REQUESTS, node_name=found, resource_type="cpu", zone="elsewhere") == {}
@@ -122,7 +124,6 @@ async def test_labels_of_a_node_that_change_change_those_of_its_pods_sums(settin
     assert series(setting, REQUESTS, node_name=found, resource_type="cpu", zone="elsewhere") == {"": 1}
 
 
-@played_by(measured)
 async def test_how_much_of_the_cluster_is_used(setting: Setting) -> None:
     utilization = "karpenter_cluster_utilization_percent"
     for name in ("n1", "n2"):
@@ -136,7 +137,6 @@ async def test_how_much_of_the_cluster_is_used(setting: Setting) -> None:
     assert "example.com/none" not in series(setting, utilization, of=RESOURCE)
 
 
-@played_by(measured)
 async def test_a_request_that_cannot_be_read_counts_as_nothing(setting: Setting) -> None:
     pod = manifests.pod("web", cpu="1")
     pod["spec"]["containers"][0]["resources"]["requests"]["example.com/odd"] = str(2**70)
@@ -161,7 +161,6 @@ def price_of(setting: Setting, claim: str) -> float:
     return offering.price
 
 
-@played_by(measured)
 async def test_a_pool_costs_what_its_claims_do(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool(), node_pool("idle"))
     await setting.sim.run_for("1s")
@@ -179,7 +178,6 @@ async def test_a_pool_costs_what_its_claims_do(setting: Setting) -> None:
     assert list(series(setting, COST, of=("nodepool",))) == ["default"]
 
 
-@played_by(measured)
 async def test_a_machine_without_a_price_costs_nothing(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool())
     labels = {names.INSTANCE_TYPE_LABEL: "unheard-of", names.ZONE_LABEL: "z", names.CAPACITY_TYPE_LABEL: "spot"}
@@ -232,7 +230,6 @@ COUNT, CURRENT = "status_condition_count", "status_condition_current_status_seco
 CONDITION = ("type", "status")
 
 
-@played_by(measured)
 async def test_conditions_of_claims_nodes_and_pools(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool())
     found = await setting.launch("c1")
@@ -254,7 +251,6 @@ async def test_conditions_of_claims_nodes_and_pools(setting: Setting) -> None:
             assert series(setting, f"{kind}_{what}", name=found) == {}
 
 
-@played_by(measured)
 async def test_transitions_are_counted_with_how_long_the_old_status_lasted(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool())
     await setting.launch("c1")
@@ -275,7 +271,6 @@ async def test_transitions_are_counted_with_how_long_the_old_status_lasted(setti
     assert list(bounds) == [*(f"{0.5 * 2**n:g}" for n in range(15)), "+Inf"]
 
 
-@played_by(measured)
 async def test_how_long_a_status_lasted_is_told_by_the_conditions_themselves(setting: Setting) -> None:
     await setting.sim.apply(node_pool())
     for status, at in (("False", "2026-03-01T00:00:00Z"), ("True", "2026-03-01T00:01:30Z")):
@@ -287,7 +282,6 @@ async def test_how_long_a_status_lasted_is_told_by_the_conditions_themselves(set
     assert series(setting, f"{seconds}_sum", of=CONDITION, type="Odd") == {"Odd,False": 90}
 
 
-@played_by(measured)
 async def test_how_long_objects_take_to_go(setting: Setting) -> None:
     guarded = manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "1h"})
     found = await setting.launch("c1", pods=[guarded])
@@ -305,7 +299,6 @@ async def test_how_long_objects_take_to_go(setting: Setting) -> None:
         assert series(setting, f"{kind}_termination_current_time_seconds") == {}
 
 
-@played_by(measured)
 async def test_objects_of_others_are_theirs_to_tell(setting: Setting) -> None:
     theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     foreign = node("n1")
@@ -323,7 +316,6 @@ async def test_objects_of_others_are_theirs_to_tell(setting: Setting) -> None:
 # -- pods (04 §3.5) ----------------------------------------------------------------------------------------------------
 
 
-@played_by(measured)
 async def test_how_long_pods_take_to_be_bound_and_to_run(setting: Setting) -> None:
     await setting.sim.apply(manifests.pod("web", annotations={START_DELAY: "20s"}))
     await setting.sim.run_for("60s")
@@ -344,7 +336,7 @@ async def test_how_long_pods_take_to_be_bound_and_to_run(setting: Setting) -> No
 # -- queues (04 §3.6) --------------------------------------------------------------------------------------------------
 
 
-@played_by(measured, cloud=True)
+@stage(cloud=True)
 async def test_what_waits_and_what_is_in_work(setting: Setting) -> None:
     lifecycle = {"name": "nodeclaim.lifecycle", "controller": "nodeclaim.lifecycle"}
     slow = Fault(delay_seconds=30)
@@ -363,7 +355,6 @@ async def test_what_waits_and_what_is_in_work(setting: Setting) -> None:
     assert series(setting, "workqueue_retries_total", **lifecycle) == {}
 
 
-@played_by(measured)
 async def test_failed_attempts_are_retries(setting: Setting) -> None:
     setting.sim.server.faults.add(Fault(error=Unavailable("down")), verb="patch", resource=NODECLAIMS, times=3)
     await setting.launch()

@@ -6,8 +6,8 @@ from dovetail.api import names
 from dovetail.ports import CSI_NODES, NODECLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from dovetail.scheduling.host_ports import HostPort
 from dovetail.scheduling.volumes import Attachment
-from tests.unit.controllers.manifests import condition
-from tests.unit.controllers.placing_scene import (
+from tests.harness.claims import condition
+from tests.harness.placing import (
     AMOUNTS,
     Scene,
     a_claim,
@@ -21,7 +21,9 @@ from tests.unit.controllers.placing_scene import (
     play,
     with_claim,
 )
-from tests.unit.controllers.running import played_by
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 HELD = ["example.com/hold"]
 DISRUPTED = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
@@ -30,7 +32,6 @@ DISRUPTED = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
 # -- who is who (06 §7.2) ----------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_launched_claim_is_a_node_before_there_is_one(world: Scene) -> None:
     await world.put(a_claim("c", of="n", labels={"team": "a"}, taints=[{"key": "t", "effect": "NoSchedule"}]))
     found = world.node("c")
@@ -42,14 +43,12 @@ async def test_a_launched_claim_is_a_node_before_there_is_one(world: Scene) -> N
     assert not found.initialized
 
 
-@played_by(play)
 async def test_a_claim_without_an_instance_is_a_node_on_which_nothing_fits(world: Scene) -> None:
     await world.put(a_claim("c"))
     assert not world.node("c").allocatable
     assert world.node("c").pool == "default"  # its pool's limit on nodes counts it
 
 
-@played_by(play)
 async def test_the_claim_speaks_until_the_node_is_registered(world: Scene) -> None:
     taint = {"key": names.UNREGISTERED_TAINT, "effect": "NoExecute"}
     await world.put(a_claim("c", of="n", labels={"says": "claim"}))
@@ -68,7 +67,6 @@ async def test_the_claim_speaks_until_the_node_is_registered(world: Scene) -> No
     assert world.node("n").initialized
 
 
-@played_by(play)
 async def test_an_initialized_node_speaks_without_the_label_that_says_it_is_registered(world: Scene) -> None:
     await world.put(a_claim("c", of="n", labels={"says": "claim"}), a_node("n"))
     for value in ("x", None):
@@ -78,7 +76,6 @@ async def test_an_initialized_node_speaks_without_the_label_that_says_it_is_regi
         assert world.node("n").labels["says"] == "node"
 
 
-@played_by(play)
 async def test_a_node_is_not_hidden_by_a_claim_of_its_name_whose_own_node_is_not_registered(world: Scene) -> None:
     await world.put(a_claim("n2", of="n1"), a_node("n1", unregistered=True))
     await world.put(a_claim("c2", of="n2"), a_node("n2"), a_pod("p", on="n2"))
@@ -87,7 +84,6 @@ async def test_a_node_is_not_hidden_by_a_claim_of_its_name_whose_own_node_is_not
     assert world.node("n2").requested["cpu"] == 1000
 
 
-@played_by(play)
 async def test_nodes_of_others_are_nodes_like_any_other(world: Scene) -> None:
     await world.put(a_stranger("old"), a_pod("p", on="old"))
     found = world.node("old")
@@ -97,7 +93,6 @@ async def test_nodes_of_others_are_nodes_like_any_other(world: Scene) -> None:
     assert found.requested["cpu"] == 1000
 
 
-@played_by(play)
 async def test_a_node_of_a_pool_counts_once_its_instance_is_known(world: Scene) -> None:
     nameless = a_node("n")
     del nameless["spec"]["providerID"]
@@ -107,7 +102,6 @@ async def test_a_node_of_a_pool_counts_once_its_instance_is_known(world: Scene) 
     assert list(world.nodes()) == ["n"]
 
 
-@played_by(play)
 async def test_until_a_new_node_says_its_type_its_claim_stands_for_it(world: Scene) -> None:
     untyped = a_node("n", initialized=False)
     del untyped["metadata"]["labels"][names.INSTANCE_TYPE_LABEL]
@@ -117,7 +111,6 @@ async def test_until_a_new_node_says_its_type_its_claim_stands_for_it(world: Sce
     assert list(world.nodes()) == ["n"]
 
 
-@played_by(play)
 async def test_deleting_one_leaves_the_other(world: Scene) -> None:
     await world.put(a_claim("c", of="n"), a_node("n"))
     assert list(world.nodes()) == ["n"]
@@ -131,7 +124,6 @@ async def test_deleting_one_leaves_the_other(world: Scene) -> None:
     assert world.nodes() == {}
 
 
-@played_by(play)
 async def test_another_instance_is_another_node(world: Scene) -> None:
     await world.put(a_claim("c", of="n"), a_node("n"))
     await world.put(a_claim("c", of="m"))
@@ -140,7 +132,6 @@ async def test_another_instance_is_another_node(world: Scene) -> None:
     assert list(world.nodes()) == ["m", "n"]
 
 
-@played_by(play)
 async def test_what_two_claim_counts_once(world: Scene) -> None:
     await world.put(a_claim("a", of="n"), a_claim("b", of="n"))
     assert list(world.nodes()) == ["a"]
@@ -154,7 +145,6 @@ async def test_what_two_claim_counts_once(world: Scene) -> None:
     assert place.claim.metadata.name == "b"
 
 
-@played_by(play)
 async def test_claims_of_another_provider_are_not_looked_at(world: Scene) -> None:
     await world.put(a_claim("c", of="n", nodeClassRef={"group": "x.example", "kind": "Other", "name": "o"}))
     assert world.nodes() == {}
@@ -164,7 +154,6 @@ async def test_claims_of_another_provider_are_not_looked_at(world: Scene) -> Non
     assert place.claim is None
 
 
-@played_by(play)
 async def test_of_two_nodes_of_one_name_it_is_the_one_that_pods_are_bound_to(world: Scene) -> None:
     await world.put(a_claim("n", of="m"), a_stranger("n", cpu="8"))
     assert [node.capacity["cpu"] for node in world.state.places().nodes] == [8000]
@@ -175,7 +164,6 @@ async def test_of_two_nodes_of_one_name_it_is_the_one_that_pods_are_bound_to(wor
 # -- what it has (05 §3.3, §4.6) ---------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_what_a_starting_kubelet_does_not_count_yet_is_as_the_claim_expects_it(world: Scene) -> None:
     expected = {**AMOUNTS, "example.com/gpu": "2"}
     claim = a_claim("c", of="n")
@@ -189,7 +177,6 @@ async def test_what_a_starting_kubelet_does_not_count_yet_is_as_the_claim_expect
     assert world.node("n").allocatable["example.com/gpu"] == 0
 
 
-@played_by(play)
 async def test_startup_taints_count_once_the_node_is_initialized(world: Scene) -> None:
     startup = {"key": "cni", "effect": "NoSchedule"}
     taints = [
@@ -219,7 +206,6 @@ def test_a_number_that_nobody_can_read_costs_only_itself(caplog: pytest.LogCaptu
 # -- what is on it -----------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_what_has_ended_takes_nothing_and_what_ends_still_does(world: Scene) -> None:
     ending = a_pod("ending", on="n", finalizers=HELD)
     await world.put(a_stranger("n"), ending, a_pod("done", on="n", phase="Succeeded"), a_pod("runs", on="n"))
@@ -230,7 +216,6 @@ async def test_what_has_ended_takes_nothing_and_what_ends_still_does(world: Scen
     assert [pod.counts for pod in found.pods] == [False, True]
 
 
-@played_by(play)
 async def test_what_daemons_request_is_known_apart(world: Scene) -> None:
     daemon = a_pod("d", on="n", cpu="200m", owner=("DaemonSet", "d", "uid-d"))
     await world.put(a_stranger("n"), daemon, a_pod("p", on="n"))
@@ -238,7 +223,6 @@ async def test_what_daemons_request_is_known_apart(world: Scene) -> None:
     assert world.node("n").requested_by_daemons["cpu"] == 200
 
 
-@played_by(play)
 async def test_ports_of_the_node_that_are_taken(world: Scene) -> None:
     container = {
         "name": "main",
@@ -253,7 +237,6 @@ async def test_ports_of_the_node_that_are_taken(world: Scene) -> None:
     assert world.node("n").ports == frozenset()
 
 
-@played_by(play)
 async def test_claims_are_attached_by_drivers_as_far_as_the_node_can(world: Scene) -> None:
     await world.put(a_stranger("n"), a_csi_node("n", **{"disks": 2}), a_pod("p", on="n", volumes=with_claim("v")))
     assert world.node("n").attach_limits == {"disks": 2}
@@ -280,7 +263,6 @@ async def test_claims_are_attached_by_drivers_as_far_as_the_node_can(world: Scen
 # -- on their way out (06 §7.4) ----------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_node_whose_claim_is_deleted_takes_no_pods(world: Scene) -> None:
     await world.put(a_claim("c", of="n", finalizers=True), a_node("n"), a_node("other"))
     assert world.node("n").open
@@ -289,7 +271,6 @@ async def test_a_node_whose_claim_is_deleted_takes_no_pods(world: Scene) -> None
     assert world.node("other").open
 
 
-@played_by(play)
 async def test_a_node_of_others_that_is_deleted_takes_no_pods(world: Scene) -> None:
     held = a_stranger("n")
     held["metadata"]["finalizers"] = HELD
@@ -298,13 +279,11 @@ async def test_a_node_of_others_that_is_deleted_takes_no_pods(world: Scene) -> N
     assert not world.node("n").open
 
 
-@played_by(play)
 async def test_an_instance_that_is_being_ended_takes_no_pods(world: Scene) -> None:
     await world.put(a_claim("c", of="n", true=["InstanceTerminating"]))
     assert not world.node("c").open
 
 
-@played_by(play)
 async def test_a_registered_claim_whose_node_is_gone_takes_no_pods_until_the_node_is_back(world: Scene) -> None:
     await world.put(a_claim("c", of="n", true=["Registered"]), a_node("n"))
     assert world.node("n").open
@@ -314,7 +293,6 @@ async def test_a_registered_claim_whose_node_is_gone_takes_no_pods_until_the_nod
     assert world.node("n").open
 
 
-@played_by(play)
 async def test_what_a_command_has_begun_is_seen_by_a_new_leader(world: Scene) -> None:
     await world.put(a_claim("c", of="n", true=["Registered"]), a_node("n", taints=[DISRUPTED]))
     assert world.node("n").open  # a taint alone is no command, and keeps pods away by itself
@@ -323,7 +301,6 @@ async def test_what_a_command_has_begun_is_seen_by_a_new_leader(world: Scene) ->
     assert not world.node("n").open
 
 
-@played_by(play)
 async def test_a_mark_is_set_and_taken_back(world: Scene) -> None:
     await world.put(a_claim("c", of="n"), a_node("n"))
     world.state.mark("c")
@@ -335,7 +312,6 @@ async def test_a_mark_is_set_and_taken_back(world: Scene) -> None:
     assert world.node("n").open
 
 
-@played_by(play)
 async def test_a_mark_goes_with_its_claim(world: Scene) -> None:
     await world.put(a_claim("c", of="n"))
     world.state.mark("c")
@@ -347,7 +323,6 @@ async def test_a_mark_goes_with_its_claim(world: Scene) -> None:
 # -- what is told twice is the same ------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_nothing_new_is_the_same_object(world: Scene) -> None:
     await world.put(a_stranger("n"), a_stranger("m"), a_pod("p", on="n"))
     before = world.state.places()
@@ -357,7 +332,6 @@ async def test_nothing_new_is_the_same_object(world: Scene) -> None:
     assert world.state.places() is before
 
 
-@played_by(play)
 async def test_only_what_changes_is_another_object(world: Scene) -> None:
     await world.put(a_stranger("l"), a_stranger("m"), a_stranger("n"), a_pod("p", on="m"))
     before = {node.name: node for node in world.state.places().nodes}

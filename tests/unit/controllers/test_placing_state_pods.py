@@ -8,9 +8,9 @@ from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, PODS
 from dovetail.scheduling.placement import Origin, PlacementRequest, Solution
 from dovetail.scheduling.reference import solve
-from tests import manifests
-from tests.unit.controllers.manifests import condition
-from tests.unit.controllers.placing_scene import (
+from tests.harness import manifests
+from tests.harness.claims import condition
+from tests.harness.placing import (
     UNSCHEDULABLE,
     Scene,
     a_claim,
@@ -24,7 +24,9 @@ from tests.unit.controllers.placing_scene import (
     play,
     with_claim,
 )
-from tests.unit.controllers.running import played_by
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 HELD = ["example.com/hold"]
 TERM = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
@@ -44,7 +46,6 @@ def asks(key: str, operator: str, *values: str) -> dict[str, Any]:
 # -- pods that wait (06 §1) --------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_pod_that_the_scheduler_found_no_node_for_waits(world: Scene) -> None:
     await world.put(a_pod("p", cpu="2", labels={"app": "a"}))
     (pod,) = world.state.pending().pods
@@ -66,25 +67,18 @@ async def test_a_pod_that_the_scheduler_found_no_node_for_waits(world: Scene) ->
     ],
     ids=["gated", "about to preempt", "new", "over"],
 )
-def test_pods_that_do_not_wait_for_us(status: dict[str, Any]) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put({**a_pod("p"), "status": status})
-        assert world.pending() == []
-        assert world.heard == []
-
-    play(scene)
+async def test_pods_that_do_not_wait_for_us(world: Scene, status: dict[str, Any]) -> None:
+    await world.put({**a_pod("p"), "status": status})
+    assert world.pending() == []
+    assert world.heard == []
 
 
 @pytest.mark.parametrize("owner", ["DaemonSet", "Node"])
-def test_pods_that_belong_to_a_node_do_not_wait(owner: str) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("p", owner=(owner, "o", "uid-o")))
-        assert world.pending() == []
-
-    play(scene)
+async def test_pods_that_belong_to_a_node_do_not_wait(world: Scene, owner: str) -> None:
+    await world.put(a_pod("p", owner=(owner, "o", "uid-o")))
+    assert world.pending() == []
 
 
-@played_by(play)
 async def test_a_pod_that_is_deleted_while_it_waits_waits_no_longer(world: Scene) -> None:
     await world.put(a_pod("p", finalizers=HELD), a_pod("q"))
     await world.delete(PODS, "p")
@@ -92,7 +86,6 @@ async def test_a_pod_that_is_deleted_while_it_waits_waits_no_longer(world: Scene
     assert world.pending() == []
 
 
-@played_by(play)
 async def test_whoever_asks_is_told_of_pods_that_begin_to_wait_and_nodes_that_turn_disrupted(world: Scene) -> None:
     await world.put({**a_pod("p"), "status": {}}, a_stranger("n"))
     assert world.heard == []
@@ -112,7 +105,6 @@ async def test_whoever_asks_is_told_of_pods_that_begin_to_wait_and_nodes_that_tu
 # -- pods that are left out (06 §2) ------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_pod_that_wants_no_managed_node_is_left_out_without_a_word(world: Scene) -> None:
     await world.put(a_pod("p", affinity=required(asks(names.NODEPOOL_LABEL, "DoesNotExist"))))
     (refused,) = world.state.pending().refused.values()
@@ -151,19 +143,17 @@ async def test_a_pod_that_wants_no_managed_node_is_left_out_without_a_word(world
         ),
     ],
 )
-def test_a_pod_that_asks_for_what_nobody_can_promise(spec: dict[str, Any], field: str, words: str) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pod("bad", **spec), a_pod("good"))
-        assert world.pending() == ["good"]
-        reason = world.reasons()["bad"]
-        assert reason.startswith(f"default/bad: {field}: ")
-        assert words in reason
-        assert "; " in reason  # and what to do
+async def test_a_pod_that_asks_for_what_nobody_can_promise(
+    world: Scene, spec: dict[str, Any], field: str, words: str
+) -> None:
+    await world.put(a_pod("bad", **spec), a_pod("good"))
+    assert world.pending() == ["good"]
+    reason = world.reasons()["bad"]
+    assert reason.startswith(f"default/bad: {field}: ")
+    assert words in reason
+    assert "; " in reason  # and what to do
 
-    play(scene)
 
-
-@played_by(play)
 async def test_a_pod_that_asks_for_no_number(world: Scene) -> None:
     await world.put(a_pod("bad", cpu="much"), a_pod("good"), a_stranger("n"), a_pod("bound", on="n", cpu="much"))
     assert world.pending() == ["good"]
@@ -171,7 +161,6 @@ async def test_a_pod_that_asks_for_no_number(world: Scene) -> None:
     assert world.node("n").requested["pods"] == 1
 
 
-@played_by(play)
 async def test_a_pod_of_another_namespace_with_the_same_spec_is_another_pod(world: Scene) -> None:
     await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     await world.put(a_pod("p"), a_pod("p", namespace="team"))
@@ -181,7 +170,6 @@ async def test_a_pod_of_another_namespace_with_the_same_spec_is_another_pod(worl
 # -- volumes (06 §2.3) -------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_one_bad_claim_never_holds_back_others(world: Scene) -> None:
     await world.put(a_pod("p", volumes=with_claim("v")), a_pod("q"))
     assert world.pending() == ["q"]
@@ -192,7 +180,6 @@ async def test_one_bad_claim_never_holds_back_others(world: Scene) -> None:
     assert "no storage class" in world.reasons()["p"]
 
 
-@played_by(play)
 async def test_a_claim_that_is_put_right_lets_the_pod_go(world: Scene) -> None:
     await world.put(a_pod("p", volumes=with_claim("v")), a_volume_claim("v", class_="slow"))
     assert "storage class does not exist" in world.reasons()["p"]
@@ -207,31 +194,27 @@ async def test_a_claim_that_is_put_right_lets_the_pod_go(world: Scene) -> None:
 # -- namespaces --------------------------------------------------------------------------------------------------------
 
 
-def test_rules_about_namespaces_follow_their_labels() -> None:
+async def test_rules_about_namespaces_follow_their_labels(world: Scene) -> None:
     term = {
         "topologyKey": names.HOSTNAME_LABEL,
         "labelSelector": {},
         "namespaceSelector": {"matchLabels": {"tier": "db"}},
     }
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    await world.put(a_stranger("n"), a_pod("bound", on="n", affinity=apart), a_pod("waits", affinity=apart))
 
-    async def scene(world: Scene) -> None:
-        await world.put(a_stranger("n"), a_pod("bound", on="n", affinity=apart), a_pod("waits", affinity=apart))
+    def seen() -> list[frozenset[str] | None]:
+        bound, waits = world.node("n").pods[0], world.state.pending().pods[0]
+        return [rule.namespaces for rule in (*bound.apart, *waits.rules)]
 
-        def seen() -> list[frozenset[str] | None]:
-            bound, waits = world.node("n").pods[0], world.state.pending().pods[0]
-            return [rule.namespaces for rule in (*bound.apart, *waits.rules)]
-
-        assert seen() == [frozenset(), frozenset()]
-        await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "labels": {"tier": "db"}}})
-        assert seen() == [frozenset("a")] * 2
-        before = world.state.places()
-        await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b"}})
-        assert world.state.places() is before
-        await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b", "labels": {"tier": "db"}}})
-        assert seen() == [frozenset("ab")] * 2
-
-    play(scene)
+    assert seen() == [frozenset(), frozenset()]
+    await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "labels": {"tier": "db"}}})
+    assert seen() == [frozenset("a")] * 2
+    before = world.state.places()
+    await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b"}})
+    assert world.state.places() is before
+    await world.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "b", "labels": {"tier": "db"}}})
+    assert seen() == [frozenset("ab")] * 2
 
 
 # -- pods that leave (05 §12.2, 06 §12.6) ------------------------------------------------------------------------------
@@ -243,7 +226,6 @@ async def on_a_leaving_node(world: Scene, *pods: dict[str, Any]) -> None:
     await world.delete(NODECLAIMS, "c")
 
 
-@played_by(play)
 async def test_pods_of_a_node_that_goes_leave(world: Scene) -> None:
     await on_a_leaving_node(
         world,
@@ -260,7 +242,6 @@ async def test_pods_of_a_node_that_goes_leave(world: Scene) -> None:
     assert {pod.origin for pod in world.state.leaving(world.clock.now()).pods} == {Origin.DELETING}
 
 
-@played_by(play)
 async def test_pods_that_a_budget_can_never_let_go_do_not_leave(world: Scene) -> None:
     await world.put(
         manifests.pdb("blocked", maxUnavailable="0%"),
@@ -274,7 +255,6 @@ async def test_pods_that_a_budget_can_never_let_go_do_not_leave(world: Scene) ->
     assert world.leaving() == ["free", "many"]
 
 
-@played_by(play)
 async def test_pods_that_are_protected_leave_when_they_no_longer_are(world: Scene) -> None:
     await on_a_leaving_node(
         world,
@@ -286,14 +266,12 @@ async def test_pods_that_are_protected_leave_when_they_no_longer_are(world: Scen
     assert world.leaving() == ["for-now"]
 
 
-@played_by(play)
 async def test_pods_of_a_marked_node_leave(world: Scene) -> None:
     await world.put(a_claim("c", of="n"), a_node("n"), a_pod("p", on="n"))
     world.state.mark("c")
     assert world.leaving() == ["p"]
 
 
-@played_by(play)
 async def test_pods_that_share_a_new_claim_come_together(world: Scene) -> None:
     """06 §12.5, as far as the state is concerned: both kinds are read alike."""
     await world.put(a_pod("waits"))
@@ -303,7 +281,6 @@ async def test_pods_that_share_a_new_claim_come_together(world: Scene) -> None:
     assert (waits.origin, leaves.origin) == (Origin.PENDING, Origin.DELETING)
 
 
-@played_by(play)
 async def test_pods_that_fit_on_what_is_being_made_need_nothing_new(world: Scene) -> None:
     """06 §12.4."""
     await world.put(a_pool(), a_claim("c", of="n"), *(a_pod(f"p{number}") for number in range(4)))

@@ -6,9 +6,11 @@ from dovetail.api import names
 from dovetail.model.instance_types import InstanceType, Offering
 from dovetail.ports import DAEMONSETS, NODECLAIMS, NODEPOOLS, PODS, CloudError
 from dovetail.providers.catalogue import built_in
-from tests.unit.controllers.manifests import node_class
-from tests.unit.controllers.placing_scene import TYPES, Scene, a_claim, a_daemon_set, a_pod, a_pool, play
-from tests.unit.controllers.running import played_by
+from tests.harness.claims import node_class
+from tests.harness.placing import TYPES, Scene, a_claim, a_daemon_set, a_pod, a_pool, play
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 
 def names_of(scene: Scene) -> list[str]:
@@ -18,7 +20,6 @@ def names_of(scene: Scene) -> list[str]:
 # -- pools (05 §1, §9) -------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_pools_that_can_be_used_heaviest_first(world: Scene) -> None:
     other = a_pool("other", template={"nodeClassRef": {"group": "x.example", "kind": "Other", "name": "o"}})
     await world.put(
@@ -55,7 +56,6 @@ def test_a_pool_without_types_is_left_out(caplog: pytest.LogCaptureFixture) -> N
     assert "NodePool a is left out: its instance types cannot be looked up: throttled" in caplog.messages
 
 
-@played_by(play)
 async def test_a_pool_that_cannot_be_read_is_left_out(world: Scene) -> None:
     await world.put(a_pool("a", limits={"cpu": "99999999999999999999"}), a_pool("b"))
     await world.refreshed()
@@ -63,7 +63,6 @@ async def test_a_pool_that_cannot_be_read_is_left_out(world: Scene) -> None:
     assert "cpu" in world.state.places().left_out["a"]
 
 
-@played_by(play)
 async def test_a_status_that_is_counted_changes_nothing(world: Scene) -> None:
     await world.put(a_pool("a"))
     before = await world.refreshed()
@@ -78,7 +77,6 @@ async def test_a_status_that_is_counted_changes_nothing(world: Scene) -> None:
 # -- types -------------------------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_types_as_the_engine_reads_them(world: Scene) -> None:
     await world.put(a_pool("a"), a_pool("b"))
     types = (await world.refreshed()).types
@@ -91,7 +89,6 @@ async def test_types_as_the_engine_reads_them(world: Scene) -> None:
     }
 
 
-@played_by(play)
 async def test_the_provider_is_asked_when_there_is_reason_to(world: Scene) -> None:
     await world.put(node_class(), a_pool("a"))
     asked = world.provider.asked
@@ -118,7 +115,6 @@ async def test_the_provider_is_asked_when_there_is_reason_to(world: Scene) -> No
     assert len(asked) == 5
 
 
-@played_by(play)
 async def test_of_a_new_list_only_what_is_new_is_another_object(world: Scene) -> None:
     await world.put(a_pool("a"))
     before = (await world.refreshed()).types["a"]
@@ -141,7 +137,6 @@ async def test_of_a_new_list_only_what_is_new_is_another_object(world: Scene) ->
     assert (await world.refreshed()).types["a"] is after
 
 
-@played_by(play)
 async def test_reservations_are_told_apart(world: Scene) -> None:
     kind = TYPES[0].offerings[0].requirements[0]
     reserved = type(kind)(names.CAPACITY_TYPE_LABEL, "In", ["reserved"])
@@ -162,7 +157,6 @@ async def test_reservations_are_told_apart(world: Scene) -> None:
     assert {offer.reservation for offer in offers[2:]} == {""}
 
 
-@played_by(play)
 async def test_a_type_that_cannot_be_read_is_left_out(world: Scene) -> None:
     bad = type(TYPES[0].requirements[0])("x", "Near", ["y"])
     odd = InstanceType(name="odd", requirements=(bad,), capacity={}, offerings=())
@@ -173,7 +167,6 @@ async def test_a_type_that_cannot_be_read_is_left_out(world: Scene) -> None:
     assert places.left_out == {"b": "none of its instance types can be read"}
 
 
-@played_by(play)
 async def test_all_that_is_built_in_can_be_read(world: Scene) -> None:
     world.provider.types = {"a": built_in()}
     await world.put(a_pool("a"))
@@ -189,7 +182,6 @@ def owner_of(scene: Scene, name: str) -> tuple[str, str, str]:
     return ("DaemonSet", name, kept.uid)
 
 
-@played_by(play)
 async def test_the_template_speaks_until_there_is_a_pod_and_then_the_newest(world: Scene) -> None:
     await world.put(a_daemon_set("d", cpu="100m"))
     (daemon,) = world.state.places().daemons
@@ -208,7 +200,6 @@ async def test_the_template_speaks_until_there_is_a_pod_and_then_the_newest(worl
     assert world.state.places().daemons == ()
 
 
-@played_by(play)
 async def test_that_each_pod_is_for_one_node_does_not_count(world: Scene) -> None:
     await world.put(a_daemon_set("d"))
     owner = owner_of(world, "d")

@@ -4,12 +4,13 @@ from datetime import timedelta
 
 from dovetail.api import names, objects
 from dovetail.ports import NODECLAIMS, NODES, Create, Patch
-from tests.unit.controllers.manifests import node_claim
-from tests.unit.controllers.placing_scene import Scene, a_claim, a_node, a_pod, play
-from tests.unit.controllers.running import played_by
+from tests.harness.claims import node_claim
+from tests.harness.placing import Scene, a_claim, a_node, a_pod, play
+from tests.harness.stage import stage
+
+pytestmark = stage(play)
 
 
-@played_by(play)
 async def test_a_claim_that_is_being_launched_holds_everything_up(world: Scene) -> None:
     assert world.unsynced() is None
     await world.put(a_claim("b"), a_claim("a"))
@@ -20,7 +21,6 @@ async def test_a_claim_that_is_being_launched_holds_everything_up(world: Scene) 
     assert world.unsynced() is None
 
 
-@played_by(play)
 async def test_a_slow_launch_holds_up_for_a_while_only(world: Scene) -> None:
     await world.put(a_claim("slow"))
     await world.clock.sleep(29.8)
@@ -34,7 +34,6 @@ async def test_a_slow_launch_holds_up_for_a_while_only(world: Scene) -> None:
     assert world.node("slow").allocatable
 
 
-@played_by(play)
 async def test_a_claim_that_is_deleted_before_it_is_launched_holds_up_no_longer(world: Scene) -> None:
     await world.put(a_claim("gone"), a_claim("going", finalizers=True))
     await world.delete(NODECLAIMS, "gone")
@@ -44,13 +43,11 @@ async def test_a_claim_that_is_deleted_before_it_is_launched_holds_up_no_longer(
     assert [node.name for node in world.state.places().nodes if node.open] == []
 
 
-@played_by(play)
 async def test_claims_of_other_providers_hold_nothing_up(world: Scene) -> None:
     await world.put(a_claim("c", nodeClassRef={"group": "x.example", "kind": "Other", "name": "o"}))
     assert world.unsynced() is None
 
 
-@played_by(play)
 async def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it(world: Scene) -> None:
     made = world.server.registry.create(Create(NODECLAIMS, node_claim("c")))
     world.cluster.claims.note_write(made.read_as(objects.NodeClaim))
@@ -59,7 +56,6 @@ async def test_a_claim_that_we_made_holds_up_before_the_watch_tells_of_it(world:
     assert world.unsynced() == "NodeClaims c are being launched"
 
 
-@played_by(play)
 async def test_own_writes_to_claims_that_are_known_hold_nothing_up(world: Scene) -> None:
     await world.put(a_claim("c", of="n"))
     written = world.server.registry.patch(Patch(NODECLAIMS, "c", {"metadata": {"labels": {"a": "b"}}}))
@@ -67,7 +63,6 @@ async def test_own_writes_to_claims_that_are_known_hold_nothing_up(world: Scene)
     assert world.unsynced() is None
 
 
-@played_by(play)
 async def test_only_so_many_names_are_told(world: Scene) -> None:
     await world.put(*(a_claim(f"c{number}") for number in range(8)))
     assert world.unsynced() == "NodeClaims c0, c1, c2, c3, c4 and 3 more are being launched"
@@ -76,7 +71,6 @@ async def test_only_so_many_names_are_told(world: Scene) -> None:
 # -- nominations (06 §7.4) ---------------------------------------------------------------------------------------------
 
 
-@played_by(play)
 async def test_a_nomination_lasts_until_its_end(world: Scene) -> None:
     await world.put(a_node("n"), a_pod("waiting"))
     now = world.clock.now()
@@ -91,7 +85,6 @@ async def test_a_nomination_lasts_until_its_end(world: Scene) -> None:
     assert "m" not in world.state.nominations(now)
 
 
-@played_by(play)
 async def test_a_node_that_is_gone_cannot_be_nominated(world: Scene) -> None:
     """Nobody would remove the nomination, and a new node with the same name would inherit it."""
     await world.put(a_pod("waiting"))
@@ -101,7 +94,6 @@ async def test_a_node_that_is_gone_cannot_be_nominated(world: Scene) -> None:
     assert world.state.nominations(now) == {}
 
 
-@played_by(play)
 async def test_a_nomination_outlives_registration(world: Scene) -> None:
     await world.put(a_claim("c", of="n"), a_pod("waiting"))
     now = world.clock.now()

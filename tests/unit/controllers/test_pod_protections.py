@@ -6,7 +6,7 @@ from weakref import ref
 from dovetail.model.records import PdbRecord, PodInterner
 from dovetail.state.protections import PodProtections
 from dovetail.state.store import Contents, StoredValue
-from tests.builders import at, pdb, pod
+from tests.harness.builders import at, pdb, pod
 
 NOW = at("2026-03-01T00:00:00Z")
 

@@ -14,9 +14,10 @@ from dovetail.ports import PODS, Delete, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import RUN_FOR
 from dovetail.values.timestamp import parse_time
-from tests import manifests
-from tests.sim.termination.setting import counted
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness import manifests
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import counted
 
 ELAPSED = EventReason.DO_NOT_DISRUPT_GRACE_PERIOD_ELAPSED
 BAD_VALUE = EventReason.INVALID_DO_NOT_DISRUPT
@@ -33,8 +34,12 @@ class Running:
         return [ProtectionEvents(program.cluster, self.metrics)]
 
 
+@gives("sim", "program")
 def run(scenario: Any, running: Running | None = None) -> None:
     run_controllers(scenario, (running or Running()).controllers)
+
+
+pytestmark = stage(run)
 
 
 async def add(sim: SimCluster, value: str, name: str = "web", **annotations: str) -> None:
@@ -66,37 +71,30 @@ def created_at(sim: SimCluster, name: str = "web") -> datetime:
 
 
 @pytest.mark.parametrize(("value", "seconds"), [("1s", 1), ("90s", 90), ("1h30m", 5400), ("1.5h", 5400)])
-def test_the_end_is_told_once_when_it_comes(value: str, seconds: int) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.run_for("10s")
-        await add(sim, value)
-        await sim.clock.sleep(seconds - 0.001)
-        assert told(program) == []
-        await sim.run_for("30m")
-        assert told_at(program) == [created_at(sim) + timedelta(seconds=seconds)]
-        (event,) = program.events(ELAPSED)
-        assert event["type"] == "Normal"
-        assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Pod", "web")
-        assert "series" not in event
-        for number in range(20):
-            await annotate(sim, {"example.com/turn": str(number)})
-        assert len(program.events(ELAPSED)) == 1
-        assert "series" not in program.events(ELAPSED)[0]
-
-    run(scenario)
+async def test_the_end_is_told_once_when_it_comes(sim: SimCluster, program: Program, value: str, seconds: int) -> None:
+    await sim.run_for("10s")
+    await add(sim, value)
+    await sim.clock.sleep(seconds - 0.001)
+    assert told(program) == []
+    await sim.run_for("30m")
+    assert told_at(program) == [created_at(sim) + timedelta(seconds=seconds)]
+    (event,) = program.events(ELAPSED)
+    assert event["type"] == "Normal"
+    assert (event["regarding"]["kind"], event["regarding"]["name"]) == ("Pod", "web")
+    assert "series" not in event
+    for number in range(20):
+        await annotate(sim, {"example.com/turn": str(number)})
+    assert len(program.events(ELAPSED)) == 1
+    assert "series" not in program.events(ELAPSED)[0]
 
 
 @pytest.mark.parametrize("value", ["true", "false", "never", "0s", "-1h"])
-def test_what_has_no_end_is_not_told(value: str) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, value)
-        await sim.run_for("50m")
-        assert told(program) == []
-
-    run(scenario)
+async def test_what_has_no_end_is_not_told(sim: SimCluster, program: Program, value: str) -> None:
+    await add(sim, value)
+    await sim.run_for("50m")
+    assert told(program) == []
 
 
-@played_by(run)
 async def test_each_pod_has_an_end_of_its_own(sim: SimCluster, program: Program) -> None:
     for minutes in (30, 10, 20):
         await add(sim, f"{minutes}m", f"web-{minutes}")
@@ -104,7 +102,6 @@ async def test_each_pod_has_an_end_of_its_own(sim: SimCluster, program: Program)
     assert told(program) == ["web-10", "web-20", "web-30"]
 
 
-@played_by(run)
 async def test_an_end_that_has_passed_before_we_run_is_not_told(sim: SimCluster, program: Program) -> None:
     await program.stop()
     await add(sim, "10m")
@@ -114,7 +111,6 @@ async def test_an_end_that_has_passed_before_we_run_is_not_told(sim: SimCluster,
     assert told(program) == []
 
 
-@played_by(run)
 async def test_an_end_that_comes_after_the_start_is(sim: SimCluster, program: Program) -> None:
     await program.stop()
     await add(sim, "10m")
@@ -125,43 +121,36 @@ async def test_an_end_that_comes_after_the_start_is(sim: SimCluster, program: Pr
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_restart_repeats_nothing(crash: bool) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, "10m")
-        await sim.run_for("11m")
-        for _ in range(3):
-            await (program.kill() if crash else program.stop())
-            await program.start()
-            await sim.run_for("5m")
-        (event,) = program.events(ELAPSED)
-        assert "series" not in event
-
-    run(scenario)
+async def test_a_restart_repeats_nothing(sim: SimCluster, program: Program, crash: bool) -> None:
+    await add(sim, "10m")
+    await sim.run_for("11m")
+    for _ in range(3):
+        await (program.kill() if crash else program.stop())
+        await program.start()
+        await sim.run_for("5m")
+    (event,) = program.events(ELAPSED)
+    assert "series" not in event
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended", "removed", "for good", "not at all"])
-def test_a_protection_that_ends_otherwise_is_not_told(how: str) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await sim.apply(manifests.node("n1"))
-        ends = {RUN_FOR: "1m"} if how == "ended" else {}
-        await add(sim, "10m", **ends)
-        await sim.run_for("5m")
-        match how:
-            case "deleted":
-                await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
-            case "removed":
-                await annotate(sim, {names.DO_NOT_DISRUPT: None})
-            case "for good":
-                await annotate(sim, {names.DO_NOT_DISRUPT: "true"})
-            case "not at all":
-                await annotate(sim, {names.DO_NOT_DISRUPT: "false"})
-        await sim.run_for("30m")
-        assert told(program) == []
-
-    run(scenario)
+async def test_a_protection_that_ends_otherwise_is_not_told(sim: SimCluster, program: Program, how: str) -> None:
+    await sim.apply(manifests.node("n1"))
+    ends = {RUN_FOR: "1m"} if how == "ended" else {}
+    await add(sim, "10m", **ends)
+    await sim.run_for("5m")
+    match how:
+        case "deleted":
+            await sim.api.write(Delete(PODS, "web", namespace="default", grace_seconds=0))
+        case "removed":
+            await annotate(sim, {names.DO_NOT_DISRUPT: None})
+        case "for good":
+            await annotate(sim, {names.DO_NOT_DISRUPT: "true"})
+        case "not at all":
+            await annotate(sim, {names.DO_NOT_DISRUPT: "false"})
+    await sim.run_for("30m")
+    assert told(program) == []
 
 
-@played_by(run)
 async def test_a_pod_on_its_way_out_is_not_told(sim: SimCluster, program: Program) -> None:
     await sim.apply(manifests.node("n1"))
     pod = manifests.pod("web", annotations={names.DO_NOT_DISRUPT: "10m"}, terminationGracePeriodSeconds=3000)
@@ -182,18 +171,16 @@ async def test_a_pod_on_its_way_out_is_not_told(sim: SimCluster, program: Progra
         pytest.param("3m", [], id="earlier, and passed before it was written"),
     ],
 )
-def test_the_end_moves_with_the_annotation(value: str, minutes: list[int]) -> None:
-    async def scenario(sim: SimCluster, program: Program) -> None:
-        await add(sim, "10m")
-        await sim.run_for("5m")
-        await annotate(sim, {names.DO_NOT_DISRUPT: value})
-        await sim.run_for("30m")
-        assert told_at(program) == [created_at(sim) + timedelta(minutes=each) for each in minutes]
+async def test_the_end_moves_with_the_annotation(
+    sim: SimCluster, program: Program, value: str, minutes: list[int]
+) -> None:
+    await add(sim, "10m")
+    await sim.run_for("5m")
+    await annotate(sim, {names.DO_NOT_DISRUPT: value})
+    await sim.run_for("30m")
+    assert told_at(program) == [created_at(sim) + timedelta(minutes=each) for each in minutes]
 
-    run(scenario)
 
-
-@played_by(run)
 async def test_a_protection_that_is_renewed_ends_once_more(sim: SimCluster, program: Program) -> None:
     await add(sim, "10m")
     await sim.run_for("15m")
@@ -202,7 +189,6 @@ async def test_a_protection_that_is_renewed_ends_once_more(sim: SimCluster, prog
     assert told_at(program) == [created_at(sim) + timedelta(minutes=each) for each in (10, 25)]
 
 
-@played_by(run)
 async def test_another_pod_of_the_name_is_another_pod(sim: SimCluster, program: Program) -> None:
     await add(sim, "10m")
     await sim.run_for("11m")
@@ -235,7 +221,6 @@ def test_a_bad_value_is_told_once(value: str) -> None:
     run(scenario, running)
 
 
-@played_by(run)
 async def test_another_mistake_is_told_again(sim: SimCluster, program: Program) -> None:
     await add(sim, "yes")
     await sim.run_for("5m")
@@ -285,7 +270,6 @@ def test_what_is_wrong_with_a_schedule_is_told_once(annotations: dict[str, str],
     run(scenario, running)
 
 
-@played_by(run)
 async def test_pods_without_such_annotations_are_not_looked_at(sim: SimCluster, program: Program) -> None:
     await sim.apply(manifests.pod("web", annotations={"example.com/do-not-disrupt": "yes"}))
     await sim.run_for("10m")

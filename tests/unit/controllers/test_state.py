@@ -11,10 +11,8 @@ from dovetail.ports import NODECLAIMS, NODES, Conflict, Patch
 from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.cloud.machines import Launch
 from dovetail.sim.server.faults import Fault
-from tests import manifests
-from tests.sim.termination.past import Past
-from tests.sim.termination.setting import GUARDED, Setting, play
-from tests.unit.controllers.manifests import (
+from tests.harness import manifests
+from tests.harness.claims import (
     condition,
     condition_of,
     launched,
@@ -24,7 +22,10 @@ from tests.unit.controllers.manifests import (
     node_pool,
     put_status,
 )
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import GUARDED, Setting, play
+from tests.sim.termination.past import Past
 
 CANDIDATE = {"key": names.CANDIDATE_TAINT, "effect": "PreferNoSchedule"}
 DISRUPTED = {"key": names.DISRUPTED_TAINT, "effect": "NoSchedule"}
@@ -47,7 +48,7 @@ async def set_condition(sim: SimCluster, type_: str, status: str | None) -> None
 # -- with all controllers ---------------------------------------------------------------------------------------------
 
 
-@played_by(play, cloud=True)
+@stage(play, cloud=True)
 async def test_all_six_in_order(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool(disruption={"gracefulExpireAfter": "1h", "consolidateAfter": "0s"}))
     past = Past(setting.sim, NODECLAIMS, "c1")
@@ -98,7 +99,7 @@ def test_what_is_deleted_goes_from_the_first_to_the_fourth(first: str, cloud: bo
     play(scenario, cloud=cloud)
 
 
-@played_by(play, cloud=True)
+@stage(play, cloud=True)
 async def test_a_claim_that_never_registered_is_steady_until_it_goes(setting: Setting) -> None:
     past = Past(setting.sim, NODECLAIMS, "c1")
     setting.cloud.next_launches(Launch(registers=False))
@@ -111,7 +112,7 @@ async def test_a_claim_that_never_registered_is_steady_until_it_goes(setting: Se
     assert past.reasons(ConditionType.DISRUPTION_STATE) == ["S1", "S6"]
 
 
-@played_by(play)
+@stage(play)
 async def test_a_blocked_drain_is_the_fourth_for_as_long_as_it_takes(setting: Setting) -> None:
     await setting.launch(pods=[manifests.pod("web", annotations=GUARDED)])
     await setting.delete_claim()
@@ -125,8 +126,12 @@ async def test_a_blocked_drain_is_the_fourth_for_as_long_as_it_takes(setting: Se
 # -- the controller alone ---------------------------------------------------------------------------------------------
 
 
+@gives("sim", "program")
 def run(scenario: Any, **options: Any) -> None:
     run_controllers(scenario, lambda program: [StateReporter(program.cluster)], **options)
+
+
+pytestmark = stage(run)
 
 
 def state(sim: SimCluster) -> str:
@@ -140,7 +145,6 @@ async def begin(sim: SimCluster) -> None:
     assert state(sim) == "S1"
 
 
-@played_by(run)
 async def test_what_goes_back_is_shown_going_back(sim: SimCluster) -> None:
     await begin(sim)
     past = Past(sim, NODECLAIMS, "c1")
@@ -158,20 +162,16 @@ async def test_what_goes_back_is_shown_going_back(sim: SimCluster) -> None:
 
 
 @pytest.mark.parametrize("type_", [ConditionType.DRIFTED, ConditionType.EXPIRED])
-def test_a_standing_reason_makes_a_candidate(type_: ConditionType) -> None:
-    async def scenario(sim: SimCluster, _program: Program) -> None:
-        await begin(sim)
-        await set_condition(sim, type_, "True")
-        await sim.run_for("2s")
-        assert state(sim) == "S2"
-        await set_condition(sim, type_, None)
-        await sim.run_for("2s")
-        assert state(sim) == "S1"
-
-    run(scenario)
+async def test_a_standing_reason_makes_a_candidate(sim: SimCluster, type_: ConditionType) -> None:
+    await begin(sim)
+    await set_condition(sim, type_, "True")
+    await sim.run_for("2s")
+    assert state(sim) == "S2"
+    await set_condition(sim, type_, None)
+    await sim.run_for("2s")
+    assert state(sim) == "S1"
 
 
-@played_by(run)
 async def test_several_changes_within_a_second_are_one_write(sim: SimCluster, program: Program) -> None:
     await begin(sim)
     before = program.requests("patch nodeclaims")
@@ -184,7 +184,6 @@ async def test_several_changes_within_a_second_are_one_write(sim: SimCluster, pr
     assert program.requests("patch nodeclaims") == before + 1
 
 
-@played_by(run)
 async def test_nothing_is_written_on_claims_that_nobody_has_written_on_or_that_are_others(
     sim: SimCluster, program: Program
 ) -> None:
@@ -195,7 +194,6 @@ async def test_nothing_is_written_on_claims_that_nobody_has_written_on_or_that_a
     assert program.requests("patch") == 0
 
 
-@played_by(run)
 async def test_it_shows_after_a_restart_and_after_a_conflict(sim: SimCluster, program: Program) -> None:
     await begin(sim)
     await program.kill()

@@ -9,10 +9,11 @@ from dovetail.api.names import ConditionType
 from dovetail.controllers.nodeclaim.transitions import Transitions, transitions
 from dovetail.ports import NODECLAIMS, NODEPOOLS, NODES
 from dovetail.sim.actors.cluster import SimCluster
-from tests import manifests
-from tests.sim.termination.setting import Setting, play
-from tests.unit.controllers.manifests import condition, node_claim, node_class, node_pool, put_status
-from tests.unit.controllers.running import Program, played_by, run_controllers
+from tests.harness import manifests
+from tests.harness.claims import condition, node_claim, node_class, node_pool, put_status
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
+from tests.harness.termination import Setting, play
 
 
 def entry(type_: str, status: str, reason: str = "", message: str = "") -> objects.Condition:
@@ -61,8 +62,12 @@ def test_several_are_told_in_their_order() -> None:
 # -- the controller ---------------------------------------------------------------------------------------------------
 
 
+@gives("sim", "program")
 def run(scenario: Any) -> None:
     run_controllers(scenario, lambda program: [Transitions(program.cluster)])
+
+
+pytestmark = stage(run)
 
 
 def told(program: Program) -> list[tuple[str, str, str]]:
@@ -78,7 +83,6 @@ async def say(sim: SimCluster, kind: Any, name: str, **statuses: str) -> None:
     await sim.run_for("1s")
 
 
-@played_by(run)
 async def test_of_claims_and_pools(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_pool(), node_claim("c1"))
     for kind, name in ((NODECLAIMS, "c1"), (NODEPOOLS, "default")):
@@ -96,7 +100,6 @@ async def test_of_claims_and_pools(sim: SimCluster, program: Program) -> None:
     assert event["note"] == "Status condition transitioned, Type: Drifted, Status: False -> True, Reason: Drifted"
 
 
-@played_by(run)
 async def test_each_time_anew(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_claim("c1"))
     for status in ("False", "True", "False", "True", "False"):
@@ -106,7 +109,6 @@ async def test_each_time_anew(sim: SimCluster, program: Program) -> None:
     assert sum(event.get("series", {}).get("count", 1) for event in events) == 4
 
 
-@played_by(run)
 async def test_what_has_changed_while_nobody_looked_is_not_told(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_claim("c1"))
     await say(sim, NODECLAIMS, "c1", Drifted="False")
@@ -121,7 +123,6 @@ async def test_what_has_changed_while_nobody_looked_is_not_told(sim: SimCluster,
     assert told(program) == [("NodeClaim", "c1", "Drifted")]
 
 
-@played_by(run)
 async def test_claims_and_pools_of_others_are_theirs_to_tell(sim: SimCluster, program: Program) -> None:
     theirs = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     await sim.apply(node_claim("c1", nodeClassRef=theirs), node_pool(template={"nodeClassRef": theirs}))
@@ -134,7 +135,7 @@ async def test_claims_and_pools_of_others_are_theirs_to_tell(sim: SimCluster, pr
 # -- with all controllers ---------------------------------------------------------------------------------------------
 
 
-@played_by(play, cloud=True)
+@stage(play, cloud=True)
 async def test_the_life_of_a_claim_and_a_pool(setting: Setting) -> None:
     await setting.sim.apply(node_pool())
     await setting.sim.run_for("10s")

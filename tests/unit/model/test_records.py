@@ -18,7 +18,7 @@ from dovetail.model.records import (
     pool_record,
 )
 from dovetail.values.duration import DAY, HOUR, MINUTE
-from tests.builders import at, claim, node, pdb, pod, pool
+from tests.harness.builders import at, claim, node, pdb, pod, pool
 
 # -- pods -------------------------------------------------------------------------------------------------------------
 

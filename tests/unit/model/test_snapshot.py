@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.model.records import ClaimRecord, NodeRecord
 from dovetail.model.snapshot import ClusterNode, Snapshot, take_snapshot
-from tests.builders import claim, member, node, pdb, pod, pool
+from tests.harness.builders import claim, member, node, pdb, pod, pool
 
 
 def pairs(snapshot: Snapshot) -> list[tuple[str | None, str | None]]:

@@ -9,9 +9,9 @@ from dovetail.controllers.metrics.pool_costs import PoolCosts
 from dovetail.observe.metrics import Metrics
 from dovetail.ports import PODS, CloudProvider, Delete
 from dovetail.runtime.manager import Controller
-from tests.metrics_text import exposition
-from tests.sim.termination.setting import Setting, play
-from tests.unit.controllers.running import Program
+from tests.harness.metrics_text import exposition
+from tests.harness.running import Program
+from tests.harness.termination import Setting, play
 
 
 def of(prefix: str, names: str) -> set[str]:

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from dovetail.observe.metrics import Metrics, RenderedMetric, Summary, decimal, labelled
-from tests.metrics_text import exposition
+from tests.harness.metrics_text import exposition
 
 
 def made() -> Metrics:

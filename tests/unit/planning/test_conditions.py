@@ -1,4 +1,4 @@
-"""The mechanics of conditions (01 §5.3), by their numbers. Timeouts and dashboards read them."""
+"""The mechanics of conditions (01 §5.3). Timeouts and dashboards read them."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ import pytest
 from dovetail.api import objects
 from dovetail.api.names import ConditionReason, ConditionType
 from dovetail.planning.conditions import FALSE, TRUE, UNKNOWN, Conditions
-from tests.builders import at
+from tests.harness.builders import at
 
 CREATED = at("2026-03-01T00:00:00Z")
 EARLIER = at("2026-03-01T06:00:00Z")
@@ -63,14 +63,16 @@ def found(conditions: Conditions, name: ConditionType) -> objects.Condition:
 # -- 1: reasons -------------------------------------------------------------------------------------------------------
 
 
-def test_1_true_needs_no_reason() -> None:
+def test_true_needs_no_reason() -> None:
+    """01 §5.3.1."""
     conditions = Conditions(claim(), NOW)
     conditions.set(ConditionType.DRAINED)
     got = found(conditions, ConditionType.DRAINED)
     assert (got.status, got.reason, got.message) == (TRUE, "Drained", "")
 
 
-def test_1_a_reason_and_a_message_stand() -> None:
+def test_a_reason_and_a_message_stand() -> None:
+    """01 §5.3.1."""
     conditions = Conditions(claim(), NOW)
     conditions.set(ConditionType.DRIFTED, reason="NodePoolDrifted", message="the pool has changed")
     got = found(conditions, ConditionType.DRIFTED)
@@ -90,7 +92,8 @@ def test_1_a_reason_and_a_message_stand() -> None:
         pytest.param(FALSE, "Draining", "", NOW, id="to False"),
     ],
 )
-def test_2_only_a_change_of_status_is_a_transition(status: str, reason: str, message: str, since: object) -> None:
+def test_only_a_change_of_status_is_a_transition(status: str, reason: str, message: str, since: object) -> None:
+    """01 §5.3.2."""
     conditions = Conditions(claim(entry(ConditionType.DRAINED, UNKNOWN, reason="Draining"), generation=2), NOW)
     conditions.set(ConditionType.DRAINED, status, reason, message)
     got = found(conditions, ConditionType.DRAINED)
@@ -99,7 +102,8 @@ def test_2_only_a_change_of_status_is_a_transition(status: str, reason: str, mes
     assert got.observed_generation == 2
 
 
-def test_2_times_are_as_coarse_as_the_apis() -> None:
+def test_times_are_as_coarse_as_the_apis() -> None:
+    """01 §5.3.2."""
     conditions = Conditions(claim(), at("2026-03-01T12:00:00.999999Z"))
     conditions.set(ConditionType.DRAINED)
     assert conditions.since(ConditionType.DRAINED) == NOW
@@ -110,7 +114,8 @@ def test_2_times_are_as_coarse_as_the_apis() -> None:
 
 @pytest.mark.parametrize("status", [TRUE, FALSE, UNKNOWN])
 @pytest.mark.parametrize("name", DEPENDENTS)
-def test_3_a_new_dependent_is_as_old_as_its_object(name: ConditionType, status: str) -> None:
+def test_a_new_dependent_is_as_old_as_its_object(name: ConditionType, status: str) -> None:
+    """01 §5.3.3."""
     conditions = Conditions(claim(), NOW)
     assert conditions.since(name) == CREATED
     conditions.set(name, status)
@@ -119,14 +124,16 @@ def test_3_a_new_dependent_is_as_old_as_its_object(name: ConditionType, status: 
 
 
 @pytest.mark.parametrize("name", [ConditionType.DRAINED, ConditionType.DISRUPTION_STATE, ConditionType.CONSOLIDATABLE])
-def test_3_any_other_is_new_now(name: ConditionType) -> None:
+def test_a_new_condition_that_the_root_does_not_depend_on_begins_now(name: ConditionType) -> None:
+    """01 §5.3.3."""
     conditions = Conditions(claim(), NOW)
     conditions.set(name, UNKNOWN)
     assert conditions.since(name) == NOW
     assert conditions.since(ConditionType.READY) == NOW
 
 
-def test_3_a_claim_that_is_not_created_yet_counts_from_now() -> None:
+def test_a_claim_that_is_not_created_yet_counts_from_now() -> None:
+    """01 §5.3.3."""
     assert Conditions(objects.NodeClaim(), NOW).since(ConditionType.LAUNCHED) == NOW
 
 
@@ -137,13 +144,15 @@ def generations(conditions: Conditions) -> Mapping[str, int]:
     return {each.type: each.observed_generation for each in conditions.entries()}
 
 
-def test_4_setting_observes_the_generation() -> None:
+def test_setting_observes_the_generation() -> None:
+    """01 §5.3.4."""
     conditions = Conditions(ready_claim(generation=3), NOW)
     conditions.set(ConditionType.LAUNCHED)
     assert generations(conditions) == {"Launched": 3, "Registered": 1, "Initialized": 1, "Ready": 3}
 
 
-def test_4_on_a_deleting_object_all_are_observed() -> None:
+def test_on_a_deleting_object_all_are_observed() -> None:
+    """01 §5.3.4."""
     stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.READY)), generation=2, deleting=True)
     conditions = Conditions(stored, NOW)
     conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
@@ -153,7 +162,8 @@ def test_4_on_a_deleting_object_all_are_observed() -> None:
     assert conditions.since(ConditionType.READY) == EARLIER
 
 
-def test_4_refreshing_observes_the_dependents_and_leaves_the_rest() -> None:
+def test_refreshing_observes_the_dependents_and_leaves_the_rest() -> None:
+    """01 §5.3.4."""
     stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.DRIFTED, ConditionType.READY)), generation=2)
     conditions = Conditions(stored, NOW)
     conditions.refresh()
@@ -165,7 +175,8 @@ def test_4_refreshing_observes_the_dependents_and_leaves_the_rest() -> None:
 # -- 5: what is missing -----------------------------------------------------------------------------------------------
 
 
-def test_5_missing_dependents_are_unknown() -> None:
+def test_missing_dependents_are_unknown() -> None:
+    """01 §5.3.5."""
     conditions = Conditions(claim(entry(ConditionType.LAUNCHED)), NOW)
     got = found(conditions, ConditionType.REGISTERED)
     assert (got.status, got.reason, got.message) == (
@@ -180,7 +191,8 @@ def test_5_missing_dependents_are_unknown() -> None:
     assert is_changed(conditions)
 
 
-def test_5_a_pool_has_dependents_of_its_own() -> None:
+def test_a_pool_has_dependents_of_its_own() -> None:
+    """01 §5.3.5."""
     pool = objects.NodePool(metadata=objects.ObjectMeta(creation_timestamp=CREATED, generation=1))
     conditions = Conditions(pool, NOW)
     assert [each.type for each in conditions.entries()] == ["ValidationSucceeded", "NodeClassReady", "Ready"]
@@ -230,13 +242,15 @@ def root_of(*stored: objects.Condition, generation: int = 1) -> tuple[str, str, 
         ),
     ],
 )
-def test_6_the_root_follows_from_its_dependents(
+def test_the_root_follows_from_its_dependents(
     stored: tuple[objects.Condition, ...], expected: tuple[str, str, str]
 ) -> None:
+    """01 §5.3.6."""
     assert root_of(*stored) == expected
 
 
-def test_6_what_was_observed_before_the_last_change_counts_for_nothing() -> None:
+def test_what_was_observed_before_the_last_change_counts_for_nothing() -> None:
+    """01 §5.3.6."""
     current, outdated = entry("Launched", generation=2), entry("Registered", generation=1)
     assert root_of(current, outdated, entry("Initialized", generation=2), generation=2) == (
         UNKNOWN,
@@ -248,14 +262,16 @@ def test_6_what_was_observed_before_the_last_change_counts_for_nothing() -> None
     assert (status, message) == (UNKNOWN, "Registered=False")
 
 
-def test_6_conditions_of_other_kinds_do_not_count() -> None:
+def test_conditions_of_other_kinds_do_not_count() -> None:
+    """01 §5.3.6."""
     conditions = Conditions(ready_claim(), NOW)
     conditions.set(ConditionType.DRAINED, FALSE)
     assert conditions.is_true(ConditionType.READY)
     assert conditions.since(ConditionType.READY) == EARLIER
 
 
-def test_6_the_root_has_transitions_of_its_own() -> None:
+def test_the_root_has_transitions_of_its_own() -> None:
+    """01 §5.3.6."""
     conditions = Conditions(claim(*(entry(name) for name in DEPENDENTS[:2])), NOW)
     conditions.set(ConditionType.INITIALIZED)
     conditions = Conditions(written(conditions), LATER)
@@ -264,7 +280,8 @@ def test_6_the_root_has_transitions_of_its_own() -> None:
     assert (conditions.status(ConditionType.READY), conditions.since(ConditionType.READY)) == (FALSE, LATER)
 
 
-def test_6_the_root_is_derived_and_never_set() -> None:
+def test_the_root_is_derived_and_never_set() -> None:
+    """01 §5.3.6."""
     with pytest.raises(AssertionError):
         Conditions(claim(), NOW).set(ConditionType.READY)
 
@@ -272,7 +289,8 @@ def test_6_the_root_is_derived_and_never_set() -> None:
 # -- 7: order ---------------------------------------------------------------------------------------------------------
 
 
-def test_7_the_oldest_transition_comes_first_and_the_root_last() -> None:
+def test_the_oldest_transition_comes_first_and_the_root_last() -> None:
+    """01 §5.3.7."""
     stored = claim(
         entry("Ready", UNKNOWN, since="2026-03-01T00:00:00Z"),
         entry("Registered", since="2026-03-01T05:00:00Z"),
@@ -285,7 +303,8 @@ def test_7_the_oldest_transition_comes_first_and_the_root_last() -> None:
     assert [each.type for each in conditions.entries()] == order
 
 
-def test_7_of_equal_age_they_stay_in_their_order() -> None:
+def test_of_equal_age_they_stay_in_their_order() -> None:
+    """01 §5.3.7."""
     conditions = Conditions(claim(entry("Registered"), entry("Initialized"), entry("Launched")), NOW)
     assert [each.type for each in conditions.entries()] == ["Registered", "Initialized", "Launched", "Ready"]
 
@@ -293,7 +312,8 @@ def test_7_of_equal_age_they_stay_in_their_order() -> None:
 # -- 8: clearing ------------------------------------------------------------------------------------------------------
 
 
-def test_8_a_condition_that_the_root_does_not_depend_on_can_go() -> None:
+def test_a_condition_that_the_root_does_not_depend_on_can_go() -> None:
+    """01 §5.3.8."""
     conditions = Conditions(ready_claim(), NOW)
     conditions.set(ConditionType.DRIFTED)
     conditions = Conditions(written(conditions), LATER)
@@ -306,7 +326,8 @@ def test_8_a_condition_that_the_root_does_not_depend_on_can_go() -> None:
 
 
 @pytest.mark.parametrize("name", [*DEPENDENTS, ConditionType.READY])
-def test_8_the_root_and_its_dependents_cannot(name: ConditionType) -> None:
+def test_the_root_and_its_dependents_cannot_be_removed(name: ConditionType) -> None:
+    """01 §5.3.8."""
     with pytest.raises(AssertionError):
         Conditions(ready_claim(), NOW).clear(name)
 
@@ -314,7 +335,8 @@ def test_8_the_root_and_its_dependents_cannot(name: ConditionType) -> None:
 # -- 9: writing -------------------------------------------------------------------------------------------------------
 
 
-def test_9_what_is_said_again_is_no_change() -> None:
+def test_what_is_said_again_is_no_change() -> None:
+    """01 §5.3.9."""
     conditions = Conditions(claim(), NOW)
     conditions.set(ConditionType.LAUNCHED)
     conditions.set(ConditionType.DRAINED, UNKNOWN, ConditionReason.DRAINING)
@@ -328,7 +350,8 @@ def test_9_what_is_said_again_is_no_change() -> None:
     assert is_changed(again)
 
 
-def test_9_what_is_said_again_of_a_deleting_object_is_no_change() -> None:
+def test_what_is_said_again_of_a_deleting_object_is_no_change() -> None:
+    """01 §5.3.9."""
     stored = claim(*(entry(name) for name in (*DEPENDENTS, ConditionType.READY)), generation=2, deleting=True)
     conditions = Conditions(stored, NOW)
     assert not is_changed(conditions)
@@ -339,7 +362,8 @@ def test_9_what_is_said_again_of_a_deleting_object_is_no_change() -> None:
     assert not is_changed(again)
 
 
-def test_9_every_field_is_written() -> None:
+def test_every_field_is_written() -> None:
+    """01 §5.3.9."""
     conditions = Conditions(ready_claim(), NOW)
     conditions.set(ConditionType.DRAINED)
     assert conditions.body()[-2] == {

@@ -14,7 +14,7 @@ from dovetail.planning.nodeclaim.consolidatable import (
     unrecorded_event,
 )
 from dovetail.planning.timings import Timings
-from tests.builders import at, claim, pod, pool
+from tests.harness.builders import at, claim, pod, pool
 
 INITIALIZED = "2026-03-01T12:00:00Z"
 EVENT = "2026-03-01T13:00:00Z"

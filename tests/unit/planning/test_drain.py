@@ -12,7 +12,7 @@ from dovetail.model.records import PodRecord
 from dovetail.planning.node.drain import DrainAction, DrainPlan, drain_plan, is_drainable, is_waited_for, waiting_note
 from dovetail.planning.timings import Timings
 from dovetail.rules.protection import protection
-from tests.builders import at, pod
+from tests.harness.builders import at, pod
 
 NOW = at("2026-03-04T12:00:00Z")
 TICK = timedelta(microseconds=1)

@@ -11,7 +11,7 @@ from dovetail.api.names import ConditionReason
 from dovetail.planning.nodeclaim.drift import Drift, drift_by_objects, drift_by_provider, is_offered, type_check_at
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.requirements import Requirements, read_requirements
-from tests.builders import at
+from tests.harness.builders import at
 
 CREATED = at("2026-03-01T00:00:00Z")
 LABELS = {

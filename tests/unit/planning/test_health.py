@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.planning.node.health import NodeFault, RepairPolicy, ailment, snake_case, too_many_unhealthy
-from tests.builders import at
+from tests.harness.builders import at
 
 POLICIES = (
     RepairPolicy(condition="Ready", status="False", toleration_seconds=600),

@@ -24,7 +24,7 @@ from dovetail.planning.nodeclaim.lifecycle import (
 )
 from dovetail.planning.timings import Timings
 from dovetail.scheduling.taints import is_ephemeral
-from tests.builders import at
+from tests.harness.builders import at
 
 CREATED = at("2026-03-02T12:00:00Z")
 MINUTE = timedelta(minutes=1)

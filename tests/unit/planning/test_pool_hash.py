@@ -9,7 +9,7 @@ import pytest
 from dovetail.api import names, objects
 from dovetail.planning.nodepool.hash import migrated_annotations, pool_annotations, pool_hash
 from dovetail.values.duration import DurationError
-from tests.builders import conditions
+from tests.harness.builders import conditions
 
 KWOK = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 TAINT = {"key": "key", "effect": "NoExecute"}

@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import objects
 from dovetail.planning.nodepool.validation import Readiness, node_class_readiness
-from tests.builders import CREATED, at
+from tests.harness.builders import CREATED, at
 
 
 def node_class(status: str | None, *, reason: str = "", message: str = "", deleting: bool = False) -> objects.NodeClass:

@@ -29,7 +29,7 @@ from dovetail.scheduling.placement import NewClaim, PlacementRequest, Scheduling
 from dovetail.scheduling.requirements import Requirement, Requirements, of_labels, one_of
 from dovetail.scheduling.resources import Resources
 from dovetail.values.duration import DurationError
-from tests.unit.controllers.manifests import node_pool
+from tests.harness.claims import node_pool
 from tests.unit.scheduling.problems import (
     ZONE,
     affinity,

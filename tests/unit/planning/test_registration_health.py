@@ -12,7 +12,7 @@ from dovetail.planning.nodepool.registration_health import (
     is_outdated,
     remembered,
 )
-from tests.builders import at
+from tests.harness.builders import at
 
 NOW = at("2026-03-02T00:00:00Z")
 HEALTHY = "NodeRegistrationHealthy"

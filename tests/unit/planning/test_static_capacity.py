@@ -12,7 +12,7 @@ from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.model.snapshot import ClusterNode
 from dovetail.planning.nodepool.static_capacity import ClaimCensus, census, disruption_cost, growth, victims
 from dovetail.rules.pdb import PdbIndex
-from tests.builders import at, claim, member, node, pdb, pod
+from tests.harness.builders import at, claim, member, node, pdb, pod
 
 NOW = at("2026-03-01T12:00:00Z")
 NO_BUDGETS = PdbIndex((), ())

@@ -7,7 +7,7 @@ import msgspec
 
 from dovetail.api import names
 from dovetail.api.objects import NodeClaim, NodeSelectorRequirement, Quantities
-from tests.unit.controllers import manifests
+from tests.harness import claims as manifests
 
 Manifest = dict[str, Any]
 

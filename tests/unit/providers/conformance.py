@@ -33,8 +33,8 @@ from dovetail.sim.actors.wire import condition_status, deleting, node_of
 from dovetail.sim.server.faults import Fault
 from dovetail.values.quantity import parse_quantity
 from dovetail.values.timestamp import format_time
-from tests import manifests
-from tests.unit.controllers.manifests import node_class
+from tests.harness import manifests
+from tests.harness.claims import node_class
 from tests.unit.providers.claims import OTHER, SMALL, claim_manifest, labels_of, requirement
 
 Scenario = Callable[[SimCluster, CloudProvider], Coroutine[Any, Any, None]]

@@ -30,9 +30,10 @@ from dovetail.providers.kwok.provider import KwokProvider
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import deleting
 from dovetail.sim.server.faults import Fault
-from tests import manifests
-from tests.builders import at
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness import manifests
+from tests.harness.builders import at
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives, stage
 from tests.unit.providers.conformance import (
     ProviderConformance,
     Scenario,
@@ -43,6 +44,7 @@ from tests.unit.providers.conformance import (
 )
 
 
+@gives("sim", "provider")
 def with_nodes(scenario: Scenario) -> None:
     """With the controller that makes the Nodes."""
 
@@ -52,152 +54,130 @@ def with_nodes(scenario: Scenario) -> None:
     run_controllers(run_scenario, lambda program: [KwokNodes(program.cluster)])
 
 
+pytestmark = stage(with_nodes)
+
+
 class TestConformance(ProviderConformance):
     def run(self, scenario: Scenario) -> None:
         with_nodes(scenario)
 
 
-def test_a_claim_that_lists_no_types_gets_a_clear_error() -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        with pytest.raises(CloudError, match="instance type requirement not found") as failed:
-            await provider.create(await make_claim(sim, types=()))
-        assert not isinstance(failed.value, InsufficientCapacity | NodeClassNotReady | InstanceGone)
-
-    with_nodes(scenario)
+async def test_a_claim_that_lists_no_types_gets_a_clear_error(sim: SimCluster, provider: CloudProvider) -> None:
+    with pytest.raises(CloudError, match="instance type requirement not found") as failed:
+        await provider.create(await make_claim(sim, types=()))
+    assert not isinstance(failed.value, InsufficientCapacity | NodeClassNotReady | InstanceGone)
 
 
 # -- machines ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_launch_writes_nothing() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        claim = await make_claim(sim)
-        before = len(sim.trace)
-        await KwokProvider(sim.api).create(claim)
-        assert len(sim.trace) == before
-
-    run(scenario)
+@stage(run, gives=("sim",))
+async def test_a_launch_writes_nothing(sim: SimCluster) -> None:
+    claim = await make_claim(sim)
+    before = len(sim.trace)
+    await KwokProvider(sim.api).create(claim)
+    assert len(sim.trace) == before
 
 
-def test_another_process_chooses_the_same() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        claim = await make_claim(sim)
-        assert await KwokProvider(sim.api, seed=3).create(claim) == await KwokProvider(sim.api, seed=3).create(claim)
-
-    run(scenario)
+@stage(run, gives=("sim",))
+async def test_another_process_chooses_the_same(sim: SimCluster) -> None:
+    claim = await make_claim(sim)
+    assert await KwokProvider(sim.api, seed=3).create(claim) == await KwokProvider(sim.api, seed=3).create(claim)
 
 
-def test_get_during_node_deletion_says_since_when_it_is_not_ready() -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
-        name = name_in(claim.status.provider_id)
-        assert (await provider.get(claim.status.provider_id)).labels[names.HOSTNAME_LABEL] == "web-1"
-        await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
-        await sim.api.write(Delete(NODES, name))
-        deleted_at = sim.clock.now()
-        assert (await provider.get(claim.status.provider_id)).silent_since is None
-        await sim.run_for("10s")
-        sim.set_node_ready(name, ready=False)
-        await sim.run_for("10s")
-        silent = await provider.get(claim.status.provider_id)
-        assert silent.silent_since == deleted_at + timedelta(seconds=10)
-        assert [(each.provider_id, each.deleting) for each in await provider.list()] == [
-            (claim.status.provider_id, True)
-        ]
-
-    with_nodes(scenario)
+async def test_get_during_node_deletion_says_since_when_it_is_not_ready(
+    sim: SimCluster, provider: CloudProvider
+) -> None:
+    claim = await launch_node(sim, provider)
+    name = name_in(claim.status.provider_id)
+    assert (await provider.get(claim.status.provider_id)).labels[names.HOSTNAME_LABEL] == "web-1"
+    await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+    await sim.api.write(Delete(NODES, name))
+    deleted_at = sim.clock.now()
+    assert (await provider.get(claim.status.provider_id)).silent_since is None
+    await sim.run_for("10s")
+    sim.set_node_ready(name, ready=False)
+    await sim.run_for("10s")
+    silent = await provider.get(claim.status.provider_id)
+    assert silent.silent_since == deleted_at + timedelta(seconds=10)
+    assert [(each.provider_id, each.deleting) for each in await provider.list()] == [(claim.status.provider_id, True)]
 
 
-def test_delete_removes_the_node_and_answers_gone_at_once() -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
+async def test_delete_removes_the_node_and_answers_gone_at_once(sim: SimCluster, provider: CloudProvider) -> None:
+    claim = await launch_node(sim, provider)
+    with pytest.raises(InstanceGone):
+        await provider.delete(claim)
+    assert nodes_of(sim, claim) == []
+
+
+async def test_delete_of_a_registered_node_begins_its_drain_and_does_not_cut_it_short(
+    sim: SimCluster, provider: CloudProvider
+) -> None:
+    claim = await launch_node(sim, provider)
+    name = name_in(claim.status.provider_id)
+    await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
+    for _ in range(2):
         with pytest.raises(InstanceGone):
             await provider.delete(claim)
-        assert nodes_of(sim, claim) == []
-
-    with_nodes(scenario)
+    assert [deleting(node) for node in nodes_of(sim, claim)] == [True]
 
 
-def test_delete_of_a_registered_node_begins_its_drain_and_does_not_cut_it_short() -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
-        name = name_in(claim.status.provider_id)
-        await sim.api.write(Patch(NODES, name, {"metadata": {"finalizers": [names.TERMINATION_FINALIZER]}}))
-        for _ in range(2):
-            with pytest.raises(InstanceGone):
-                await provider.delete(claim)
-        assert [deleting(node) for node in nodes_of(sim, claim)] == [True]
-
-    with_nodes(scenario)
-
-
-def test_a_node_of_this_name_that_is_somebody_elses_is_left_alone() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        provider = KwokProvider(sim.api)
-        claim = await launch(sim, provider)
-        name = name_in(claim.status.provider_id)
-        await sim.apply(manifests.node(name))
-        with pytest.raises(InstanceGone):
-            await provider.delete(claim)
-        with pytest.raises(InstanceGone):
-            await provider.get(claim.status.provider_id)
-        assert sim.object(NODES, name) is not None
-        assert list(await provider.list()) == []
-
-    run(scenario)
+@stage(run, gives=("sim",))
+async def test_a_node_of_this_name_that_is_somebody_elses_is_left_alone(sim: SimCluster) -> None:
+    provider = KwokProvider(sim.api)
+    claim = await launch(sim, provider)
+    name = name_in(claim.status.provider_id)
+    await sim.apply(manifests.node(name))
+    with pytest.raises(InstanceGone):
+        await provider.delete(claim)
+    with pytest.raises(InstanceGone):
+        await provider.get(claim.status.provider_id)
+    assert sim.object(NODES, name) is not None
+    assert list(await provider.list()) == []
 
 
 @pytest.mark.parametrize("error", [NotFound("gone"), Conflict("another one")])
-def test_a_node_that_goes_meanwhile_is_gone(error: Exception) -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
-        assert isinstance(error, NotFound | Conflict)
-        sim.server.faults.add(Fault(error=error), verb="delete", resource=NODES)
-        with pytest.raises(InstanceGone):
-            await provider.delete(claim)
-
-    with_nodes(scenario)
+async def test_a_node_that_goes_meanwhile_is_gone(sim: SimCluster, provider: CloudProvider, error: Exception) -> None:
+    claim = await launch_node(sim, provider)
+    assert isinstance(error, NotFound | Conflict)
+    sim.server.faults.add(Fault(error=error), verb="delete", resource=NODES)
+    with pytest.raises(InstanceGone):
+        await provider.delete(claim)
 
 
 @pytest.mark.parametrize("error", [Unavailable("down"), OutcomeUnknown("lost")])
 @pytest.mark.parametrize("verb", ["get", "delete"])
-def test_a_node_that_cannot_be_asked_for_is_not_gone(verb: str, error: Unavailable | OutcomeUnknown) -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
-        sim.server.faults.add(Fault(error=error), verb=verb, resource=NODES)
-        with pytest.raises(CloudError, match=error.message) as failed:
-            await provider.delete(claim)
-        assert not isinstance(failed.value, InstanceGone)
-        with pytest.raises(InstanceGone):
-            await provider.delete(claim)
-        assert nodes_of(sim, claim) == []
-
-    with_nodes(scenario)
-
-
-def test_list_pages_through_all_nodes() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        for number in range(1203):
-            body = manifests.node(f"kwok-{number:04}")
-            body["spec"]["providerID"] = f"kwok://kwok-{number:04}" if number % 3 else f"aws:///i-{number}"
-            await sim.apply(body)
-        found = [instance.provider_id for instance in await KwokProvider(sim.api).list()]
-        assert found == [f"kwok://kwok-{number:04}" for number in range(1203) if number % 3]
-        sim.server.faults.add(Fault(error=Unavailable("down")), verb="list", resource=NODES)
-        with pytest.raises(CloudError, match="down"):
-            await KwokProvider(sim.api).list()
-
-    run(scenario)
+async def test_a_node_that_cannot_be_asked_for_is_not_gone(
+    sim: SimCluster, provider: CloudProvider, verb: str, error: Unavailable | OutcomeUnknown
+) -> None:
+    claim = await launch_node(sim, provider)
+    sim.server.faults.add(Fault(error=error), verb=verb, resource=NODES)
+    with pytest.raises(CloudError, match=error.message) as failed:
+        await provider.delete(claim)
+    assert not isinstance(failed.value, InstanceGone)
+    with pytest.raises(InstanceGone):
+        await provider.delete(claim)
+    assert nodes_of(sim, claim) == []
 
 
-def test_a_node_that_cannot_be_read_is_not_taken_for_gone() -> None:
-    async def scenario(sim: SimCluster, provider: CloudProvider) -> None:
-        claim = await launch_node(sim, provider)
-        stored = sim.server.registry.store.collection(NODES).objects["", name_in(claim.status.provider_id)]
-        stored.body["metadata"]["labels"] = 7
-        assert [instance.provider_id for instance in await provider.list()] == [claim.status.provider_id]
+@stage(run, gives=("sim",))
+async def test_list_pages_through_all_nodes(sim: SimCluster) -> None:
+    for number in range(1203):
+        body = manifests.node(f"kwok-{number:04}")
+        body["spec"]["providerID"] = f"kwok://kwok-{number:04}" if number % 3 else f"aws:///i-{number}"
+        await sim.apply(body)
+    found = [instance.provider_id for instance in await KwokProvider(sim.api).list()]
+    assert found == [f"kwok://kwok-{number:04}" for number in range(1203) if number % 3]
+    sim.server.faults.add(Fault(error=Unavailable("down")), verb="list", resource=NODES)
+    with pytest.raises(CloudError, match="down"):
+        await KwokProvider(sim.api).list()
 
-    with_nodes(scenario)
+
+async def test_a_node_that_cannot_be_read_is_not_taken_for_gone(sim: SimCluster, provider: CloudProvider) -> None:
+    claim = await launch_node(sim, provider)
+    stored = sim.server.registry.store.collection(NODES).objects["", name_in(claim.status.provider_id)]
+    stored.body["metadata"]["labels"] = 7
+    assert [instance.provider_id for instance in await provider.list()] == [claim.status.provider_id]
 
 
 # -- interruptions -----------------------------------------------------------------------------------------------------
@@ -246,20 +226,18 @@ def test_an_annotated_node_is_told_once_for_each_value() -> None:
     assert seen(node("true"), node(DEADLINE)) == [("n-uid-1", at(DEADLINE))]
 
 
-def test_a_changed_value_is_another_notice() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        provider = KwokProvider(sim.api)
-        for value, notices in (
-            ("true", [None]),
-            ("true", []),
-            (DEADLINE, [at(DEADLINE)]),
-            (None, []),
-            ("true", [None]),
-        ):
-            provider.node_seen(node(value))
-            assert [deadline for _, deadline in await listened(sim, provider)] == notices
-
-    run(scenario)
+@stage(run, gives=("sim",))
+async def test_a_changed_value_is_another_notice(sim: SimCluster) -> None:
+    provider = KwokProvider(sim.api)
+    for value, notices in (
+        ("true", [None]),
+        ("true", []),
+        (DEADLINE, [at(DEADLINE)]),
+        (None, []),
+        ("true", [None]),
+    ):
+        provider.node_seen(node(value))
+        assert [deadline for _, deadline in await listened(sim, provider)] == notices
 
 
 def test_what_is_no_interruption() -> None:
@@ -279,16 +257,14 @@ def test_a_bad_value_counts_as_true_and_is_logged(caplog: pytest.LogCaptureFixtu
     ]
 
 
-def test_a_notice_that_is_not_dealt_with_is_told_again() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        provider = KwokProvider(sim.api)
-        provider.node_seen(node("true"))
-        async with aclosing(provider.interruptions()) as notices:
-            assert (await anext(notices)).node == "n-uid-1"
-        assert await listened(sim, provider) == [("n-uid-1", None)]
-        assert await listened(sim, provider) == []
-
-    run(scenario)
+@stage(run, gives=("sim",))
+async def test_a_notice_that_is_not_dealt_with_is_told_again(sim: SimCluster) -> None:
+    provider = KwokProvider(sim.api)
+    provider.node_seen(node("true"))
+    async with aclosing(provider.interruptions()) as notices:
+        assert (await anext(notices)).node == "n-uid-1"
+    assert await listened(sim, provider) == [("n-uid-1", None)]
+    assert await listened(sim, provider) == []
 
 
 def test_the_cache_of_nodes_feeds_interruptions_also_after_a_restart() -> None:

@@ -11,7 +11,7 @@ from dovetail.api.objects import KWOKNodeClass, KWOKNodeClassSpec, NodeClaim, No
 from dovetail.providers.catalogue import built_in
 from dovetail.providers.choosing import choose
 from dovetail.providers.kwok.nodes import appears_at, instance_of, launched_instance, name_in, node_body, node_name
-from tests.builders import at, conditions
+from tests.harness.builders import at, conditions
 from tests.unit.providers.claims import SMALL, claim, requirement
 
 BY_NAME = {type_.name: type_ for type_ in built_in()}

@@ -25,7 +25,7 @@ from dovetail.rules.budgets import (
     readings_differ,
 )
 from dovetail.rules.states import NodeState
-from tests.builders import at, budget, claim, member, node, pool
+from tests.harness.builders import at, budget, claim, member, node, pool
 
 EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = BUDGETED
 NOW = "2026-03-04T12:00:00Z"  # a Wednesday

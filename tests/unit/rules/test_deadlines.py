@@ -12,7 +12,7 @@ from dovetail.rules.deadlines import (
     gracefully_expires_at,
     node_deadline,
 )
-from tests.builders import at, claim, pod, pool
+from tests.harness.builders import at, claim, pod, pool
 
 CREATED = "2026-03-01T00:00:00Z"
 DELETED = "2026-03-04T12:00:00Z"

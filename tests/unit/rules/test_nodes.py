@@ -27,7 +27,7 @@ from dovetail.rules.nodes import (
 )
 from dovetail.rules.protection import protection
 from dovetail.rules.verdict import Rule, Verdict
-from tests.builders import at, budget, claim, member, node, pod, pool
+from tests.harness.builders import at, budget, claim, member, node, pod, pool
 
 EMPTY, DRIFTED, UNDERUTILIZED, EXPIRED = BUDGETED
 GRACEFUL = (EMPTY, DRIFTED, UNDERUTILIZED)

@@ -10,7 +10,7 @@ from dovetail.model.records import PdbRecord, PodRecord
 from dovetail.rules.pdb import PdbIndex, desired_healthy, disruptions_allowed, never_allows, scaled
 from dovetail.rules.protection import do_not_disrupt
 from dovetail.rules.verdict import Rule, Verdict
-from tests.builders import at, pdb, pod
+from tests.harness.builders import at, pdb, pod
 
 WEB = {"app": "web"}
 

@@ -29,7 +29,7 @@ from dovetail.rules.protection import (
 from dovetail.rules.verdict import Rule
 from dovetail.values.duration import DAY, HOUR, MINUTE, SECOND
 from dovetail.values.schedule.instants import ALWAYS
-from tests.builders import at, node, pod
+from tests.harness.builders import at, node, pod
 
 TICK = timedelta(microseconds=1)
 MEBIBYTE = 1024 * 1024

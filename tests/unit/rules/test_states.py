@@ -7,7 +7,7 @@ import pytest
 from dovetail.api.names import CANDIDATE_TAINT, DISRUPTED_TAINT
 from dovetail.model.snapshot import ClusterNode
 from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState, is_tainted_candidate, state_of
-from tests.builders import claim, member, node
+from tests.harness.builders import claim, member, node
 
 DELETED = "2026-03-04T11:00:00Z"
 DISRUPTED = (DISRUPTED_TAINT, "NoSchedule")

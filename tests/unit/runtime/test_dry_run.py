@@ -11,7 +11,10 @@ from dovetail.runtime.dry_run import DryRunApi, WouldWrite
 from dovetail.runtime.events import Event, EventRecorder, ObjectReference
 from dovetail.runtime.work_queue import Done, Outcome, WorkQueue, work
 from dovetail.sim.actors.cluster import SimCluster, run
-from tests import manifests
+from tests.harness import manifests
+from tests.harness.stage import stage
+
+pytestmark = stage(run, gives=("sim",))
 
 WRITES: list[tuple[str, Callable[[KubeApi], Awaitable[object]]]] = [
     ("would create Node n2", lambda api: api.write(Create(NODES, manifests.node("n2")))),
@@ -53,22 +56,19 @@ def test_another_version_of_the_object_is_not_another_request(caplog: pytest.Log
     assert len(caplog.records) == 1
 
 
-def test_reading_is_as_ever() -> None:
-    async def scenario(sim: SimCluster) -> None:
-        await sim.apply(manifests.node("n1"))
-        api = DryRunApi(sim.api)
-        assert (await api.get(NODES, "n1")).metadata.name == "n1"
-        page = await api.list(NODES)
-        assert len(page.items) == 1
-        watch = api.watch(NODES, resource_version=page.resource_version)
-        await sim.apply(manifests.node("n2"))
-        event = await watch.__anext__()
-        assert event.object is not None
-        assert event.object.metadata.name == "n2"
-        await watch.aclose()
-        assert not (await api.list(PODS)).items
-
-    run(scenario)
+async def test_reading_is_as_ever(sim: SimCluster) -> None:
+    await sim.apply(manifests.node("n1"))
+    api = DryRunApi(sim.api)
+    assert (await api.get(NODES, "n1")).metadata.name == "n1"
+    page = await api.list(NODES)
+    assert len(page.items) == 1
+    watch = api.watch(NODES, resource_version=page.resource_version)
+    await sim.apply(manifests.node("n2"))
+    event = await watch.__anext__()
+    assert event.object is not None
+    assert event.object.metadata.name == "n2"
+    await watch.aclose()
+    assert not (await api.list(PODS)).items
 
 
 def test_events_are_told_and_not_sent(caplog: pytest.LogCaptureFixture) -> None:

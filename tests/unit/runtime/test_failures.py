@@ -17,7 +17,8 @@ from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.watching import SimWatch
 from dovetail.state.store import Added, Change
-from tests.builders import at
+from tests.harness.builders import at
+from tests.harness.stage import gives, stage
 from tests.unit.runtime.test_manager import Part, idle
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class World:
             self.stop.set()
 
 
+@gives("world")
 def play(scene: Callable[[World], Coroutine[Any, Any, None]], server: type[ApiServer] = ApiServer) -> None:
     async def main(clock: VirtualClock) -> None:
         await scene(World(clock, server(clock)))
@@ -94,95 +96,83 @@ def play(scene: Callable[[World], Coroutine[Any, Any, None]], server: type[ApiSe
     simulate(main, start=START)
 
 
-def test_a_controller_that_fails_is_started_again_after_a_back_off_and_the_others_go_on() -> None:
-    async def scene(world: World) -> None:
-        begun: list[float] = []
-        beats: list[float] = []
+pytestmark = stage(play)
 
-        async def bad(context: Context) -> None:
-            begun.append(context.clock.monotonic())
+
+async def test_a_controller_that_fails_is_started_again_after_a_back_off_and_the_others_go_on(world: World) -> None:
+    begun: list[float] = []
+    beats: list[float] = []
+
+    async def bad(context: Context) -> None:
+        begun.append(context.clock.monotonic())
+        fail()
+
+    async def good(context: Context) -> None:
+        while not context.stopping.is_set():
+            beats.append(context.clock.monotonic())
+            await context.clock.sleep(60)
+
+    await world.run(Part("bad", bad), Part("good", good), seconds=600)
+    pauses = [later - earlier for earlier, later in pairwise(begun)]
+    for number, pause in enumerate(pauses, 1):
+        longest = min(RESTARTS.cap_seconds, RESTARTS.first_seconds * 2 ** (number - 1))
+        assert longest * (1 - RESTARTS.jitter) <= pause <= longest
+    assert len(pauses) > 10
+    assert len(beats) == 10
+    assert world.failures.counts == {"bad": len(begun)}
+
+
+async def test_the_back_off_is_short_again_after_a_long_time_without_an_error(world: World) -> None:
+    begun: list[float] = []
+
+    async def bad(context: Context) -> None:
+        begun.append(context.clock.monotonic())
+        if len(begun) == 8:
+            await idle(context)
+        else:
+            await context.clock.sleep(SOUND_SECONDS if len(begun) > 5 else 0)
             fail()
 
-        async def good(context: Context) -> None:
-            while not context.stopping.is_set():
-                beats.append(context.clock.monotonic())
-                await context.clock.sleep(60)
-
-        await world.run(Part("bad", bad), Part("good", good), seconds=600)
-        pauses = [later - earlier for earlier, later in pairwise(begun)]
-        for number, pause in enumerate(pauses, 1):
-            longest = min(RESTARTS.cap_seconds, RESTARTS.first_seconds * 2 ** (number - 1))
-            assert longest * (1 - RESTARTS.jitter) <= pause <= longest
-        assert len(pauses) > 10
-        assert len(beats) == 10
-        assert world.failures.counts == {"bad": len(begun)}
-
-    play(scene)
+    await world.run(Part("bad", bad), seconds=3 * SOUND_SECONDS)
+    assert begun[4] - begun[3] > 4 * RESTARTS.first_seconds
+    assert begun[7] - begun[6] - SOUND_SECONDS <= RESTARTS.first_seconds
 
 
-def test_the_back_off_is_short_again_after_a_long_time_without_an_error() -> None:
-    async def scene(world: World) -> None:
-        begun: list[float] = []
+async def test_a_controller_that_waits_to_be_started_again_does_not_hold_up_the_end(world: World) -> None:
+    async def bad(_context: Context) -> None:
+        fail()
 
-        async def bad(context: Context) -> None:
-            begun.append(context.clock.monotonic())
-            if len(begun) == 8:
-                await idle(context)
-            else:
-                await context.clock.sleep(SOUND_SECONDS if len(begun) > 5 else 0)
-                fail()
-
-        await world.run(Part("bad", bad), seconds=3 * SOUND_SECONDS)
-        assert begun[4] - begun[3] > 4 * RESTARTS.first_seconds
-        assert begun[7] - begun[6] - SOUND_SECONDS <= RESTARTS.first_seconds
-
-    play(scene)
+    await world.run(Part("bad", bad), Part("idle", idle), seconds=300)
+    assert world.clock.monotonic() == 300
 
 
-def test_a_controller_that_waits_to_be_started_again_does_not_hold_up_the_end() -> None:
-    async def scene(world: World) -> None:
-        async def bad(_context: Context) -> None:
-            fail()
+async def test_a_subscriber_that_fails_keeps_nothing_from_the_others(world: World) -> None:
+    told: list[str] = []
 
-        await world.run(Part("bad", bad), Part("idle", idle), seconds=300)
-        assert world.clock.monotonic() == 300
+    def bad(_change: Change[str]) -> None:
+        fail()
 
-    play(scene)
+    def good(change: Change[str]) -> None:
+        if isinstance(change, Added):
+            told.append(change.new.value)
 
-
-def test_a_subscriber_that_fails_keeps_nothing_from_the_others() -> None:
-    async def scene(world: World) -> None:
-        told: list[str] = []
-
-        def bad(_change: Change[str]) -> None:
-            fail()
-
-        def good(change: Change[str]) -> None:
-            if isinstance(change, Added):
-                told.append(change.new.value)
-
-        world.reflector.store.subscribe(bad)
-        world.reflector.store.subscribe(good)
-        await put(world, "n1", kept="one")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(world.run(Part("idle", idle), seconds=60))
-            await world.clock.sleep(10)
-            await put(world, "n2", kept="two")
-        assert told == ["one", "two"]
-        assert world.failures.counts["nodes"] == 3  # two Nodes, and that the list is complete
-
-    play(scene)
-
-
-def test_an_object_that_cannot_be_kept_is_left_out_and_the_others_are_not() -> None:
-    async def scene(world: World) -> None:
-        await put(world, "n1")
+    world.reflector.store.subscribe(bad)
+    world.reflector.store.subscribe(good)
+    await put(world, "n1", kept="one")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.run(Part("idle", idle), seconds=60))
+        await world.clock.sleep(10)
         await put(world, "n2", kept="two")
-        await world.run(Part("idle", idle), seconds=60)
-        assert [kept.value for kept in world.reflector.store.snapshot().items.values()] == ["two"]
-        assert (world.failures.counts["nodes"], world.reflector.undecodable) == (1, 1)
+    assert told == ["one", "two"]
+    assert world.failures.counts["nodes"] == 3  # two Nodes, and that the list is complete
 
-    play(scene)
+
+async def test_an_object_that_cannot_be_kept_is_left_out_and_the_others_are_not(world: World) -> None:
+    await put(world, "n1")
+    await put(world, "n2", kept="two")
+    await world.run(Part("idle", idle), seconds=60)
+    assert [kept.value for kept in world.reflector.store.snapshot().items.values()] == ["two"]
+    assert (world.failures.counts["nodes"], world.reflector.undecodable) == (1, 1)
 
 
 class FailsOnce(ApiServer):
@@ -197,20 +187,18 @@ class FailsOnce(ApiServer):
         return super().watch(resource, **options)
 
 
-def test_a_reflector_that_fails_lists_again_and_says_nothing_twice() -> None:
-    async def scene(world: World) -> None:
-        told: list[Change[str]] = []
-        world.reflector.store.subscribe(told.append)
-        await put(world, "n1", kept="one")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(world.run(Part("idle", idle), seconds=60))
-            await world.clock.sleep(30)
-            await put(world, "n2", kept="two")
-        assert [change.new.value for change in told if isinstance(change, Added)] == ["one", "two"]
-        assert [change.initial for change in told if isinstance(change, Added)] == [True, False]
-        assert world.failures.counts == {"nodes": 1}
-
-    play(scene, FailsOnce)
+@stage(play, FailsOnce)
+async def test_a_reflector_that_fails_lists_again_and_says_nothing_twice(world: World) -> None:
+    told: list[Change[str]] = []
+    world.reflector.store.subscribe(told.append)
+    await put(world, "n1", kept="one")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(world.run(Part("idle", idle), seconds=60))
+        await world.clock.sleep(30)
+        await put(world, "n2", kept="two")
+    assert [change.new.value for change in told if isinstance(change, Added)] == ["one", "two"]
+    assert [change.initial for change in told if isinstance(change, Added)] == [True, False]
+    assert world.failures.counts == {"nodes": 1}
 
 
 def put(world: World, name: str, **labels: str) -> Coroutine[Any, Any, Any]:

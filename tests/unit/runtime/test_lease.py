@@ -45,7 +45,8 @@ from dovetail.sim.server.api_server import ApiServer, Client
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.kinds import NAMESPACES
 from dovetail.sim.server.store import Change
-from tests.builders import at
+from tests.harness.builders import at
+from tests.harness.stage import gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 TIMINGS: Final = LeaseTimings()
@@ -178,6 +179,7 @@ async def _play_in_group(scene: Callable[[World, asyncio.TaskGroup], Coroutine[A
             raise asyncio.CancelledError
 
 
+@gives("world", "group")
 def play(
     scene: Callable[[World, asyncio.TaskGroup], Coroutine[Any, Any, None]], *, seed: int | None = None, **options: Any
 ) -> None:
@@ -189,71 +191,65 @@ def play(
     simulate(main, start=START, seed=seed)
 
 
+pytestmark = stage(play)
+
+
 # -- one candidate ----------------------------------------------------------------------------------------------------
 
 
-def test_the_lease_is_created_kept_and_given_back() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        only = world.process("only")
-        task = group.create_task(only.live())
-        await world.clock.sleep(1)
-        spec = world.lease()["spec"]
-        assert spec == {
-            "holderIdentity": "only",
-            "leaseDurationSeconds": 15,
-            "acquireTime": spec["acquireTime"],
-            "renewTime": spec["renewTime"],
-            "leaseTransitions": 0,
-        }
-        await world.clock.sleep(59)
-        later = world.lease()["spec"]
-        assert later["acquireTime"] == spec["acquireTime"]
-        assert at(later["renewTime"]) >= START + timedelta(seconds=57)
-        only.stop.set()
-        await task
-        assert "holderIdentity" not in world.lease()["spec"]
-        assert world.lease()["spec"]["leaseDurationSeconds"] == 1
-        assert world.check() == ["only"]
-
-    play(scene)
+async def test_the_lease_is_created_kept_and_given_back(world: World, group: asyncio.TaskGroup) -> None:
+    only = world.process("only")
+    task = group.create_task(only.live())
+    await world.clock.sleep(1)
+    spec = world.lease()["spec"]
+    assert spec == {
+        "holderIdentity": "only",
+        "leaseDurationSeconds": 15,
+        "acquireTime": spec["acquireTime"],
+        "renewTime": spec["renewTime"],
+        "leaseTransitions": 0,
+    }
+    await world.clock.sleep(59)
+    later = world.lease()["spec"]
+    assert later["acquireTime"] == spec["acquireTime"]
+    assert at(later["renewTime"]) >= START + timedelta(seconds=57)
+    only.stop.set()
+    await task
+    assert "holderIdentity" not in world.lease()["spec"]
+    assert world.lease()["spec"]["leaseDurationSeconds"] == 1
+    assert world.check() == ["only"]
 
 
 def test_times_are_written_in_utc_with_six_digits() -> None:
     assert micro_time(at("2026-03-01T12:00:00+02:00")) == "2026-03-01T10:00:00.000000Z"
 
 
-def test_an_error_of_the_leader_comes_out_and_the_lease_runs_out_by_itself() -> None:
-    async def scene(world: World, _group: asyncio.TaskGroup) -> None:
-        async def fail() -> None:
-            raise ZeroDivisionError
+async def test_an_error_of_the_leader_comes_out_and_the_lease_runs_out_by_itself(world: World) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
 
-        only = world.process("only")
-        with pytest.raises(ZeroDivisionError):
-            await only.election.run(fail)
-        assert world.lease()["spec"]["holderIdentity"] == "only"
-        assert not only.election.fence.is_open
-
-    play(scene)
+    only = world.process("only")
+    with pytest.raises(ZeroDivisionError):
+        await only.election.run(fail)
+    assert world.lease()["spec"]["holderIdentity"] == "only"
+    assert not only.election.fence.is_open
 
 
 # -- two candidates ---------------------------------------------------------------------------------------------------
 
 
-def test_the_second_waits_and_takes_over_when_the_first_stops() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        await world.clock.sleep(1)
-        group.create_task(second.live())
-        await world.clock.sleep(100)
-        assert second.led == []
-        first.stop.set()
-        await world.clock.sleep(2)
-        assert second.led == [1]
-        assert world.check() == ["first", "second"]
-        assert world.longest_silence() < 1.5
-
-    play(scene)
+async def test_the_second_waits_and_takes_over_when_the_first_stops(world: World, group: asyncio.TaskGroup) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    await world.clock.sleep(1)
+    group.create_task(second.live())
+    await world.clock.sleep(100)
+    assert second.led == []
+    first.stop.set()
+    await world.clock.sleep(2)
+    assert second.led == [1]
+    assert world.check() == ["first", "second"]
+    assert world.longest_silence() < 1.5
 
 
 @pytest.mark.parametrize("pause_seconds", [1, 9.9, 10.1, 14, 15, 16, 40])
@@ -302,154 +298,129 @@ def test_a_paused_leader_that_wakes_is_refused_before_it_knows() -> None:
     assert {0, 1} <= set(refused)
 
 
-def test_an_outage_ends_the_leader_before_anybody_can_follow() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        group.create_task(second.live())
-        await world.clock.sleep(5)
-        down_at = world.clock.monotonic()
-        world.server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, times=1_000_000)
-        await world.clock.sleep(11)
-        # It could still write, but must not.
-        last_at = world.writes[-1][0]
-        assert down_at + 7.5 < last_at < down_at + 10.1
-        assert not first.election.fence.is_open
-        world.server.faults.clear()
-        await world.clock.sleep(20)
-        world.check()
-        assert world.writes[-1][0] > world.clock.monotonic() - 1
-
-    play(scene)
+async def test_an_outage_ends_the_leader_before_anybody_can_follow(world: World, group: asyncio.TaskGroup) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    group.create_task(second.live())
+    await world.clock.sleep(5)
+    down_at = world.clock.monotonic()
+    world.server.faults.add(Fault(error=Unavailable("down")), resource=LEASES, times=1_000_000)
+    await world.clock.sleep(11)
+    # It could still write, but must not.
+    last_at = world.writes[-1][0]
+    assert down_at + 7.5 < last_at < down_at + 10.1
+    assert not first.election.fence.is_open
+    world.server.faults.clear()
+    await world.clock.sleep(20)
+    world.check()
+    assert world.writes[-1][0] > world.clock.monotonic() - 1
 
 
-def test_requests_that_hang_do_not_keep_the_leader_leading() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        group.create_task(second.live())
-        await world.clock.sleep(5)
-        world.server.faults.add(Fault(delay_seconds=1e6), resource=LEASES, client="first", times=1_000_000)
-        await world.clock.sleep(30)
-        assert world.check() == ["first", "second"]
-        assert world.longest_silence() < 17
-
-    play(scene)
+async def test_requests_that_hang_do_not_keep_the_leader_leading(world: World, group: asyncio.TaskGroup) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    group.create_task(second.live())
+    await world.clock.sleep(5)
+    world.server.faults.add(Fault(delay_seconds=1e6), resource=LEASES, client="first", times=1_000_000)
+    await world.clock.sleep(30)
+    assert world.check() == ["first", "second"]
+    assert world.longest_silence() < 17
 
 
-def test_one_request_that_hangs_costs_nothing() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first = world.process("first")
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        world.server.faults.add(Fault(delay_seconds=1e6), resource=LEASES, times=1)
-        await world.clock.sleep(30)
-        assert first.led == [0]
-        assert world.longest_silence() < 1
-
-    play(scene)
+async def test_one_request_that_hangs_costs_nothing(world: World, group: asyncio.TaskGroup) -> None:
+    first = world.process("first")
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    world.server.faults.add(Fault(delay_seconds=1e6), resource=LEASES, times=1)
+    await world.clock.sleep(30)
+    assert first.led == [0]
+    assert world.longest_silence() < 1
 
 
 @pytest.mark.parametrize("after", [True, False])
-def test_a_lost_answer_to_a_renewal(after: bool) -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        group.create_task(second.live())
-        await world.clock.sleep(5)
-        fault = Fault(error=OutcomeUnknown("timeout"), after=after)
-        world.server.faults.add(fault, verb="patch", resource=LEASES, times=3)
-        await world.clock.sleep(60)
-        assert len(first.led) + len(second.led) == 1
-        assert len(world.check()) == 1
-
-    play(scene)
+async def test_a_lost_answer_to_a_renewal(world: World, group: asyncio.TaskGroup, after: bool) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    group.create_task(second.live())
+    await world.clock.sleep(5)
+    fault = Fault(error=OutcomeUnknown("timeout"), after=after)
+    world.server.faults.add(fault, verb="patch", resource=LEASES, times=3)
+    await world.clock.sleep(60)
+    assert len(first.led) + len(second.led) == 1
+    assert len(world.check()) == 1
 
 
-def test_a_lost_answer_to_the_taking_of_the_lease() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first = world.process("first")
-        world.server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create", resource=LEASES)
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        assert first.led == [0]
-        assert world.check() == ["first"]
-
-    play(scene)
+async def test_a_lost_answer_to_the_taking_of_the_lease(world: World, group: asyncio.TaskGroup) -> None:
+    first = world.process("first")
+    world.server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create", resource=LEASES)
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    assert first.led == [0]
+    assert world.check() == ["first"]
 
 
-def test_somebody_else_edits_the_lease() -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first = world.process("first")
-        group.create_task(first.live())
-        for number in range(20):
-            await world.clock.sleep(3.3)
-            edit = {"metadata": {"annotations": {"edited": str(number)}}}
-            await world.server.write(Patch(LEASES, NAME, edit, namespace="default"))
-        assert first.led == [0]
-
-    play(scene)
+async def test_somebody_else_edits_the_lease(world: World, group: asyncio.TaskGroup) -> None:
+    first = world.process("first")
+    group.create_task(first.live())
+    for number in range(20):
+        await world.clock.sleep(3.3)
+        edit = {"metadata": {"annotations": {"edited": str(number)}}}
+        await world.server.write(Patch(LEASES, NAME, edit, namespace="default"))
+    assert first.led == [0]
 
 
-def test_a_stolen_lease_shuts_the_fence_at_once() -> None:
-    async def scene(world: World, _group: asyncio.TaskGroup) -> None:
-        only = world.process("only")
-        refused = False
+async def test_a_stolen_lease_shuts_the_fence_at_once(world: World) -> None:
+    only = world.process("only")
+    refused = False
 
-        async def lead() -> None:
-            nonlocal refused
-            try:
-                await only.clock.sleep(2.9)
-                theft = {"spec": {"holderIdentity": "thief"}}
-                await world.server.write(Patch(LEASES, NAME, theft, namespace="default"))
-                await only.clock.sleep(1e6)
-            finally:
-                # By its own clock it might still write for some seconds.
-                refused = not only.election.fence.is_open
+    async def lead() -> None:
+        nonlocal refused
+        try:
+            await only.clock.sleep(2.9)
+            theft = {"spec": {"holderIdentity": "thief"}}
+            await world.server.write(Patch(LEASES, NAME, theft, namespace="default"))
+            await only.clock.sleep(1e6)
+        finally:
+            # By its own clock it might still write for some seconds.
+            refused = not only.election.fence.is_open
 
-        with pytest.raises(LeaseLost, match="it is held by thief"):
-            await only.election.run(lead)
-        assert refused
-        assert world.clock.monotonic() < 5
-        assert world.lease()["spec"]["holderIdentity"] == "thief"
-
-    play(scene)
+    with pytest.raises(LeaseLost, match="it is held by thief"):
+        await only.election.run(lead)
+    assert refused
+    assert world.clock.monotonic() < 5
+    assert world.lease()["spec"]["holderIdentity"] == "thief"
 
 
 @pytest.mark.parametrize("phase_seconds", [0, 0.5, 1, 1.5])
-def test_the_lease_is_deleted_under_the_leader(phase_seconds: float) -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second")
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        group.create_task(second.live())
-        await world.clock.sleep(5 + phase_seconds)
-        await world.server.write(Delete(LEASES, NAME, namespace="default"))
-        await world.clock.sleep(60)
-        # Whoever follows waits as if it were still there, and goes on counting.
-        assert len(world.check()) == 2
-        assert world.lease()["spec"]["leaseTransitions"] == 1
-
-    play(scene)
+async def test_the_lease_is_deleted_under_the_leader(
+    world: World, group: asyncio.TaskGroup, phase_seconds: float
+) -> None:
+    first, second = world.process("first"), world.process("second")
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    group.create_task(second.live())
+    await world.clock.sleep(5 + phase_seconds)
+    await world.server.write(Delete(LEASES, NAME, namespace="default"))
+    await world.clock.sleep(60)
+    # Whoever follows waits as if it were still there, and goes on counting.
+    assert len(world.check()) == 2
+    assert world.lease()["spec"]["leaseTransitions"] == 1
 
 
 @pytest.mark.parametrize("skew_seconds", [-86400, -20, 20, 86400])
-def test_wrong_clocks_do_not_matter(skew_seconds: float) -> None:
-    async def scene(world: World, group: asyncio.TaskGroup) -> None:
-        first, second = world.process("first"), world.process("second", skew_seconds=skew_seconds)
-        group.create_task(first.live())
-        await world.clock.sleep(5)
-        group.create_task(second.live())
-        await world.clock.sleep(120)
-        assert world.check() == ["first"]
-        first.running.clear()
-        await world.clock.sleep(60)
-        assert world.check() == ["first", "second"]
-        assert world.longest_silence() < 17
-
-    play(scene)
+async def test_wrong_clocks_do_not_matter(world: World, group: asyncio.TaskGroup, skew_seconds: float) -> None:
+    first, second = world.process("first"), world.process("second", skew_seconds=skew_seconds)
+    group.create_task(first.live())
+    await world.clock.sleep(5)
+    group.create_task(second.live())
+    await world.clock.sleep(120)
+    assert world.check() == ["first"]
+    first.running.clear()
+    await world.clock.sleep(60)
+    assert world.check() == ["first", "second"]
+    assert world.longest_silence() < 17
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -498,42 +469,40 @@ def test_never_do_two_write(seed: int) -> None:
 # -- the fence --------------------------------------------------------------------------------------------------------
 
 
-def test_the_fence_refuses_whatever_changes_something() -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        fence = Fence(clock)
-        api = FencedApi(server, fence)
+@stage(simulate, start=START, gives=("clock",))
+async def test_the_fence_refuses_whatever_changes_something(clock: VirtualClock) -> None:
+    server = ApiServer(clock)
+    fence = Fence(clock)
+    api = FencedApi(server, fence)
 
-        async def attempts() -> list[str]:
-            refused = []
-            requests: dict[str, Coroutine[Any, Any, Any]] = {
-                "create": api.write(Create(NODES, {"metadata": {"name": "a"}})),
-                "patch": api.write(Patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}})),
-                "evict": api.write(Evict("p", namespace="default")),
-                "delete": api.write(Delete(NODES, "a")),
-            }
-            for name, request in requests.items():
-                try:
-                    await request
-                except ApiError as error:
-                    if error.reason == "LeaseLost":
-                        refused.append(name)
-            return refused
+    async def attempts() -> list[str]:
+        refused = []
+        requests: dict[str, Coroutine[Any, Any, Any]] = {
+            "create": api.write(Create(NODES, {"metadata": {"name": "a"}})),
+            "patch": api.write(Patch(NODES, "a", {"metadata": {"labels": {"x": "y"}}})),
+            "evict": api.write(Evict("p", namespace="default")),
+            "delete": api.write(Delete(NODES, "a")),
+        }
+        for name, request in requests.items():
+            try:
+                await request
+            except ApiError as error:
+                if error.reason == "LeaseLost":
+                    refused.append(name)
+        return refused
 
-        everything = ["create", "patch", "evict", "delete"]
-        assert await attempts() == everything
-        fence.open(until=clock.monotonic() + 10, epoch=1)
-        assert await attempts() == []
-        await clock.sleep(10)
-        assert await attempts() == everything
-        fence.open(until=clock.monotonic() + 10, epoch=1)
-        fence.shut()
-        assert await attempts() == everything
-        assert (await api.list(NODES)).items == []
-        with pytest.raises(ApiError, match="not found"):
-            await api.get(NODES, "a")
-
-    simulate(main, start=START)
+    everything = ["create", "patch", "evict", "delete"]
+    assert await attempts() == everything
+    fence.open(until=clock.monotonic() + 10, epoch=1)
+    assert await attempts() == []
+    await clock.sleep(10)
+    assert await attempts() == everything
+    fence.open(until=clock.monotonic() + 10, epoch=1)
+    fence.shut()
+    assert await attempts() == everything
+    assert (await api.list(NODES)).items == []
+    with pytest.raises(ApiError, match="not found"):
+        await api.get(NODES, "a")
 
 
 def test_timings_that_are_not_safe_are_refused() -> None:
@@ -567,34 +536,30 @@ async def make_lease(server: ApiServer, namespace: str, name: str, holder: str |
     await server.write(Create(RAW_LEASES, {"metadata": {"name": name}, "spec": spec}, namespace=namespace))
 
 
-def test_alone_if_there_is_no_other_or_nobody_holds_it() -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        await make_lease(server, "default", NAME, "us")
-        await make_lease(server, "kube-system", NAME, None)
-        await make_lease(server, "kube-system", "kube-scheduler", "somebody")
-        told: list[str] = []
-        await wait_until_alone(server, clock, namespace="default", name=NAME, tell=told.append)
-        assert told == []
-        assert clock.monotonic() == 0
-
-    simulate(main, start=START)
+@stage(simulate, start=START, gives=("clock",))
+async def test_alone_if_there_is_no_other_or_nobody_holds_it(clock: VirtualClock) -> None:
+    server = ApiServer(clock)
+    await make_lease(server, "default", NAME, "us")
+    await make_lease(server, "kube-system", NAME, None)
+    await make_lease(server, "kube-system", "kube-scheduler", "somebody")
+    told: list[str] = []
+    await wait_until_alone(server, clock, namespace="default", name=NAME, tell=told.append)
+    assert told == []
+    assert clock.monotonic() == 0
 
 
-def test_a_dead_lease_elsewhere_is_watched_for_its_whole_duration() -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        await make_lease(server, "kube-system", NAME, "karpenter-1")
-        told: list[str] = []
-        await wait_until_alone(server, clock, namespace="default", name=NAME, tell=told.append)
-        assert 15 <= clock.monotonic() < 18
-        assert told == [
-            "refusing to act: another controller is or may be active on this cluster "
-            f"(Lease held: kube-system/{NAME} by karpenter-1). "
-            "Two would undo each other's work: stop the other one, or run this one in the same namespace"
-        ]
-
-    simulate(main, start=START)
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_dead_lease_elsewhere_is_watched_for_its_whole_duration(clock: VirtualClock) -> None:
+    server = ApiServer(clock)
+    await make_lease(server, "kube-system", NAME, "karpenter-1")
+    told: list[str] = []
+    await wait_until_alone(server, clock, namespace="default", name=NAME, tell=told.append)
+    assert 15 <= clock.monotonic() < 18
+    assert told == [
+        "refusing to act: another controller is or may be active on this cluster "
+        f"(Lease held: kube-system/{NAME} by karpenter-1). "
+        "Two would undo each other's work: stop the other one, or run this one in the same namespace"
+    ]
 
 
 def test_a_live_lease_elsewhere_keeps_us_from_acting(caplog: pytest.LogCaptureFixture) -> None:
@@ -615,15 +580,13 @@ def test_a_live_lease_elsewhere_keeps_us_from_acting(caplog: pytest.LogCaptureFi
     assert "kube-system/karpenter-leader-election by karpenter-1" in caplog.text
 
 
-def test_who_may_not_look_does_not_act() -> None:
-    async def main(clock: VirtualClock) -> None:
-        server = ApiServer(clock)
-        server.faults.add(Fault(error=Unavailable("down")), verb="list", times=3)
-        server.faults.add(Fault(error=Forbidden("leases is forbidden")), verb="list")
-        with pytest.raises(Forbidden, match="leases is forbidden"):
-            await wait_until_alone(server, clock, namespace="default", name=NAME)
-
-    simulate(main, start=START)
+@stage(simulate, start=START, gives=("clock",))
+async def test_who_may_not_look_does_not_act(clock: VirtualClock) -> None:
+    server = ApiServer(clock)
+    server.faults.add(Fault(error=Unavailable("down")), verb="list", times=3)
+    server.faults.add(Fault(error=Forbidden("leases is forbidden")), verb="list")
+    with pytest.raises(Forbidden, match="leases is forbidden"):
+        await wait_until_alone(server, clock, namespace="default", name=NAME)
 
 
 # -- a namespace that is not there -------------------------------------------------------------------------------------

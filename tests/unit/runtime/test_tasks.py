@@ -8,9 +8,12 @@ import pytest
 from dovetail.ports import NotFound
 from dovetail.runtime.tasks import root_cause, unless_idle, within
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
-from tests.builders import at
+from tests.harness.builders import at
+from tests.harness.stage import stage
 
 START = at("2026-03-01T00:00:00Z")
+
+pytestmark = stage(simulate, start=START, gives=("clock",))
 
 
 async def after(clock: VirtualClock, seconds: float, result: str) -> str:
@@ -18,21 +21,15 @@ async def after(clock: VirtualClock, seconds: float, result: str) -> str:
     return result
 
 
-def test_what_is_in_time_comes_back_at_once() -> None:
-    async def main(clock: VirtualClock) -> None:
-        assert await within(clock, 10, after(clock, 3, "done")) == "done"
-        assert clock.monotonic() == 3
-
-    simulate(main, start=START)
+async def test_what_is_in_time_comes_back_at_once(clock: VirtualClock) -> None:
+    assert await within(clock, 10, after(clock, 3, "done")) == "done"
+    assert clock.monotonic() == 3
 
 
-def test_what_is_late_is_cancelled() -> None:
-    async def main(clock: VirtualClock) -> None:
-        with pytest.raises(TimeoutError):
-            await within(clock, 2, after(clock, 3, "done"))
-        assert clock.monotonic() == 2
-
-    simulate(main, start=START)
+async def test_what_is_late_is_cancelled(clock: VirtualClock) -> None:
+    with pytest.raises(TimeoutError):
+        await within(clock, 2, after(clock, 3, "done"))
+    assert clock.monotonic() == 2
 
 
 def test_errors_come_out_plain() -> None:
@@ -63,18 +60,15 @@ def test_being_cancelled_leaves_nothing_behind(seed: int) -> None:
     simulate(main, start=START, seed=seed)
 
 
-def test_silence_ends_the_work_and_words_do_not() -> None:
-    async def main(clock: VirtualClock) -> None:
-        async def talk(heard: Callable[[], None]) -> None:
-            for pause in (3, 4, 4, 9):
-                await clock.sleep(pause)
-                heard()
+async def test_silence_ends_the_work_and_words_do_not(clock: VirtualClock) -> None:
+    async def talk(heard: Callable[[], None]) -> None:
+        for pause in (3, 4, 4, 9):
+            await clock.sleep(pause)
+            heard()
 
-        with pytest.raises(TimeoutError):
-            await unless_idle(clock, 5, talk)
-        assert clock.monotonic() == 3 + 4 + 4 + 5
-
-    simulate(main, start=START)
+    with pytest.raises(TimeoutError):
+        await unless_idle(clock, 5, talk)
+    assert clock.monotonic() == 3 + 4 + 4 + 5
 
 
 def test_root_cause() -> None:

@@ -15,13 +15,15 @@ from dovetail.runtime.tasks import within
 from dovetail.runtime.work_queue import Done, Outcome, QueueClosed, QueueFull, Retry, TerminalFailure, WorkQueue, work
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.values.rate import Rate
-from tests.builders import at
+from tests.harness.builders import at
+from tests.harness.stage import gives, stage
 
 START = at("2026-03-01T00:00:00Z")
 
 Scene = Callable[[VirtualClock, WorkQueue[str]], Coroutine[Any, Any, None]]
 
 
+@gives("clock", "queue")
 def play(scene: Scene, *, seed: int | None = None, **options: Any) -> None:
     """Run a scene with a queue that is running."""
 
@@ -35,174 +37,150 @@ def play(scene: Scene, *, seed: int | None = None, **options: Any) -> None:
     simulate(main, start=START, seed=seed)
 
 
+pytestmark = stage(play)
+
+
 async def nothing_comes(clock: VirtualClock, queue: WorkQueue[str]) -> None:
     with pytest.raises(TimeoutError):
         await within(clock, 3600, queue.get())
 
 
-def test_keys_come_in_order_and_once() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        for key in ("b", "a", "b", "c", "a"):
-            queue.add(key)
-        assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
-        await nothing_comes(clock, queue)
-
-    play(scene)
+async def test_keys_come_in_order_and_once(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    for key in ("b", "a", "b", "c", "a"):
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["b", "a", "c"]
+    await nothing_comes(clock, queue)
 
 
-def test_a_key_in_work_comes_once_more_afterwards() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        assert await queue.get() == "a"
-        queue.add("a")
-        queue.add("a")
-        await nothing_comes(clock, queue)
-        queue.add("b")
-        queue.done("a")
-        assert [await queue.get(), await queue.get()] == ["b", "a"]
-        queue.done("a")
-        await nothing_comes(clock, queue)
-
-    play(scene)
+async def test_a_key_in_work_comes_once_more_afterwards(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    await nothing_comes(clock, queue)
+    queue.add("b")
+    queue.done("a")
+    assert [await queue.get(), await queue.get()] == ["b", "a"]
+    queue.done("a")
+    await nothing_comes(clock, queue)
 
 
-def test_the_earliest_delay_counts() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add_after("a", 30)
-        queue.add_after("a", 10)
-        queue.add_after("a", 20)
-        queue.add_after("b", 15)
-        assert len(queue) == 2
-        assert (await queue.get(), clock.monotonic()) == ("a", 10)
-        queue.done("a")
-        assert (await queue.get(), clock.monotonic()) == ("b", 15)
-        await nothing_comes(clock, queue)
-
-    play(scene)
+async def test_the_earliest_delay_counts(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    queue.add_after("a", 30)
+    queue.add_after("a", 10)
+    queue.add_after("a", 20)
+    queue.add_after("b", 15)
+    assert len(queue) == 2
+    assert (await queue.get(), clock.monotonic()) == ("a", 10)
+    queue.done("a")
+    assert (await queue.get(), clock.monotonic()) == ("b", 15)
+    await nothing_comes(clock, queue)
 
 
-def test_adding_at_once_ends_a_delay() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add_after("a", 30)
-        queue.add("a")
-        queue.add_after("a", 30)
-        assert (await queue.get(), clock.monotonic()) == ("a", 0)
-        queue.done("a")
-        await nothing_comes(clock, queue)
-
-    play(scene)
+async def test_adding_at_once_ends_a_delay(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    queue.add_after("a", 30)
+    queue.add("a")
+    queue.add_after("a", 30)
+    assert (await queue.get(), clock.monotonic()) == ("a", 0)
+    queue.done("a")
+    await nothing_comes(clock, queue)
 
 
-def test_a_delay_that_ends_while_the_key_is_in_work() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add("a")
+async def test_a_delay_that_ends_while_the_key_is_in_work(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 5)
+    await clock.sleep(10)
+    queue.done("a")
+    assert (await queue.get(), clock.monotonic()) == ("a", 10)
+
+
+async def test_a_delay_adds_nothing_to_a_key_that_comes_sooner_anyway(
+    clock: VirtualClock, queue: WorkQueue[str]
+) -> None:
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.add_after("a", 5)
+    queue.done("a")
+    assert (await queue.get(), clock.monotonic()) == ("a", 0)
+    queue.done("a")
+    await nothing_comes(clock, queue)
+
+
+async def test_delays_that_no_longer_count_are_swept(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    for seconds in range(10_000, 10, -1):
+        queue.add_after("a", seconds)
+    assert len(queue._due) < 50
+    assert (await queue.get(), clock.monotonic()) == ("a", 11)
+    queue.done("a")
+    await nothing_comes(clock, queue)
+
+
+@stage(backoff=Backoff(first_seconds=1, cap_seconds=5))
+async def test_failures_back_off_and_success_resets(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    async def wait() -> float:
+        began_at = clock.monotonic()
+        queue.add_failed("a")
+        queue.done(await queue.get())
+        return round(clock.monotonic() - began_at, 6)
+
+    assert [await wait() for _ in range(5)] == [1, 2, 4, 5, 5]
+    queue.forget("a")
+    assert await wait() == 1
+
+
+@stage(rate=Rate(per_second=2, burst=2))
+async def test_the_rate_holds_for_all_keys_together(clock: VirtualClock, queue: WorkQueue[str]) -> None:
+    for number in range(6):
+        queue.add(str(number))
+    times = []
+    for _ in range(6):
         await queue.get()
-        queue.add_after("a", 5)
-        await clock.sleep(10)
-        queue.done("a")
-        assert (await queue.get(), clock.monotonic()) == ("a", 10)
-
-    play(scene)
+        times.append(round(clock.monotonic(), 2))
+    assert times == [0, 0, 0.5, 1, 1.5, 2]
 
 
-def test_a_delay_adds_nothing_to_a_key_that_comes_sooner_anyway() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        await queue.get()
-        queue.add("a")
-        queue.add_after("a", 5)
-        queue.done("a")
-        assert (await queue.get(), clock.monotonic()) == ("a", 0)
-        queue.done("a")
-        await nothing_comes(clock, queue)
-
-    play(scene)
-
-
-def test_delays_that_no_longer_count_are_swept() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        for seconds in range(10_000, 10, -1):
-            queue.add_after("a", seconds)
-        assert len(queue._due) < 50
-        assert (await queue.get(), clock.monotonic()) == ("a", 11)
-        queue.done("a")
-        await nothing_comes(clock, queue)
-
-    play(scene)
-
-
-def test_failures_back_off_and_success_resets() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        async def wait() -> float:
-            began_at = clock.monotonic()
-            queue.add_failed("a")
-            queue.done(await queue.get())
-            return round(clock.monotonic() - began_at, 6)
-
-        assert [await wait() for _ in range(5)] == [1, 2, 4, 5, 5]
-        queue.forget("a")
-        assert await wait() == 1
-
-    play(scene, backoff=Backoff(first_seconds=1, cap_seconds=5))
-
-
-def test_the_rate_holds_for_all_keys_together() -> None:
-    async def scene(clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        for number in range(6):
-            queue.add(str(number))
-        times = []
-        for _ in range(6):
-            await queue.get()
-            times.append(round(clock.monotonic(), 2))
-        assert times == [0, 0, 0.5, 1, 1.5, 2]
-
-    play(scene, rate=Rate(per_second=2, burst=2))
-
-
-def test_a_full_queue_refuses_new_keys_only() -> None:
-    async def scene(_clock: VirtualClock, queue: WorkQueue[str]) -> None:
-        queue.add("a")
-        queue.add_after("b", 5)
-        queue.add("a")
-        queue.add("b")
-        with pytest.raises(QueueFull, match="it has 2 keys, so 'c' is refused"):
-            queue.add("c")
-        with pytest.raises(QueueFull):
-            queue.add_after("c", 5)
-
-    play(scene, keys_at_most=2)
+@stage(keys_at_most=2)
+async def test_a_full_queue_refuses_new_keys_only(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    queue.add_after("b", 5)
+    queue.add("a")
+    queue.add("b")
+    with pytest.raises(QueueFull, match="it has 2 keys, so 'c' is refused"):
+        queue.add("c")
+    with pytest.raises(QueueFull):
+        queue.add_after("c", 5)
 
 
 @pytest.mark.parametrize(("drain", "left"), [(True, ["b", "c"]), (False, [])])
-def test_closing(drain: bool, left: list[str]) -> None:
-    async def main(clock: VirtualClock) -> None:
-        queue: WorkQueue[str] = WorkQueue(clock)
-        got = []
+@stage(simulate, start=START, gives=("clock",))
+async def test_closing(clock: VirtualClock, drain: bool, left: list[str]) -> None:
+    queue: WorkQueue[str] = WorkQueue(clock)
+    got = []
 
-        async def take() -> None:
-            try:
-                while True:
-                    got.append(await queue.get())
-            except QueueClosed:
-                return
+    async def take() -> None:
+        try:
+            while True:
+                got.append(await queue.get())
+        except QueueClosed:
+            return
 
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(queue.run())
-            queue.add("a")
-            assert await queue.get() == "a"
-            for key in ("b", "c"):
-                queue.add(key)
-            queue.add("a")
-            queue.add_after("d", 5)
-            queue.close(drain=drain)
-            queue.add("e")
-            queue.done("a")
-            group.create_task(take())
-            await running
-        assert got == left
-        assert clock.monotonic() == 0
-
-    simulate(main, start=START)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(queue.run())
+        queue.add("a")
+        assert await queue.get() == "a"
+        for key in ("b", "c"):
+            queue.add(key)
+        queue.add("a")
+        queue.add_after("d", 5)
+        queue.close(drain=drain)
+        queue.add("e")
+        queue.done("a")
+        group.create_task(take())
+        await running
+    assert got == left
+    assert clock.monotonic() == 0
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -330,16 +308,14 @@ def test_outcomes_become_requeues() -> None:
     ]
 
 
-def test_a_programming_error_ends_the_work() -> None:
-    async def main(clock: VirtualClock) -> None:
-        queue: WorkQueue[str] = WorkQueue(clock)
+@stage(simulate, start=START, gives=("clock",))
+async def test_a_programming_error_ends_the_work(clock: VirtualClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(clock)
 
-        async def reconcile(_key: str) -> Outcome:
-            raise ZeroDivisionError
+    async def reconcile(_key: str) -> Outcome:
+        raise ZeroDivisionError
 
-        queue.add("a")
-        with pytest.raises(ExceptionGroup) as caught:
-            await work(queue, reconcile, workers=3)
-        assert caught.group_contains(ZeroDivisionError)
-
-    simulate(main, start=START)
+    queue.add("a")
+    with pytest.raises(ExceptionGroup) as caught:
+        await work(queue, reconcile, workers=3)
+    assert caught.group_contains(ZeroDivisionError)

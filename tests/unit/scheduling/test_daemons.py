@@ -1,4 +1,4 @@
-"""What daemons take of nodes that are there and of those to come. Numbers are those of 05 §13."""
+"""What daemons take of nodes that are there and of those to come. Docstrings cite 05 §13."""
 
 from typing import Any
 
@@ -85,7 +85,8 @@ def test_daemons_that_run_already_are_not_counted_twice() -> None:
     assert reserve == daemon("b").request
 
 
-def test_case_58_a_daemon_that_nobody_expected_never_makes_the_reserve_negative() -> None:
+def test_a_daemon_that_nobody_expected_never_makes_the_reserve_negative() -> None:
+    """05 §13.58."""
     unexpected = Resources({"cpu": 5000, "gpu": 1, "pods": 1})
     assert node_reserve([daemon("a")], LINUX, (), unexpected) == NOTHING
     assert node_reserve([], LINUX, (), unexpected) == NOTHING
@@ -170,7 +171,8 @@ def test_taints_of_the_template_keep_daemons_away_but_soft_ones_do_not() -> None
     assert set(ran(groups(plain, taints=("own:PreferNoSchedule",))).values()) == {("plain",)}
 
 
-def test_case_23_startup_taints_never_block_daemons() -> None:
+def test_startup_taints_never_block_daemons() -> None:
+    """05 §13.23."""
     coming = node_taints(None, claim("own:PreferNoSchedule", startup=("boot:NoSchedule",)))
     assert daemon().runs_on(LINUX, coming)
     assert not daemon().runs_on(LINUX, node_taints(None, claim("boot:NoSchedule")))

@@ -1,4 +1,4 @@
-"""Which nodes a pod asks for, step by step. Numbers are those of 05 §13."""
+"""Which nodes a pod asks for, step by step. Docstrings cite 05 §13."""
 
 from typing import Any
 
@@ -112,7 +112,8 @@ def test_pods_that_ask_the_same_are_equal_keys() -> None:
         ("beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type"),
     ],
 )
-def test_case_10_old_names_of_labels_in_selectors_and_terms(old: str, new: str) -> None:
+def test_old_names_of_labels_in_selectors_and_terms(old: str, new: str) -> None:
+    """05 §13.10."""
     assert normalised(old) == new
     term = {"matchExpressions": [expression(old, "In", "x")]}
     for spec in (pod(nodeSelector={old: "x"}).spec, pod(affinity=affinity(term)).spec):
@@ -120,17 +121,20 @@ def test_case_10_old_names_of_labels_in_selectors_and_terms(old: str, new: str) 
         assert not of_labels({new: "y"}).compatible(read_node_affinity(spec).strict())
 
 
-def test_case_10_an_old_name_and_the_new_one_have_to_agree() -> None:
+def test_an_old_name_and_the_new_one_have_to_agree() -> None:
+    """05 §13.10."""
     spec = pod(nodeSelector={"beta.kubernetes.io/os": "linux", names.OS_LABEL: "windows"}).spec
     assert read_node_affinity(spec).strict().impossible
 
 
-def test_case_12_a_node_selector_on_the_hostname_is_restricted() -> None:
+def test_a_node_selector_on_the_hostname_is_restricted() -> None:
+    """05 §13.12."""
     asked = read_node_affinity(pod(nodeSelector={names.HOSTNAME_LABEL: "node-1"}).spec)
     assert asked.restricted(names.WELL_KNOWN_LABELS) == [names.HOSTNAME_LABEL]
 
 
-def test_case_12_in_any_required_term_but_not_in_preferences() -> None:
+def test_the_hostname_is_restricted_in_required_terms_and_not_in_preferences() -> None:
+    """05 §13.12."""
     term = {"matchExpressions": [expression("sub.karpenter.sh/x", "Exists")]}
     asked = read_node_affinity(pod(affinity=affinity(in_zone("a"), term, preferred={1: in_zone("b")})).spec)
     assert asked.restricted(names.WELL_KNOWN_LABELS) == ["sub.karpenter.sh/x"]

@@ -1,4 +1,4 @@
-"""Where the reference engine puts pods. Numbers are those of 05 §13."""
+"""Where the reference engine puts pods. Docstrings cite 05 §13."""
 
 from typing import Any
 
@@ -203,41 +203,48 @@ def test_wishes_are_given_up_one_by_one() -> None:
     assert ignoring == [(False, 1)] * 3
 
 
-def test_case_13_the_last_required_term_is_never_dropped() -> None:
+def test_the_last_required_term_is_never_dropped() -> None:
+    """05 §13.13."""
     found = ask(pod("p", affinity=nodes_like(expressing(ZONE, "x"), expressing(ZONE, "y"))))
     assert why(found, "p") == "NodePool default: of its instance types, 1 do not meet the requirements"
 
 
-def test_case_14_later_terms_are_tried_in_order() -> None:
+def test_later_terms_are_tried_in_order() -> None:
+    """05 §13.14."""
     terms = nodes_like(expressing(ZONE, "x"), expressing(ZONE, "c"), expressing(ZONE, "a"))
     assert zones(ask(pod("p", affinity=terms))) == [["c"]]
 
 
-def test_case_15_a_preference_that_conflicts_with_a_requirement_is_dropped() -> None:
+def test_a_preference_that_conflicts_with_a_requirement_is_dropped() -> None:
+    """05 §13.15."""
     wish = nodes_like(expressing(ZONE, "a"), preferred=(expressing(ZONE, "b"),))
     assert zones(ask(pod("p", affinity=wish))) == [["a"]]
 
 
-def test_case_16_of_preferences_in_conflict_the_lightest_that_works_places_the_pod() -> None:
+def test_of_preferences_in_conflict_the_lightest_that_works_places_the_pod() -> None:
+    """05 §13.16."""
     wish = nodes_like(preferred=(expressing(ZONE, "x"), expressing(ZONE, "y"), expressing(ZONE, "b")))
     assert zones(ask(pod("p", affinity=wish))) == [["b"]]
 
 
-def test_case_17_soft_taints_are_tolerated_only_after_all_affinity_steps() -> None:
+def test_soft_taints_are_tolerated_only_after_all_affinity_steps() -> None:
+    """05 §13.17."""
     wish = nodes_like(preferred=(expressing(ZONE, "b"),))
     soft = node("soft", "b", taints=("x:PreferNoSchedule",))
     assert ask(pod("p", affinity=wish), nodes=(soft, node("other", "a")), pools=()).existing == {"other": ("p",)}
     assert ask(pod("p", affinity=wish), nodes=(soft,), pools=()).existing == {"soft": ("p",)}
 
 
-def test_case_18_with_policy_ignore_no_node_is_made_for_a_preference() -> None:
+def test_with_policy_ignore_no_node_is_made_for_a_preference() -> None:
+    """05 §13.18."""
     pods = [pod(zone, affinity=nodes_like(preferred=(expressing(ZONE, zone),))) for zone in ("a", "b")]
     pods += [pod(name, app("web"), affinity=preferring("podAntiAffinity", term(HOST, "web"))) for name in ("w1", "w2")]
     assert len(shared(ask(*pods))) == 2
     assert shared(ask(*pods, respect_preferences=False)) == [["a", "b", "w1", "w2"]]
 
 
-def test_case_19_preferred_zones_do_not_shrink_the_domains_for_skew() -> None:
+def test_preferred_zones_do_not_shrink_the_domains_for_skew() -> None:
+    """05 §13.19."""
     pods = [
         pod(
             f"p{index}",
@@ -250,7 +257,8 @@ def test_case_19_preferred_zones_do_not_shrink_the_domains_for_skew() -> None:
     assert zones(ask(*pods)) == [["a"], ["b"], ["c"]]
 
 
-def test_case_22_a_pool_with_a_soft_taint_is_passed_over_when_another_fits() -> None:
+def test_a_pool_with_a_soft_taint_is_passed_over_when_another_fits() -> None:
+    """05 §13.22."""
     pools = (pool("soft", weight=9, taints=("x:PreferNoSchedule",)), pool("plain"))
     assert [claim.pool for claim in ask(pod("p"), pools=pools).new_claims] == ["plain"]
     assert [claim.pool for claim in ask(pod("p"), pools=pools[:1]).new_claims] == ["soft"]
@@ -259,7 +267,8 @@ def test_case_22_a_pool_with_a_soft_taint_is_passed_over_when_another_fits() -> 
 # -- apart -------------------------------------------------------------------------------------------------------------
 
 
-def test_case_33_a_carrier_that_could_be_anywhere_blocks_its_target_until_the_next_batch() -> None:
+def test_a_carrier_that_could_be_anywhere_blocks_its_target_until_the_next_batch() -> None:
+    """05 §13.33."""
     carrier = pod("carrier", app("db"), cpu="2", affinity=affinity(apart=[term(ZONE, "web")]))
     target = pod("target", app("web"))
     found = ask(carrier, target)
@@ -268,18 +277,21 @@ def test_case_33_a_carrier_that_could_be_anywhere_blocks_its_target_until_the_ne
     assert zones(ask(target, nodes=(there,))) == [["b", "c"]]
 
 
-def test_case_34_a_target_avoids_the_zones_of_carriers() -> None:
+def test_a_target_avoids_the_zones_of_carriers() -> None:
+    """05 §13.34."""
     carrier = bound("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     found = ask(pod("t", app("web")), nodes=(node("n1", "a", carrier), node("n2", "a"), node("n3", "b")))
     assert found.existing == {"n3": ("t",)}
 
 
-def test_case_35_what_others_would_rather_not_is_no_obstacle() -> None:
+def test_what_others_would_rather_not_is_no_obstacle() -> None:
+    """05 §13.35."""
     carrier = bound("c", app("db"), affinity=preferring("podAntiAffinity", term(ZONE, "web")))
     assert ask(pod("t", app("web")), nodes=(node("n1", "a", carrier),)).existing == {"n1": ("t",)}
 
 
-def test_case_36_carriers_that_are_moved_do_not_block() -> None:
+def test_carriers_that_are_moved_do_not_block() -> None:
+    """05 §13.36."""
     rule = affinity(apart=[term(HOST, "web")])
     moving = pod("c", app("db"), affinity=rule, origin=Origin.CANDIDATE, cpu="8")
     gone = node("n1", "a", bound("c", app("db"), affinity=rule), open=False)
@@ -287,14 +299,16 @@ def test_case_36_carriers_that_are_moved_do_not_block() -> None:
     assert found.existing == {"n2": ("c",), "n3": ("t",)}
 
 
-def test_case_37_pods_that_avoid_themselves_are_one_per_node() -> None:
+def test_pods_that_avoid_themselves_are_one_per_node() -> None:
+    """05 §13.37."""
     pods = [pod(f"p{index}", app("web"), affinity=affinity(apart=[term(HOST, "web")])) for index in range(3)]
     found = ask(*pods, nodes=(node("n1", "a"),))
     assert found.existing == {"n1": ("p0",)}
     assert shared(found) == [["p1"], ["p2"]]
 
 
-def test_case_38_pods_that_end_are_not_avoided() -> None:
+def test_pods_that_end_are_not_avoided() -> None:
+    """05 §13.38."""
     shy = pod("p", affinity=affinity(apart=[term(HOST, "web")]))
     going = bound("x", app("web"), deleted="2026-03-01T00:00:00Z")
     assert ask(shy, nodes=(node("n1", "a", going),)).existing == {"n1": ("p",)}
@@ -304,13 +318,15 @@ def test_case_38_pods_that_end_are_not_avoided() -> None:
 # -- together ----------------------------------------------------------------------------------------------------------
 
 
-def test_case_39_who_wants_to_be_with_nobody_is_not_placed_unless_it_is_itself() -> None:
+def test_who_wants_to_be_with_nobody_is_not_placed_unless_it_is_itself() -> None:
+    """05 §13.39."""
     rule = affinity(together=[term(ZONE, "web")])
     assert "affinity over" in why(ask(pod("p", app("db"), affinity=rule)), "p")
     assert shared(ask(pod("p", app("web"), affinity=rule))) == [["p"]]
 
 
-def test_case_40_those_that_want_one_host_fill_it_and_the_rest_waits() -> None:
+def test_those_that_want_one_host_fill_it_and_the_rest_waits() -> None:
+    """05 §13.40."""
     rule = affinity(together=[term(HOST, "web")])
     found = ask(*(pod(f"p{index}", app("web"), affinity=rule) for index in range(6)))
     assert [len(claim.pods) for claim in found.new_claims] == [4]
@@ -320,7 +336,8 @@ def test_case_40_those_that_want_one_host_fill_it_and_the_rest_waits() -> None:
     assert list(again.errors) == ["p4"]
 
 
-def test_case_41_two_with_themselves_in_different_zones_are_two_nodes() -> None:
+def test_two_with_themselves_in_different_zones_are_two_nodes() -> None:
+    """05 §13.41."""
     pods = [
         pod(
             zone,
@@ -332,7 +349,8 @@ def test_case_41_two_with_themselves_in_different_zones_are_two_nodes() -> None:
     assert zones(ask(*pods)) == [["a"], ["b"]]
 
 
-def test_case_42_a_chain_resolves_itself() -> None:
+def test_a_chain_resolves_itself() -> None:
+    """05 §13.42."""
     first = pod("a", app("a"), cpu="3", affinity=affinity(together=[term(ZONE, "b")]))
     second = pod("b", app("b"), cpu="2", affinity=affinity(together=[term(ZONE, "c")]))
     last = pod("c", app("c"), cpu="1", nodeSelector={ZONE: "b"})
@@ -344,7 +362,8 @@ def test_case_42_a_chain_resolves_itself() -> None:
 @pytest.mark.parametrize(
     ("more", "expected"), [({}, "n1"), ({"namespaces": ["other"]}, "n2"), ({"namespaceSelector": {}}, "n0")]
 )
-def test_case_43_three_ways_to_say_whose_pods(more: dict[str, Any], expected: str) -> None:
+def test_three_ways_to_say_whose_pods(more: dict[str, Any], expected: str) -> None:
+    """05 §13.43."""
     nodes = tuple(
         node(f"n{index}", zone, bound(zone, app("web"), namespace=namespace))
         for index, (zone, namespace) in enumerate((("a", "third"), ("b", "shop"), ("c", "other")))
@@ -360,7 +379,8 @@ def web(count: int, *constraints: dict[str, Any], **wire: Any) -> list[PodInfo]:
     return [pod(f"p{index}", app("web"), topologySpreadConstraints=list(constraints), **wire) for index in range(count)]
 
 
-def test_case_44_zones_that_are_not_the_least_are_used_as_long_as_the_skew_allows() -> None:
+def test_zones_that_are_not_the_least_are_used_as_long_as_the_skew_allows() -> None:
+    """05 §13.44."""
     there = tuple(node(f"n-{zone}", zone, cpu=0) for zone in ("a", "b", "c"))
     only_a = (machine("m", 9, zones=("a",)),)
     pools = (pool(requirements=of_labels({ZONE: "a"})),)
@@ -369,37 +389,43 @@ def test_case_44_zones_that_are_not_the_least_are_used_as_long_as_the_skew_allow
     assert list(found.errors) == ["p3"]
 
 
-def test_case_45_a_zone_that_is_forbidden_does_not_set_the_minimum() -> None:
+def test_a_zone_that_is_forbidden_does_not_set_the_minimum() -> None:
+    """05 §13.45."""
     found = ask(*web(4, spread(ZONE, "web"), affinity=nodes_like(expressing(ZONE, "a", "b"))))
     assert zones(found) == [["a"], ["b"]]
     assert [len(claim.pods) for claim in found.new_claims] == [2, 2]
 
 
-def test_case_46_zones_known_only_from_nodes_count() -> None:
+def test_zones_known_only_from_nodes_count() -> None:
+    """05 §13.46."""
     there = tuple(node(f"n-{zone}", zone, bound(zone, app("web")), cpu=0) for zone in ("a", "b"))
     pools = (pool(requirements=of_labels({ZONE: "c"})),)
     found = ask(*web(9, spread(ZONE, "web", 5)), nodes=there, pools=pools, types=(machine("m", 9, zones=("c",)),))
     assert sum(len(claim.pods) for claim in found.new_claims) == 6
 
 
-def test_case_47_with_too_few_zones_the_minimum_is_0() -> None:
+def test_with_too_few_zones_the_minimum_is_0() -> None:
+    """05 §13.47."""
     found = ask(*web(9, spread(ZONE, "web", minDomains=4)))
     assert sum(len(claim.pods) for claim in found.new_claims) == 3
     assert not ask(*web(9, spread(ZONE, "web", minDomains=3))).errors
 
 
-def test_case_48_the_minimum_of_hosts_is_always_0() -> None:
+def test_the_minimum_of_hosts_is_always_0() -> None:
+    """05 §13.48."""
     found = ask(*web(3, spread(HOST, "web")), nodes=(node("n1", "a", bound("x", app("web"))), node("n2", "a")))
     assert found.existing == {"n2": ("p0",)}
     assert [len(claim.pods) for claim in found.new_claims] == [1, 1]
 
 
-def test_case_49_no_selector_has_no_effect_and_an_empty_one_means_all() -> None:
+def test_no_selector_has_no_effect_and_an_empty_one_means_all() -> None:
+    """05 §13.49."""
     assert shared(ask(*web(3, spread(HOST, None)))) == [["p0", "p1", "p2"]]
     assert len(shared(ask(*web(3, spread(HOST, ""))))) == 3
 
 
-def test_case_50_revisions_are_spread_apart_from_each_other() -> None:
+def test_revisions_are_spread_apart_from_each_other() -> None:
+    """05 §13.50."""
     constraint = spread(HOST, "web", matchLabelKeys=["rev"])
     pods = [
         pod(f"{revision}-{index}", {**app("web"), "rev": revision}, topologySpreadConstraints=[constraint])
@@ -410,7 +436,8 @@ def test_case_50_revisions_are_spread_apart_from_each_other() -> None:
 
 
 @pytest.mark.parametrize(("policy", "placed"), [("Ignore", 1), ("Honor", 3)])
-def test_case_51_zones_behind_taints_do_not_count_where_they_are_honoured(policy: str, placed: int) -> None:
+def test_zones_behind_taints_do_not_count_where_they_are_honoured(policy: str, placed: int) -> None:
+    """05 §13.51."""
     pools = (pool("open"), pool("own", taints=("own:NoSchedule",)))
     types = {"open": (machine("m", zones=("a",)),), "own": (machine("m", zones=("b",)),)}
     pods = tuple(web(3, spread(ZONE, "web", nodeTaintsPolicy=policy)))
@@ -418,7 +445,8 @@ def test_case_51_zones_behind_taints_do_not_count_where_they_are_honoured(policy
     assert sum(len(claim.pods) for claim in found.new_claims) == placed
 
 
-def test_case_52_the_zone_of_a_volume_does_not_change_what_a_spread_counts() -> None:
+def test_the_zone_of_a_volume_does_not_change_what_a_spread_counts() -> None:
+    """05 §13.52."""
     found = ask(*web(2, spread(ZONE, "web"), volumes=at_one_of("a")))
     assert zones(found) == [["a"]]
     assert list(found.errors) == ["p1"]  # the other zones are still its own to use, so they are empty
@@ -427,7 +455,8 @@ def test_case_52_the_zone_of_a_volume_does_not_change_what_a_spread_counts() -> 
 # -- volumes, ports, daemons -------------------------------------------------------------------------------------------
 
 
-def test_case_54_each_place_of_a_volume_is_tried() -> None:
+def test_each_place_of_a_volume_is_tried() -> None:
+    """05 §13.54."""
     assert zones(ask(pod("p", volumes=at_one_of("x", "b", "a")))) == [["b"]]
     found = ask(pod("p", volumes=at_one_of("x", "b")), nodes=(node("n1", "a"), node("n2", "b")))
     assert found.existing == {"n2": ("p",)}
@@ -467,7 +496,8 @@ def test_daemons_take_their_part_of_nodes_and_of_new_ones() -> None:
     assert found.new_claims[0].requests == Resources({"cpu": 4000, "pods": 4})
 
 
-def test_case_58_a_daemon_that_nobody_expected_never_makes_room() -> None:
+def test_a_daemon_that_nobody_expected_never_makes_room() -> None:
+    """05 §13.58."""
     odd = Resources({"cpu": 1000, "pods": 1})
     there = node("n1", "a", cpu=2, requested=odd, requested_by_daemons=odd)
     assert ask(pod("p0"), pod("p1"), nodes=(there,), pools=()).existing == {"n1": ("p0",)}
@@ -476,13 +506,15 @@ def test_case_58_a_daemon_that_nobody_expected_never_makes_room() -> None:
 # -- pools, limits, types ----------------------------------------------------------------------------------------------
 
 
-def test_case_59_pools_go_by_weight_and_of_equals_the_last_name_comes_first() -> None:
+def test_pools_go_by_weight_and_of_equals_the_last_name_comes_first() -> None:
+    """05 §13.59."""
     pools = (pool("a"), pool("c"), pool("b", weight=1))
     assert ask(pod("p"), pools=pools).new_claims[0].pool == "b"
     assert ask(pod("p"), pools=pools[:2]).new_claims[0].pool == "c"
 
 
-def test_case_59_limits_are_pessimistic_so_that_part_of_a_batch_is_placed() -> None:
+def test_limits_are_pessimistic_so_that_part_of_a_batch_is_placed() -> None:
+    """05 §13.59."""
     limited = pool(limits={"cpu": 8000})
     types = (machine("small", 2), machine("large", 6))
     pods = [pod(f"p{index}", app("web"), affinity=affinity(apart=[term(HOST, "web")])) for index in range(3)]
@@ -590,9 +622,10 @@ def test_a_reservation_that_is_not_sold_as_one_makes_no_node() -> None:
     ("origin", "refused", "fine"),
     [(Origin.CANDIDATE, True, False), (Origin.PENDING, True, True), (Origin.DELETING, False, True)],
 )
-def test_case_60_what_leaves_a_candidate_must_not_rely_on_a_node_that_is_coming(
+def test_what_leaves_a_candidate_must_not_rely_on_a_node_that_is_coming(
     origin: Origin, refused: bool, fine: bool
 ) -> None:
+    """05 §13.60."""
     coming = node("n1", "a", initialized=False)
     found = ask(pod("p", origin=origin), nodes=(coming,), refuse_uninitialized=True)
     assert bool(found.errors) is refused

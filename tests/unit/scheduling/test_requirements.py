@@ -1,4 +1,4 @@
-"""What requirements allow, together and against what is there. Numbers are those of 05 §13."""
+"""What requirements allow, together and against what is there. Docstrings cite 05 §13."""
 
 import pytest
 
@@ -25,32 +25,38 @@ NO_LABELS = of_labels({})
 # -- the cases of 05 §13 -----------------------------------------------------------------------------------------------
 
 
-def test_case_1_gt_on_a_missing_custom_label_does_not_match() -> None:
+def test_gt_on_a_missing_custom_label_does_not_match() -> None:
+    """05 §13.1."""
     assert not NO_LABELS.compatible(allof(required(GPUS, "Gt", "5")))
 
 
-def test_case_2_not_in_on_a_missing_label_matches() -> None:
+def test_not_in_on_a_missing_label_matches() -> None:
+    """05 §13.2."""
     assert NO_LABELS.compatible(allof(required(TEAM, "NotIn", "red")))
 
 
-def test_case_3_does_not_exist_matches_a_missing_label_and_no_other() -> None:
+def test_does_not_exist_matches_a_missing_label_and_no_other() -> None:
+    """05 §13.3."""
     absent = allof(required(TEAM, "DoesNotExist"))
     assert NO_LABELS.compatible(absent)
     assert not of_labels({TEAM: "red"}).compatible(absent)
 
 
-def test_case_4_exists_beside_in_keeps_the_values() -> None:
+def test_exists_beside_in_keeps_the_values() -> None:
+    """05 §13.4."""
     assert required(TEAM, "Exists") & required(TEAM, "In", "red") == required(TEAM, "In", "red")
 
 
-def test_case_5_greater_than_5_and_less_than_6_is_nothing() -> None:
+def test_greater_than_5_and_less_than_6_is_nothing() -> None:
+    """05 §13.5."""
     between = required(GPUS, "Gt", "5") & required(GPUS, "Lt", "6")
     assert between.operator is Operator.DOES_NOT_EXIST
     assert between.impossible
     assert not any(map(between.has, [None, "5", "6", "5.5"]))
 
 
-def test_case_6_greater_than_the_largest_integer_matches_nothing() -> None:
+def test_greater_than_the_largest_integer_matches_nothing() -> None:
+    """05 §13.6."""
     beyond = required(GPUS, "Gt", str(MAX_INTEGER))
     assert beyond.operator is Operator.DOES_NOT_EXIST
     assert not any(map(beyond.has, [None, "0", str(MAX_INTEGER), str(MAX_INTEGER + 1)]))
@@ -58,33 +64,38 @@ def test_case_6_greater_than_the_largest_integer_matches_nothing() -> None:
 
 
 @pytest.mark.parametrize("value", ["many", "", "5.5", "6Gi", "-7", "+7", "0x7", " 7", "٧", "9223372036854775808"])
-def test_case_7_what_is_no_integer_is_not_greater(value: str) -> None:
+def test_what_is_no_integer_is_not_greater(value: str) -> None:
+    """05 §13.7."""
     assert not required(GPUS, "Gt", "5").has(value)
     assert not of_labels({GPUS: value}).compatible(allof(required(GPUS, "Gt", "5")))
 
 
-def test_case_8_gte_5_is_gt_4_and_the_tighter_bound_wins() -> None:
+def test_gte_5_is_gt_4_and_the_tighter_bound_wins() -> None:
+    """05 §13.8."""
     assert required(GPUS, "Gte", "5") == required(GPUS, "Gt", "4")
     assert required(GPUS, "Lte", "5") == required(GPUS, "Lt", "6")
     assert required(GPUS, "Gte", "5") & required(GPUS, "Gt", "7") == required(GPUS, "Gte", "8")
     assert required(GPUS, "Lte", "5") & required(GPUS, "Lt", "4") == required(GPUS, "Lte", "3")
 
 
-def test_case_9_of_two_min_values_the_larger() -> None:
+def test_of_two_min_values_the_larger() -> None:
+    """05 §13.9."""
     two, three = (required(TEAM, "In", "a", "b", "c", min_values=number) for number in (2, 3))
     assert (two & three).min_values == 3
     assert (two & required(TEAM, "Exists")).min_values == 2
     assert (required(GPUS, "Gt", "5", min_values=4) & required(GPUS, "Lt", "5")).min_values == 4
 
 
-def test_case_10_a_beta_zone_label_is_the_stable_one() -> None:
+def test_a_beta_zone_label_is_the_stable_one() -> None:
+    """05 §13.10."""
     old = selecting({"failure-domain.beta.kubernetes.io/zone": "a"})
     assert old == selecting({names.ZONE_LABEL: "a"})
     assert of_labels({names.ZONE_LABEL: "a"}).compatible(old)
     assert not of_labels({names.ZONE_LABEL: "b"}).compatible(old)
 
 
-def test_case_11_undefined_keys_are_fine_on_a_pool_if_well_known_and_never_on_a_node() -> None:
+def test_undefined_keys_are_fine_on_a_pool_if_well_known_and_never_on_a_node() -> None:
+    """05 §13.11."""
     custom, zone = allof(required(TEAM, "In", "red")), allof(required(names.ZONE_LABEL, "In", "a"))
     assert not NO_LABELS.compatible(custom, names.WELL_KNOWN_LABELS)
     assert NO_LABELS.compatible(zone, names.WELL_KNOWN_LABELS)

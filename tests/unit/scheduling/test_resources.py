@@ -1,4 +1,4 @@
-"""What pods request, what nodes have, and what fits. Numbers are those of 05 §13."""
+"""What pods request, what nodes have, and what fits. Docstrings cite 05 §13."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -41,7 +41,8 @@ def test_the_example_of_the_rule() -> None:
     assert pod_request(asked) == amounts(cpu=10900, pods=1)
 
 
-def test_case_25_an_init_container_may_need_more_than_all_containers() -> None:
+def test_an_init_container_may_need_more_than_all_containers() -> None:
+    """05 §13.25."""
     asked = pod(
         containers=[container(cpu="1", memory="1Gi"), container("b", cpu="1", memory="1Gi")],
         initContainers=[container("setup", cpu="3", memory="1Gi"), container("more", cpu="500m", memory="3Gi")],
@@ -49,7 +50,8 @@ def test_case_25_an_init_container_may_need_more_than_all_containers() -> None:
     assert pod_request(asked) == amounts(cpu=3000, memory=3 * GIB, pods=1)
 
 
-def test_case_26_a_sidecar_before_an_init_container_runs_beside_it_and_one_after_does_not() -> None:
+def test_a_sidecar_before_an_init_container_runs_beside_it_and_one_after_does_not() -> None:
+    """05 §13.26."""
     sidecar, setup = container("proxy", always=True, cpu="2"), container("setup", cpu="3")
     before = pod(containers=[container(cpu="1")], initContainers=[sidecar, setup])
     after = pod(containers=[container(cpu="1")], initContainers=[setup, sidecar])
@@ -57,7 +59,8 @@ def test_case_26_a_sidecar_before_an_init_container_runs_beside_it_and_one_after
     assert pod_request(after)["cpu"] == 3000
 
 
-def test_case_27_resources_of_the_pod_stand_over_the_sum() -> None:
+def test_resources_of_the_pod_stand_over_the_sum() -> None:
+    """05 §13.27."""
     asked = pod(
         containers=[container(cpu="1", memory="1Gi", ephemeral_storage="1Gi"), container("b", cpu="1")],
         resources={
@@ -69,12 +72,14 @@ def test_case_27_resources_of_the_pod_stand_over_the_sum() -> None:
     assert pod_request(asked) == Resources(wanted)
 
 
-def test_case_27_a_limit_of_the_pod_counts_where_no_container_asks() -> None:
+def test_a_limit_of_the_pod_counts_where_no_container_asks() -> None:
+    """05 §13.27."""
     asked = pod(containers=[container()], resources={"requests": {"cpu": "0"}, "limits": {"memory": "1Gi", "cpu": "4"}})
     assert pod_request(asked) == amounts(memory=GIB, pods=1)
 
 
-def test_case_28_the_overhead_of_the_runtime_comes_on_top() -> None:
+def test_the_overhead_of_the_runtime_comes_on_top() -> None:
+    """05 §13.28."""
     asked = pod(
         containers=[container(cpu="1")],
         initContainers=[container("setup", cpu="2")],
@@ -203,20 +208,23 @@ def test_a_sum_that_no_machine_has_is_refused() -> None:
 # -- fitting -----------------------------------------------------------------------------------------------------------
 
 
-def test_case_29_nothing_of_a_resource_that_nobody_has_fits_anywhere() -> None:
+def test_nothing_of_a_resource_that_nobody_has_fits_anywhere() -> None:
+    """05 §13.29."""
     asked = pod_request(pod(containers=[container(gpu="0", cpu="1")]))
     assert asked.fits(amounts(cpu=1000, pods=1))
     assert not (asked + amounts(gpu=1)).fits(amounts(cpu=1000, pods=1))
 
 
-def test_case_31_one_pod_too_many_does_not_fit() -> None:
+def test_one_pod_too_many_does_not_fit() -> None:
+    """05 §13.31."""
     free = amounts(cpu=9000, pods=1)
     asked = pod_request(pod(containers=[container(cpu="1m")]))
     assert asked.fits(free)
     assert (asked + asked).lacking(free) == "pods"
 
 
-def test_case_32_one_negative_resource_makes_a_node_unusable_for_every_pod() -> None:
+def test_one_negative_resource_makes_a_node_unusable_for_every_pod() -> None:
+    """05 §13.32."""
     free = amounts(cpu=9000, memory=GIB, pods=9) - amounts(memory=2 * GIB)
     assert not ONE_POD.fits(free)
     assert not NOTHING.fits(free)
@@ -255,7 +263,8 @@ EXPECTED = {"cpu": "4", "nvidia.com/gpu": "1", "pods": "110"}
 BOOTING = {"cpu": "3900m", "nvidia.com/gpu": "0", "memory": "1Gi"}
 
 
-def test_case_30_a_gpu_that_a_starting_kubelet_does_not_count_yet_is_taken_from_the_claim() -> None:
+def test_a_gpu_that_a_starting_kubelet_does_not_count_yet_is_taken_from_the_claim() -> None:
+    """05 §13.30."""
     owner = claim(allocatable=EXPECTED, capacity=EXPECTED)
     found = node_resources(node(initialized=False, allocatable=BOOTING, capacity=BOOTING), owner)
     filled = {"cpu": 3900, "nvidia.com/gpu": 1, "pods": 110, "memory": GIB}

@@ -1,4 +1,4 @@
-"""What pods tolerate, and which taints of a node count. Numbers are those of 05 §13."""
+"""What pods tolerate, and which taints of a node count. Docstrings cite 05 §13."""
 
 from datetime import UTC, datetime
 
@@ -70,7 +70,8 @@ def test_every_taint_has_to_be_tolerated_and_the_first_that_is_not_is_named() ->
     assert untolerated(NONE, []) is None
 
 
-def test_case_22_prefer_no_schedule_keeps_a_pod_away_until_relaxation_tolerates_it() -> None:
+def test_prefer_no_schedule_keeps_a_pod_away_until_relaxation_tolerates_it() -> None:
+    """05 §13.22."""
     soft = taint("spot:PreferNoSchedule")
     assert untolerated(NONE, [soft]) == soft
     assert untolerated(NONE | {SOFT_TAINTS_TOLERATED}, [soft]) is None
@@ -85,14 +86,16 @@ def texts(taints: object) -> list[str]:
     return [f"{each.key}:{each.effect}" for each in taints]
 
 
-def test_case_20_a_startup_taint_is_ignored_before_initialization_and_obeyed_after() -> None:
+def test_a_startup_taint_is_ignored_before_initialization_and_obeyed_after() -> None:
+    """05 §13.20."""
     owner = claim("own:NoSchedule", startup=("boot=1:NoSchedule",))
     taints = ("own:NoSchedule", "boot=other:NoSchedule")
     assert texts(node_taints(node(*taints, initialized=False), owner)) == ["own:NoSchedule"]
     assert texts(node_taints(node(*taints), owner)) == ["boot:NoSchedule", "own:NoSchedule"]
 
 
-def test_case_20_a_startup_taint_of_another_effect_is_another_taint() -> None:
+def test_a_startup_taint_of_another_effect_is_another_taint() -> None:
+    """05 §13.20."""
     owner = claim(startup=("boot:NoSchedule",))
     assert texts(node_taints(node("boot:NoExecute", initialized=False), owner)) == ["boot:NoExecute"]
 
@@ -108,7 +111,8 @@ def test_case_20_a_startup_taint_of_another_effect_is_another_taint() -> None:
         "readiness.k8s.io/gpu:NoSchedule",
     ],
 )
-def test_case_21_taints_of_a_starting_node_are_ignored_until_it_is_initialized(text: str) -> None:
+def test_taints_of_a_starting_node_are_ignored_until_it_is_initialized(text: str) -> None:
+    """05 §13.21."""
     assert is_ephemeral(taint(text))
     assert node_taints(node(text, initialized=False), claim()) == ()
     assert len(node_taints(node(text), claim())) == 1
@@ -128,14 +132,16 @@ def test_before_registration_the_claims_taints_count() -> None:
     assert texts(node_taints(None, owner)) == ["own:NoSchedule"]
 
 
-def test_case_23_startup_taints_do_not_count_on_new_nodes_of_a_claim_or_template() -> None:
+def test_startup_taints_do_not_count_on_new_nodes_of_a_claim_or_template() -> None:
+    """05 §13.23."""
     assert node_taints(None, claim(startup=("boot:NoSchedule",))) == ()
     both = claim("boot:NoSchedule", startup=("boot:NoSchedule",))
     assert node_taints(None, both) == ()
     assert texts(template_taints([taint("own:NoSchedule")])) == ["own:NoSchedule"]
 
 
-def test_case_24_the_sign_of_a_candidate_is_invisible() -> None:
+def test_the_sign_of_a_candidate_is_invisible() -> None:
+    """05 §13.24."""
     marked = node("karpenter.sh/candidate:PreferNoSchedule", "own:NoSchedule")
     for owner in (claim(), None):
         assert node_taints(marked, owner) == node_taints(node("own:NoSchedule"), owner)

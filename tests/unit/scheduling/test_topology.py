@@ -1,4 +1,4 @@
-"""What rules between pods leave of the domains. Numbers are those of 05 §13."""
+"""What rules between pods leave of the domains. Docstrings cite 05 §13."""
 
 from typing import Any
 
@@ -63,7 +63,8 @@ def test_a_spread_takes_the_domain_with_the_fewest_and_of_equals_the_first_by_na
         topology.record(web, zone(expected), ())
 
 
-def test_case_19_preferred_node_affinity_does_not_shrink_the_domains_for_skew() -> None:
+def test_preferred_node_affinity_does_not_shrink_the_domains_for_skew() -> None:
+    """05 §13.19."""
     web = pod(
         "w",
         app("web"),
@@ -75,7 +76,8 @@ def test_case_19_preferred_node_affinity_does_not_shrink_the_domains_for_skew() 
     assert left(topology, web) == ["b"]
 
 
-def test_case_44_domains_that_are_not_the_least_are_used_as_long_as_the_skew_allows() -> None:
+def test_domains_that_are_not_the_least_are_used_as_long_as_the_skew_allows() -> None:
+    """05 §13.44."""
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", 2)])
     topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
     assert left(topology, web, zone("a")) == ["a"]
@@ -83,7 +85,8 @@ def test_case_44_domains_that_are_not_the_least_are_used_as_long_as_the_skew_all
     assert left(topology, web, zone("a")) is None
 
 
-def test_case_45_a_domain_that_the_pod_may_not_use_does_not_set_the_minimum() -> None:
+def test_a_domain_that_the_pod_may_not_use_does_not_set_the_minimum() -> None:
+    """05 §13.45."""
     constraint = [spread(ZONE, "web")]
     free = pod("w", app("web"), topologySpreadConstraints=constraint)
     tied = pod("t", app("web"), affinity=nodes_like(expressing(ZONE, "a", "b")), topologySpreadConstraints=constraint)
@@ -92,7 +95,8 @@ def test_case_45_a_domain_that_the_pod_may_not_use_does_not_set_the_minimum() ->
     assert left(topology, tied) == ["a"]
 
 
-def test_case_46_domains_known_only_from_nodes_count() -> None:
+def test_domains_known_only_from_nodes_count() -> None:
+    """05 §13.46."""
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", 5)])
     topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 1)), zones=("c",)))
     placed = 0
@@ -103,7 +107,8 @@ def test_case_46_domains_known_only_from_nodes_count() -> None:
 
 
 @pytest.mark.parametrize(("least", "expected"), [(None, ["a"]), (3, ["a"]), (4, None)])
-def test_case_47_with_too_few_domains_the_minimum_is_0(least: int | None, expected: list[str] | None) -> None:
+def test_with_too_few_domains_the_minimum_is_0(least: int | None, expected: list[str] | None) -> None:
+    """05 §13.47."""
     more: dict[str, Any] = {} if least is None else {"minDomains": least}
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", **more)])
     assert left(Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 1), ("c", 1)))), web) == expected
@@ -120,7 +125,8 @@ def test_rules_that_differ_in_min_domains_are_two_groups() -> None:
     assert same.rules == one.rules
 
 
-def test_case_48_the_minimum_of_hosts_is_always_0() -> None:
+def test_the_minimum_of_hosts_is_always_0() -> None:
+    """05 §13.48."""
     web = pod("w", app("web"), topologySpreadConstraints=[spread(HOST, "web")])
     full = tuple(node(name, "a", bound(f"on-{name}", app("web"))) for name in ("n1", "n2"))
     topology = Topology.of(problem(web, nodes=full))
@@ -128,7 +134,8 @@ def test_case_48_the_minimum_of_hosts_is_always_0() -> None:
     assert left(topology, web, of_labels({HOST: "new"}), HOST) == ["new"]
 
 
-def test_case_49_no_selector_is_no_rule_and_an_empty_one_is_of_all_pods() -> None:
+def test_no_selector_is_no_rule_and_an_empty_one_is_of_all_pods() -> None:
+    """05 §13.49."""
     nobody = pod("n", app("web"), topologySpreadConstraints=[spread(ZONE, None)])
     everybody = pod("e", app("web"), topologySpreadConstraints=[spread(ZONE, "")])
     assert nobody.rules == ()
@@ -144,7 +151,9 @@ def test_a_selector_that_cannot_be_read_selects_nothing() -> None:
     assert odd.rules == ()
 
 
-def test_case_50_match_label_keys_separate_revisions() -> None:
+def test_match_label_keys_separate_revisions() -> None:
+    """05 §13.50."""
+
     def revision(name: str, number: str) -> PodInfo:
         constraint = spread(ZONE, "web", matchLabelKeys=["rev", "absent"])
         return pod(name, {**app("web"), "rev": number}, topologySpreadConstraints=[constraint])
@@ -163,7 +172,8 @@ def test_mismatched_label_keys_mean_all_others() -> None:
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("Ignore", None), ("Honor", ["a"])])
-def test_case_51_with_honor_domains_behind_taints_are_dropped(policy: str, expected: list[str] | None) -> None:
+def test_with_honor_domains_behind_taints_are_dropped(policy: str, expected: list[str] | None) -> None:
+    """05 §13.51."""
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web", nodeTaintsPolicy=policy)])
     pools = (pool("open"), pool("own", taints=("own:NoSchedule",)))
     types = {"open": (machine("m", zones=("a",)),), "own": (machine("m", zones=("b",)),)}
@@ -182,7 +192,8 @@ def test_soft_taints_hide_no_domain() -> None:
     assert left(topology, web) == ["b"]
 
 
-def test_case_52_the_zone_of_a_volume_does_not_change_what_is_counted() -> None:
+def test_the_zone_of_a_volume_does_not_change_what_is_counted() -> None:
+    """05 §13.52."""
     web = pod("w", app("web"), topologySpreadConstraints=[spread(ZONE, "web")])
     topology = Topology.of(problem(web, nodes=in_zones(("a", 1), ("b", 0))))
     assert left(topology, web, zone("a")) is None  # a volume narrows the node only, and b still has none
@@ -231,7 +242,8 @@ def test_a_live_node_without_the_label_never_will_do() -> None:
 # -- apart -------------------------------------------------------------------------------------------------------------
 
 
-def test_case_33_a_carrier_that_could_be_anywhere_keeps_its_target_away() -> None:
+def test_a_carrier_that_could_be_anywhere_keeps_its_target_away() -> None:
+    """05 §13.33."""
     carrier = pod("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     target = pod("t", app("web"))
     topology = Topology.of(problem(carrier, target))
@@ -253,7 +265,8 @@ def test_a_carrier_keeps_away_from_a_target_that_could_be_anywhere() -> None:
     assert left(topology, carrier) is None
 
 
-def test_case_34_a_target_avoids_the_zones_of_carriers_without_a_rule_of_its_own() -> None:
+def test_a_target_avoids_the_zones_of_carriers_without_a_rule_of_its_own() -> None:
+    """05 §13.34."""
     carrier = bound("c", app("db"), affinity=affinity(apart=[term(ZONE, "web")]))
     target, other = pod("t", app("web")), pod("o", app("other"))
     topology = Topology.of(problem(target, other, nodes=(node("n", "b", carrier),)))
@@ -261,7 +274,8 @@ def test_case_34_a_target_avoids_the_zones_of_carriers_without_a_rule_of_its_own
     assert left(topology, other) == []
 
 
-def test_case_35_preferred_rules_of_others_keep_nobody_away() -> None:
+def test_preferred_rules_of_others_keep_nobody_away() -> None:
+    """05 §13.35."""
     wish = preferring("podAntiAffinity", term(ZONE, "web"))
     carrier = bound("c", app("db"), affinity=wish)
     moving = pod("m", app("db"), affinity=wish)
@@ -271,7 +285,8 @@ def test_case_35_preferred_rules_of_others_keep_nobody_away() -> None:
     assert left(topology, target) == []
 
 
-def test_case_36_carriers_that_are_moved_do_not_block() -> None:
+def test_carriers_that_are_moved_do_not_block() -> None:
+    """05 §13.36."""
     wire: dict[str, Any] = {"affinity": affinity(apart=[term(ZONE, "web")])}
     target, moving = pod("t", app("web")), pod("c", app("db"), **wire)
     nodes = (node("n", "b", bound("c", app("db"), **wire), open=False),)
@@ -279,7 +294,8 @@ def test_case_36_carriers_that_are_moved_do_not_block() -> None:
     assert left(Topology.of(problem(target, nodes=nodes)), target) == ["a", "c"]
 
 
-def test_case_37_pods_that_avoid_themselves_are_one_per_host() -> None:
+def test_pods_that_avoid_themselves_are_one_per_host() -> None:
+    """05 §13.37."""
     web = pod("w", app("web"), affinity=affinity(apart=[term(HOST, "web")]))
     topology = Topology.of(problem(web, nodes=(node("n1", "a"),)))
     assert left(topology, web, of_labels({HOST: "n1"}), HOST) == ["n1"]
@@ -297,7 +313,8 @@ def test_case_37_pods_that_avoid_themselves_are_one_per_host() -> None:
         ({"deleted": "2026-03-01T00:00:00Z"}, ["a", "b", "c"]),
     ],
 )
-def test_case_38_pods_that_end_are_not_counted(ends: dict[str, str], expected: list[str]) -> None:
+def test_pods_that_end_are_not_counted(ends: dict[str, str], expected: list[str]) -> None:
+    """05 §13.38."""
     rule = affinity(apart=[term(ZONE, "web")])
     shy = pod("s", affinity=rule)
     assert left(Topology.of(problem(shy, nodes=(node("n", "b", bound("x", app("web"), **ends)),))), shy) == expected
@@ -310,7 +327,8 @@ def test_case_38_pods_that_end_are_not_counted(ends: dict[str, str], expected: l
 # -- together ----------------------------------------------------------------------------------------------------------
 
 
-def test_case_39_there_is_no_way_to_be_with_nobody_unless_one_selects_oneself() -> None:
+def test_there_is_no_way_to_be_with_nobody_unless_one_selects_oneself() -> None:
+    """05 §13.39."""
     rule = affinity(together=[term(ZONE, "web")])
     alone, itself = pod("a", app("db"), affinity=rule), pod("i", app("web"), affinity=rule)
     topology = Topology.of(problem(alone, itself))
@@ -322,7 +340,8 @@ def test_case_39_there_is_no_way_to_be_with_nobody_unless_one_selects_oneself() 
     assert left(Topology.of(problem(nobody)), nobody) is None
 
 
-def test_case_40_those_that_want_one_host_do_not_begin_a_second() -> None:
+def test_those_that_want_one_host_do_not_begin_a_second() -> None:
+    """05 §13.40."""
     web = pod("w", app("web"), affinity=affinity(together=[term(HOST, "web")]))
     topology = Topology.of(problem(web))
     assert left(topology, web, of_labels({HOST: "new-1"}), HOST) == ["new-1"]
@@ -333,7 +352,8 @@ def test_case_40_those_that_want_one_host_do_not_begin_a_second() -> None:
     assert left(Topology.of(problem(web, nodes=(there,))), web, of_labels({HOST: "new-1"}), HOST) is None
 
 
-def test_case_41_those_that_cannot_be_where_the_others_are_begin_anew() -> None:
+def test_those_that_cannot_be_where_the_others_are_begin_anew() -> None:
+    """05 §13.41."""
     rule = {"podAffinity": affinity(together=[term(ZONE, "web")])["podAffinity"]}
     one, two = (
         pod(where, app("web"), affinity={**rule, **nodes_like(expressing(ZONE, where))}) for where in ("a", "b")
@@ -354,7 +374,8 @@ def test_case_41_those_that_cannot_be_where_the_others_are_begin_anew() -> None:
         ({"namespaceSelector": {"matchLabels": {"team": "blue"}}}, None),
     ],
 )
-def test_case_43_namespaces_by_name_by_label_all_or_the_own(more: dict[str, Any], expected: list[str] | None) -> None:
+def test_namespaces_by_name_by_label_all_or_the_own(more: dict[str, Any], expected: list[str] | None) -> None:
+    """05 §13.43."""
     known = {"shop": {}, "other": {}, "red": {"team": "red"}}
     asking = pod("p", affinity=affinity(together=[term(ZONE, "web", **more)]), namespaces=known)
     nodes = tuple(

@@ -1,4 +1,4 @@
-"""Where volumes can be used, and how many a node takes. Numbers are those of 05 §13."""
+"""Where volumes can be used, and how many a node takes. Docstrings cite 05 §13."""
 
 from typing import Any
 
@@ -95,7 +95,8 @@ def test_a_pod_without_claims_can_go_anywhere() -> None:
     assert PodVolumes().alternatives == (NO_REQUIREMENTS,)
 
 
-def test_case_54_each_zone_of_a_volume_is_an_alternative_in_order() -> None:
+def test_each_zone_of_a_volume_is_an_alternative_in_order() -> None:
+    """05 §13.54."""
     known = storage(claim("data", volume="pv"), volume("pv", {names.ZONE_LABEL: ["b"]}, {names.ZONE_LABEL: ["a"]}))
     assert pod_volumes(using("data"), known).alternatives == (zones("b"), zones("a"))
 
@@ -107,7 +108,8 @@ def test_the_places_where_a_class_can_make_a_volume() -> None:
     assert pod_volumes(using("data"), known).alternatives == (zones("a", "b"), zones("c"))
 
 
-def test_case_55_branches_that_contradict_each_other_are_dropped() -> None:
+def test_branches_that_contradict_each_other_are_dropped() -> None:
+    """05 §13.55."""
     known = storage(
         claim("one", volume="pv-1"),
         claim("two", volume="pv-2"),
@@ -117,7 +119,8 @@ def test_case_55_branches_that_contradict_each_other_are_dropped() -> None:
     assert pod_volumes(using("one", "two"), known).alternatives == (zones("b"),)
 
 
-def test_case_55_if_all_contradict_the_pod_fits_nowhere() -> None:
+def test_a_pod_whose_volumes_all_contradict_each_other_fits_nowhere() -> None:
+    """05 §13.55."""
     known = storage(
         claim("one", volume="pv-1"),
         claim("two", volume="pv-2"),
@@ -129,7 +132,8 @@ def test_case_55_if_all_contradict_the_pod_fits_nowhere() -> None:
 
 
 @pytest.mark.parametrize("source", ["local", "hostPath"])
-def test_case_56_the_hostname_of_a_local_volume_is_ignored(source: str) -> None:
+def test_the_hostname_of_a_local_volume_is_ignored(source: str) -> None:
+    """05 §13.56."""
     term = {names.HOSTNAME_LABEL: ["node-1"], names.ZONE_LABEL: ["a"]}
     known = storage(claim("data", volume="pv"), volume("pv", term, source={source: {"path": "/data"}}))
     assert pod_volumes(using("data"), known).alternatives == (zones("a"),)
@@ -203,14 +207,16 @@ def test_a_zone_will_do_if_and_only_if_it_does_for_each_volume(volumes: list[lis
         (storage(claim("data", class_="fast"), class_("fast", mode="Immediate")), VolumeFlaw.BOUND_BEFOREHAND),
     ],
 )
-def test_case_57_claims_with_which_a_pod_is_refused(known: Storage, flaw: VolumeFlaw) -> None:
+def test_claims_with_which_a_pod_is_refused(known: Storage, flaw: VolumeFlaw) -> None:
+    """05 §13.57."""
     with pytest.raises(VolumeError) as refused:
         pod_volumes(using("data"), known)
     assert (refused.value.claim, refused.value.flaw) == ("data", flaw)
     assert str(refused.value) == f"claim data {flaw}"
 
 
-def test_case_57_a_bound_claim_needs_no_class_any_more() -> None:
+def test_a_bound_claim_needs_no_class_any_more() -> None:
+    """05 §13.57."""
     assert pod_volumes(using("data"), storage(claim("data", volume="pv", class_="gone"), volume("pv"))).alternatives
 
 
@@ -254,7 +260,8 @@ def test_the_driver_of_a_claim(known: Storage, driver: str | None) -> None:
     assert attachments(using("data"), known) == expected
 
 
-def test_case_53_two_pods_on_one_claim_count_once() -> None:
+def test_two_pods_on_one_claim_count_once() -> None:
+    """05 §13.53."""
     known = storage(*(claim(name, volume=f"pv-{name}") for name in ("one", "two")), volume("pv-one"), volume("pv-two"))
     first, second, both = (pod_volumes(using(*each), known).attachments for each in (["one"], ["two"], ["one", "two"]))
     limits = {EBS: 1}

@@ -26,61 +26,52 @@ from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.faults import Fault
 from dovetail.sim.server.store import Change
+from tests.harness.stage import stage
 from tests.unit.sim.test_api_server import CONFIGMAPS, START, pod, run
 
-
-def test_a_request_can_fail_before_it_takes_effect() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        server.faults.add(Fault(error=Unavailable("down")), verb="create", resource=PODS)
-        await server.write(Create(NODES, {"metadata": {"name": "n"}}))  # another kind
-        with pytest.raises(Unavailable):
-            await server.write(Create(PODS, pod(), namespace="default"))
-        with pytest.raises(NotFound):
-            await server.get(PODS, "web-1", namespace="default")
-        await server.write(Create(PODS, pod(), namespace="default"))  # only the next one
-
-    run(main)
+pytestmark = stage(run)
 
 
-def test_a_request_can_fail_after_it_took_effect() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create")
-        with pytest.raises(OutcomeUnknown):
-            await server.write(Create(PODS, pod(), namespace="default"))
-        with pytest.raises(AlreadyExists):
-            await server.write(Create(PODS, pod(), namespace="default"))
-
-    run(main)
-
-
-def test_a_request_can_take_its_time() -> None:
-    async def main(server: ApiServer, clock: VirtualClock) -> None:
-        server.faults.add(Fault(delay_seconds=30), name="web-1", times=2)
+async def test_a_request_can_fail_before_it_takes_effect(server: ApiServer) -> None:
+    server.faults.add(Fault(error=Unavailable("down")), verb="create", resource=PODS)
+    await server.write(Create(NODES, {"metadata": {"name": "n"}}))  # another kind
+    with pytest.raises(Unavailable):
         await server.write(Create(PODS, pod(), namespace="default"))
+    with pytest.raises(NotFound):
         await server.get(PODS, "web-1", namespace="default")
-        assert clock.monotonic() == 60.0
-        assert not server.faults.pending
-
-    run(main)
+    await server.write(Create(PODS, pod(), namespace="default"))  # only the next one
 
 
-def test_faults_can_be_chosen_by_whatever_a_request_has() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
-        kubelet = server.client("kubelet")
-        busy = TooManyRequests("busy", retry_after=1)
-        server.faults.add(Fault(error=busy), client="kubelet", subresource="status", times=5)
-        server.faults.add(Fault(error=busy), when=lambda request: request.name.startswith("x"))
-        await kubelet.get(NODES, "n")
-        await server.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
-        with pytest.raises(TooManyRequests):
-            await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
-        with pytest.raises(TooManyRequests):
-            await server.get(NODES, "x-1")
-        server.faults.clear()
+async def test_a_request_can_fail_after_it_took_effect(server: ApiServer) -> None:
+    server.faults.add(Fault(error=OutcomeUnknown("timeout"), after=True), verb="create")
+    with pytest.raises(OutcomeUnknown):
+        await server.write(Create(PODS, pod(), namespace="default"))
+    with pytest.raises(AlreadyExists):
+        await server.write(Create(PODS, pod(), namespace="default"))
+
+
+async def test_a_request_can_take_its_time(server: ApiServer, clock: VirtualClock) -> None:
+    server.faults.add(Fault(delay_seconds=30), name="web-1", times=2)
+    await server.write(Create(PODS, pod(), namespace="default"))
+    await server.get(PODS, "web-1", namespace="default")
+    assert clock.monotonic() == 60.0
+    assert not server.faults.pending
+
+
+async def test_faults_can_be_chosen_by_whatever_a_request_has(server: ApiServer) -> None:
+    await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+    kubelet = server.client("kubelet")
+    busy = TooManyRequests("busy", retry_after=1)
+    server.faults.add(Fault(error=busy), client="kubelet", subresource="status", times=5)
+    server.faults.add(Fault(error=busy), when=lambda request: request.name.startswith("x"))
+    await kubelet.get(NODES, "n")
+    await server.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
+    with pytest.raises(TooManyRequests):
         await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
-
-    run(main)
+    with pytest.raises(TooManyRequests):
+        await server.get(NODES, "x-1")
+    server.faults.clear()
+    await kubelet.write(Patch(NODES, "n", {"status": {}}, subresource="status"))
 
 
 def test_a_cancelled_request_may_or_may_not_have_taken_effect() -> None:
@@ -108,19 +99,16 @@ def test_latency() -> None:
     assert simulate(main, start=START) == 0.02
 
 
-def test_observers_see_every_write_at_once() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        seen: list[tuple[str, EventType]] = []
+async def test_observers_see_every_write_at_once(server: ApiServer) -> None:
+    seen: list[tuple[str, EventType]] = []
 
-        def observe(resource: Resource[Any], change: Change) -> None:
-            seen.append((resource.kind, change.type))
+    def observe(resource: Resource[Any], change: Change) -> None:
+        seen.append((resource.kind, change.type))
 
-        server.registry.store.observers.append(observe)
-        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
-        await server.write(Delete(NODES, "n"))
-        assert seen == [("Node", EventType.ADDED), ("Node", EventType.DELETED)]
-
-    run(main)
+    server.registry.store.observers.append(observe)
+    await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+    await server.write(Delete(NODES, "n"))
+    assert seen == [("Node", EventType.ADDED), ("Node", EventType.DELETED)]
 
 
 # -- races ------------------------------------------------------------------------------------------------------------

@@ -23,8 +23,11 @@ from dovetail.ports import (
 from dovetail.sim.loop.virtual_loop import VirtualClock
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.sim.server.cel import KNOWN_RULES, rule_texts
+from tests.harness.stage import stage
 from tests.unit.api.crd_cases import CASES, Case, nodeclaim, nodeclass, nodepool
 from tests.unit.sim.test_api_server import NOW, RAW, RAW_NODES, pod, run
+
+pytestmark = stage(run)
 
 OURS: dict[str, Resource[Any]] = {
     resource.kind: resource.read_as(RAW) for resource in (NODEPOOLS, NODECLAIMS, KWOK_NODECLASSES)
@@ -67,60 +70,45 @@ def test_every_cel_rule_has_its_counterpart_and_none_is_left_over() -> None:
     assert texts == KNOWN_RULES.keys()
 
 
-def test_unknown_fields_are_pruned_and_defaults_filled_in() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        pool = nodepool({"wieght": 5, "disruption": {"budgets": [{"nodez": "1"}]}})
-        made = await server.write(Create(OURS["NodePool"], pool))
-        assert "wieght" not in made["spec"]
-        assert made["spec"]["disruption"] == {
-            "budgets": [{"nodes": "10%"}],
-            "consolidationPolicy": "WhenEmptyOrUnderutilized",
-            "consolidateAfter": "0s",
-            "gracefulExpireAfter": "Never",
-        }
-        changed = await server.write(Patch(OURS["NodePool"], "example", {"spec": {"nonsense": 1}}))
-        assert changed["metadata"] == made["metadata"]  # nothing of it is left, so nothing was written
-
-    run(main)
+async def test_unknown_fields_are_pruned_and_defaults_filled_in(server: ApiServer) -> None:
+    pool = nodepool({"wieght": 5, "disruption": {"budgets": [{"nodez": "1"}]}})
+    made = await server.write(Create(OURS["NodePool"], pool))
+    assert "wieght" not in made["spec"]
+    assert made["spec"]["disruption"] == {
+        "budgets": [{"nodes": "10%"}],
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "0s",
+        "gracefulExpireAfter": "Never",
+    }
+    changed = await server.write(Patch(OURS["NodePool"], "example", {"spec": {"nonsense": 1}}))
+    assert changed["metadata"] == made["metadata"]  # nothing of it is left, so nothing was written
 
 
-def test_a_node_class_is_ready_from_the_start() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        made = await server.write(Create(OURS["KWOKNodeClass"], nodeclass() | {"status": {"conditions": []}}))
-        assert [(c["type"], c["status"]) for c in made["status"]["conditions"]] == [("Ready", "True")]
-
-    run(main)
+async def test_a_node_class_is_ready_from_the_start(server: ApiServer) -> None:
+    made = await server.write(Create(OURS["KWOKNodeClass"], nodeclass() | {"status": {"conditions": []}}))
+    assert [(c["type"], c["status"]) for c in made["status"]["conditions"]] == [("Ready", "True")]
 
 
-def test_all_faults_are_told() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        with pytest.raises(Invalid) as caught:
-            await server.write(Create(OURS["NodePool"], nodepool({"weight": 0, "replicas": -1})))
-        assert "spec.weight" in caught.value.message
-        assert "spec.replicas" in caught.value.message
-
-    run(main)
+async def test_all_faults_are_told(server: ApiServer) -> None:
+    with pytest.raises(Invalid) as caught:
+        await server.write(Create(OURS["NodePool"], nodepool({"weight": 0, "replicas": -1})))
+    assert "spec.weight" in caught.value.message
+    assert "spec.replicas" in caught.value.message
 
 
-def test_custom_resources_take_any_finalizer_and_no_unknown_metadata() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        body = nodeclaim() | {"metadata": {"name": "example", "finalizers": ["plain"], "unknown": 1}}
-        meta = (await server.write(Create(OURS["NodeClaim"], body)))["metadata"]
-        assert (meta["finalizers"], "unknown" in meta) == (["plain"], False)
-
-    run(main)
+async def test_custom_resources_take_any_finalizer_and_no_unknown_metadata(server: ApiServer) -> None:
+    body = nodeclaim() | {"metadata": {"name": "example", "finalizers": ["plain"], "unknown": 1}}
+    meta = (await server.write(Create(OURS["NodeClaim"], body)))["metadata"]
+    assert (meta["finalizers"], "unknown" in meta) == (["plain"], False)
 
 
-def test_an_immutable_spec_takes_the_same_spec() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(OURS["NodeClaim"], nodeclaim()))
-        patch = {"spec": nodeclaim()["spec"], "metadata": {"labels": {"a": "b"}}}
-        assert (await server.write(Patch(OURS["NodeClaim"], "example", patch)))["metadata"]["generation"] == 1
-        body = {"spec": {"expireAfter": "1h"}}
-        with pytest.raises(Invalid, match="spec is immutable"):
-            await server.write(Patch(OURS["NodeClaim"], "example", body))
-
-    run(main)
+async def test_an_immutable_spec_takes_the_same_spec(server: ApiServer) -> None:
+    await server.write(Create(OURS["NodeClaim"], nodeclaim()))
+    patch = {"spec": nodeclaim()["spec"], "metadata": {"labels": {"a": "b"}}}
+    assert (await server.write(Patch(OURS["NodeClaim"], "example", patch)))["metadata"]["generation"] == 1
+    body = {"spec": {"expireAfter": "1h"}}
+    with pytest.raises(Invalid, match="spec is immutable"):
+        await server.write(Patch(OURS["NodeClaim"], "example", body))
 
 
 # -- metadata ---------------------------------------------------------------------------------------------------------
@@ -152,13 +140,10 @@ def test_an_immutable_spec_takes_the_same_spec() -> None:
         ),
     ],
 )
-def test_metadata_that_is_refused(metadata: dict[str, Any], problem: str) -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        with pytest.raises(Invalid) as caught:
-            await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
-        assert problem in caught.value.message
-
-    run(main)
+async def test_metadata_that_is_refused(server: ApiServer, metadata: dict[str, Any], problem: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
+    assert problem in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -170,11 +155,8 @@ def test_metadata_that_is_refused(metadata: dict[str, Any], problem: str) -> Non
         {"name": "a.b-c.1"},
     ],
 )
-def test_metadata_that_is_accepted(metadata: dict[str, Any]) -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
-
-    run(main)
+async def test_metadata_that_is_accepted(server: ApiServer, metadata: dict[str, Any]) -> None:
+    await server.write(Create(NODES, {"metadata": {"name": "n", **metadata}}))
 
 
 # -- built-in kinds ---------------------------------------------------------------------------------------------------
@@ -200,13 +182,12 @@ def spec(**fields: Any) -> dict[str, Any]:
         (EVENTS, {"metadata": {"name": "e"}}, "eventTime: Required value"),
     ],
 )
-def test_namespaced_objects_that_are_refused(resource: Resource[Any], body: dict[str, Any], problem: str) -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        with pytest.raises(Invalid) as caught:
-            await server.write(Create(resource, body, namespace="default"))
-        assert problem in caught.value.message
-
-    run(main)
+async def test_namespaced_objects_that_are_refused(
+    server: ApiServer, resource: Resource[Any], body: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await server.write(Create(resource, body, namespace="default"))
+    assert problem in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -219,24 +200,18 @@ def test_namespaced_objects_that_are_refused(resource: Resource[Any], body: dict
         ([{"key": "a", "effect": "NoSchedule"}] * 2, "taints must be unique by key and effect pair"),
     ],
 )
-def test_taints_that_are_refused(taints: list[Any], problem: str) -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
-        with pytest.raises(Invalid, match=problem):
-            await server.write(Patch(NODES, "n", {"spec": {"taints": taints}}))
-
-    run(main)
+async def test_taints_that_are_refused(server: ApiServer, taints: list[Any], problem: str) -> None:
+    await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+    with pytest.raises(Invalid, match=problem):
+        await server.write(Patch(NODES, "n", {"spec": {"taints": taints}}))
 
 
-def test_the_provider_id_of_a_node_is_set_once() -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(NODES, {"metadata": {"name": "n"}}))
-        assert (await server.write(Patch(RAW_NODES, "n", {"spec": {"providerID": "kwok://n"}})))["spec"]["providerID"]
-        for value in ("kwok://m", None):
-            with pytest.raises(Invalid, match="node updates may not change providerID"):
-                await server.write(Patch(NODES, "n", {"spec": {"providerID": value}}))
-
-    run(main)
+async def test_the_provider_id_of_a_node_is_set_once(server: ApiServer) -> None:
+    await server.write(Create(NODES, {"metadata": {"name": "n"}}))
+    assert (await server.write(Patch(RAW_NODES, "n", {"spec": {"providerID": "kwok://n"}})))["spec"]["providerID"]
+    for value in ("kwok://m", None):
+        with pytest.raises(Invalid, match="node updates may not change providerID"):
+            await server.write(Patch(NODES, "n", {"spec": {"providerID": value}}))
 
 
 @pytest.mark.parametrize(
@@ -252,13 +227,10 @@ def test_the_provider_id_of_a_node_is_set_once() -> None:
         ({"containers": [{"name": "other", "image": "web"}]}, False),
     ],
 )
-def test_what_can_change_in_a_pod(change: dict[str, Any], accepted: bool) -> None:
-    async def main(server: ApiServer, _clock: VirtualClock) -> None:
-        await server.write(Create(PODS, pod(), namespace="default"))
-        if accepted:
-            await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))
-            return
-        with pytest.raises(Invalid, match="Forbidden"):
-            await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))
-
-    run(main)
+async def test_what_can_change_in_a_pod(server: ApiServer, change: dict[str, Any], accepted: bool) -> None:
+    await server.write(Create(PODS, pod(), namespace="default"))
+    if accepted:
+        await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))
+        return
+    with pytest.raises(Invalid, match="Forbidden"):
+        await server.write(Patch(PODS, "web-1", {"spec": change}, namespace="default"))

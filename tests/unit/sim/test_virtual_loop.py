@@ -18,13 +18,18 @@ from dovetail.sim.loop.virtual_loop import (
     new_loop,
     simulate,
 )
+from tests.harness.stage import gives, stage
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Main = Callable[[VirtualClock], Coroutine[Any, Any, Any]]
 
 
+@gives("clock")
 def run(main: Main, seed: int | None = None, **options: Any) -> Any:
     return simulate(main, start=START, seed=seed, **options)
+
+
+pytestmark = stage(run)
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
@@ -66,16 +71,12 @@ def test_timers_fire_in_the_order_of_their_times() -> None:
     assert run(main) == run(main, seed=7) == expected
 
 
-def test_sleeping_until_an_instant_ends_exactly_then() -> None:
+async def test_sleeping_until_an_instant_ends_exactly_then(clock: VirtualClock) -> None:
     """Float seconds must not leave a task a nanosecond early, where it would spin or miss a deadline."""
-
-    async def main(clock: VirtualClock) -> None:
-        for number in range(1, 2000):
-            due = START + number * timedelta(microseconds=333_333_377)
-            await clock.sleep((due - clock.now()).total_seconds())
-            assert clock.now() == due
-
-    run(main)
+    for number in range(1, 2000):
+        due = START + number * timedelta(microseconds=333_333_377)
+        await clock.sleep((due - clock.now()).total_seconds())
+        assert clock.now() == due
 
 
 def test_cancelled_timers_hold_nothing_up_and_are_swept() -> None:
@@ -174,17 +175,14 @@ def test_a_dropped_generator_is_closed() -> None:
     assert closed == [True]
 
 
-def test_threads_are_refused() -> None:
-    async def main(_clock: VirtualClock) -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(NotImplementedError, match="Compute port"):
-            await loop.run_in_executor(None, lambda: 1)
-        with pytest.raises(NotImplementedError, match="no threads"):
-            loop.call_soon_threadsafe(lambda: None)
-        with pytest.raises(NotImplementedError):
-            await asyncio.open_connection("localhost", 1)
-
-    run(main)
+async def test_threads_are_refused() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(NotImplementedError, match="Compute port"):
+        await loop.run_in_executor(None, lambda: 1)
+    with pytest.raises(NotImplementedError, match="no threads"):
+        loop.call_soon_threadsafe(lambda: None)
+    with pytest.raises(NotImplementedError):
+        await asyncio.open_connection("localhost", 1)
 
 
 def test_computing_inline_answers_later() -> None:

@@ -11,9 +11,12 @@ from dovetail.controllers.base.instance_types import ASKING_SECONDS
 from dovetail.model.instance_types import InstanceType
 from dovetail.ports import NODEPOOLS, CloudError
 from dovetail.sim.loop.virtual_loop import VirtualClock
-from tests.unit.controllers.manifests import node_class
-from tests.unit.controllers.placing_scene import TYPES, Catalogue, Scene, a_pool, play
+from tests.harness.claims import node_class
+from tests.harness.placing import TYPES, Catalogue, Scene, a_pool, play
+from tests.harness.stage import stage
 from tests.unit.state.world import World
+
+pytestmark = stage(play)
 
 POOLS = NODEPOOLS.plural
 KEEP = 300.0
@@ -159,59 +162,47 @@ def the_pool(world: Scene, name: str = "a") -> objects.NodePool:
 
 
 @pytest.mark.parametrize("error", [None, CloudError("throttled")], ids=["answered", "failed"])
-def test_callers_who_come_together_ask_once(error: CloudError | None) -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pool("a"), a_pool("b"))
-        provider = Slow(world, error=error)
-        pools = [the_pool(world, name) for name in "ab"]
-        asked = [world.types.of(pool) for pool in pools]
-        await asyncio.gather(*(world.types.refresh(pools) for _ in range(3)), *asked, return_exceptions=True)
-        assert sorted(provider.asked) == ["a", "b"]
-        assert bool(world.cluster.instance_types.of("a").flaw) is (error is not None)
-
-    play(scene)
+async def test_callers_who_come_together_ask_once(world: Scene, error: CloudError | None) -> None:
+    await world.put(a_pool("a"), a_pool("b"))
+    provider = Slow(world, error=error)
+    pools = [the_pool(world, name) for name in "ab"]
+    asked = [world.types.of(pool) for pool in pools]
+    await asyncio.gather(*(world.types.refresh(pools) for _ in range(3)), *asked, return_exceptions=True)
+    assert sorted(provider.asked) == ["a", "b"]
+    assert bool(world.cluster.instance_types.of("a").flaw) is (error is not None)
 
 
-def test_a_provider_that_does_not_answer_is_waited_for_once_by_all() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pool("a"))
-        provider = Slow(world, seconds=10**6)
-        began = world.clock.monotonic()
-        await asyncio.gather(*(world.types.refresh([the_pool(world)]) for _ in range(3)))
-        assert world.clock.monotonic() - began == pytest.approx(ASKING_SECONDS)
-        assert provider.asked == ["a"]
-        flaw = "its instance types cannot be looked up: no answer within 60 s"
-        assert world.cluster.instance_types.of("a").flaw == flaw
-        await world.types.refresh([the_pool(world)])  # whoever comes later asks again
-        assert provider.asked == ["a", "a"]
-
-    play(scene)
+async def test_a_provider_that_does_not_answer_is_waited_for_once_by_all(world: Scene) -> None:
+    await world.put(a_pool("a"))
+    provider = Slow(world, seconds=10**6)
+    began = world.clock.monotonic()
+    await asyncio.gather(*(world.types.refresh([the_pool(world)]) for _ in range(3)))
+    assert world.clock.monotonic() - began == pytest.approx(ASKING_SECONDS)
+    assert provider.asked == ["a"]
+    flaw = "its instance types cannot be looked up: no answer within 60 s"
+    assert world.cluster.instance_types.of("a").flaw == flaw
+    await world.types.refresh([the_pool(world)])  # whoever comes later asks again
+    assert provider.asked == ["a", "a"]
 
 
-def test_what_is_stale_is_asked_again_after_an_unexpected_error() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(node_class(), a_pool("a"))
-        await world.refresh()
-        await world.put(node_class(metadata={"name": "default", "labels": {"changed": "yes"}}))
-        provider = Slow(world, error=RuntimeError("a mistake in the provider"))
-        with pytest.raises(ExceptionGroup):
-            await world.types.refresh([the_pool(world)])
-        provider.error = None
+async def test_what_is_stale_is_asked_again_after_an_unexpected_error(world: Scene) -> None:
+    await world.put(node_class(), a_pool("a"))
+    await world.refresh()
+    await world.put(node_class(metadata={"name": "default", "labels": {"changed": "yes"}}))
+    provider = Slow(world, error=RuntimeError("a mistake in the provider"))
+    with pytest.raises(ExceptionGroup):
         await world.types.refresh([the_pool(world)])
-        assert provider.asked == ["a", "a"]
+    provider.error = None
+    await world.types.refresh([the_pool(world)])
+    assert provider.asked == ["a", "a"]
 
-    play(scene)
 
-
-def test_a_pool_that_is_deleted_while_the_provider_is_asked_leaves_nothing() -> None:
-    async def scene(world: Scene) -> None:
-        await world.put(a_pool("a"))
-        Slow(world, seconds=5)
-        asking = asyncio.ensure_future(world.types.refresh([the_pool(world)]))
-        await world.told()
-        await world.delete(NODEPOOLS, "a")
-        await asking
-        assert not world.cluster.instance_types._answers
-        assert not world.types._asking
-
-    play(scene)
+async def test_a_pool_that_is_deleted_while_the_provider_is_asked_leaves_nothing(world: Scene) -> None:
+    await world.put(a_pool("a"))
+    Slow(world, seconds=5)
+    asking = asyncio.ensure_future(world.types.refresh([the_pool(world)]))
+    await world.told()
+    await world.delete(NODEPOOLS, "a")
+    await asking
+    assert not world.cluster.instance_types._answers
+    assert not world.types._asking

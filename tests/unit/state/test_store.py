@@ -18,7 +18,7 @@ from dovetail.state.store import (
     UndecodableObject,
     Updated,
 )
-from tests.builders import at
+from tests.harness.builders import at
 
 A, B = ("", "a"), ("", "b")
 

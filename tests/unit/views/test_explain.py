@@ -13,7 +13,7 @@ from dovetail.rules.verdict import Rule
 from dovetail.views.assessment import assess
 from dovetail.views.explain.verdicts import Explanation, explain
 from dovetail.views.turns import MAX_TURNS
-from tests.builders import at, claim, node, pod, pool
+from tests.harness.builders import at, claim, node, pod, pool
 
 CLUSTER = Path(__file__).parents[3] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

@@ -14,9 +14,9 @@ from dovetail.views.board.maker import BoardMaker
 from dovetail.views.board.rows import Board, NodeRow, next_change, redacted, workload_of
 from dovetail.views.explain.verdicts import explain
 from dovetail.views.forecast import data as ahead
-from tests import builders
 from tests.browser.clusters import NOW, WORKLOADS, cluster
-from tests.builders import at
+from tests.harness import builders
+from tests.harness.builders import at
 
 DAY = timedelta(days=1)
 

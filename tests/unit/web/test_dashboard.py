@@ -17,8 +17,8 @@ from dovetail.web.app import board_served
 from dovetail.web.readers import is_loopback
 from dovetail.web.sources import FileSource, PushedSource
 from dovetail.web.stream import EVERYTHING, Stream
-from tests import builders
-from tests.builders import at
+from tests.harness import builders
+from tests.harness.builders import at
 
 NOW = at("2026-03-06T16:20:00Z")
 

@@ -1,4 +1,4 @@
-"""What does a pass decide (02 §2, §7)? Numbers are those of 02 §14."""
+"""What does a pass decide (02 §2, §7)? Docstrings cite 02 §14."""
 
 from datetime import timedelta
 
@@ -46,7 +46,8 @@ def methods(decision: Decision) -> set[Method]:
 # -- budgets -----------------------------------------------------------------------------------------------------------
 
 
-def test_case_16_what_is_used_up_twice_over_leaves_nothing_and_not_less() -> None:
+def test_what_is_used_up_twice_over_leaves_nothing_and_not_less() -> None:
+    """02 §14.16."""
     on = board(allowed={"default": 0})
     left = RemainingBudgets(on, EMPTY)
     one = used("a").candidate
@@ -60,8 +61,8 @@ def test_a_pool_that_nobody_has_spoken_of_allows_nothing() -> None:
 
 
 @pytest.mark.parametrize(("budget", "gone"), [("0", 0), ("1", 1), ("50%", 2), ("34%", 2), ("100%", 3)])
-def test_case_17_so_many_of_three_empty_nodes_go(budget: str, gone: int) -> None:
-    """R27: percentages round up."""
+def test_a_budget_limits_how_many_of_three_empty_nodes_go(budget: str, gone: int) -> None:
+    """02 §14.17: R27: percentages round up."""
     three = [used(name, pool="default") for name in "abc"]
     rules = read_budgets(one_budget(budget))
     allowed = allowance(rules, reason=EMPTY, now=AT, counts=PoolCounts(nodes=3))
@@ -108,7 +109,8 @@ def test_a_command_says_what_it_takes_of_which_budget() -> None:
 # -- §7.2: emptiness ---------------------------------------------------------------------------------------------------
 
 
-def test_case_21_one_command_for_all_empty_nodes_within_the_budget_of_each_pool() -> None:
+def test_one_command_for_all_empty_nodes_within_the_budget_of_each_pool() -> None:
+    """02 §14.21."""
     some = [used(f"{name}{number}", pool=name, cpu=number) for name in "xyz" for number in (1, 2, 3)]
     pools = [pool(name) for name in "xyz"]
     on = board(*some, reasons={EMPTY: some}, allowed={"x": 2, "y": 0, "z": 50}, pools=pools)
@@ -155,7 +157,8 @@ def test_what_is_saved_is_not_known_where_a_price_is_not() -> None:
     assert passed(board(*some, reasons={EMPTY: some})).commands[0].savings is None
 
 
-def test_case_28_an_empty_node_that_has_drifted_goes_as_empty_and_else_as_drifted() -> None:
+def test_an_empty_node_that_has_drifted_goes_as_empty_and_else_as_drifted() -> None:
+    """02 §14.28."""
     going = used("a")
     both = passed(board(going, reasons={EMPTY: [going], DRIFTED: [going]}))
     assert [command.reason for command in both.commands] == [EMPTY]
@@ -164,8 +167,8 @@ def test_case_28_an_empty_node_that_has_drifted_goes_as_empty_and_else_as_drifte
     assert never.commands[0].decision == "delete"
 
 
-def test_case_54_a_node_whose_pods_cost_nothing_to_move_goes_if_they_have_a_place() -> None:
-    """R51: the budget is that of Empty, but no node is bought for the pods."""
+def test_a_node_whose_pods_cost_nothing_to_move_goes_if_they_have_a_place() -> None:
+    """02 §14.54: R51: the budget is that of Empty, but no node is bought for the pods."""
     free = used("a", pod("p1", "3"), cost=1.0)
     on = board(free, reasons={EMPTY: [free]}, types=[machine("four", 4)])
     assert passed(on).commands == ()
@@ -250,7 +253,8 @@ def test_what_the_limit_leaves_is_not_taken_off_the_budget() -> None:
     assert nodes(passed(on)) == [["y"]]
 
 
-def test_case_29_a_static_node_is_only_replaced_never_by_the_general_method() -> None:
+def test_a_static_node_is_only_replaced_never_by_the_general_method() -> None:
+    """02 §14.29."""
     decision = passed(fixed_board(static(claims=4)))  # static drift must wait
     assert decision.commands == ()
     later_methods = by_method(fixed_board(static()), Method.DRIFT)
@@ -261,7 +265,8 @@ def test_case_29_a_static_node_is_only_replaced_never_by_the_general_method() ->
 
 
 @pytest.mark.parametrize("reason", [DRIFTED, EXPIRED])
-def test_case_24_nodes_without_pods_first_then_those_that_drifted_first(reason: Reason) -> None:
+def test_nodes_without_pods_first_then_those_that_drifted_first(reason: Reason) -> None:
+    """02 §14.24."""
     late, early = (
         used("late", pod("p1"), since=AT),
         used("early", pod("p2"), since=AT - timedelta(hours=1)),
@@ -319,7 +324,8 @@ def test_a_node_that_is_coming_up_for_others_is_not_waited_for() -> None:
     assert [dict(each.landing) for each in decision.commands] == [{"p1": "replacement 1"}]
 
 
-def test_case_25_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_waiting() -> None:
+def test_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_waiting() -> None:
+    """02 §14.25."""
     stuck = used("stuck", pod("p1", "4"), since=AT - timedelta(days=1))
     fine = used("fine", pod("p2", "1"), since=AT)
     decision = passed(board(stuck, fine, room("b", 2), reasons={DRIFTED: [stuck, fine]}))
@@ -329,7 +335,8 @@ def test_case_25_a_node_whose_pods_have_no_place_does_not_keep_the_next_one_wait
     assert decision.standing == frozenset()
 
 
-def test_case_25_where_nobody_has_a_place_everybody_is_told() -> None:
+def test_where_nobody_has_a_place_everybody_is_told() -> None:
+    """02 §14.25."""
     some = [used(name, pod(name, "3"), cpu=3) for name in "ab"]
     decision = passed(board(*some, reasons={DRIFTED: some}))
     assert decision.commands == ()
@@ -337,7 +344,8 @@ def test_case_25_where_nobody_has_a_place_everybody_is_told() -> None:
     assert decision.standing == frozenset()
 
 
-def test_case_26_drift_may_need_several_new_nodes_and_asks_for_no_price() -> None:
+def test_drift_may_need_several_new_nodes_and_asks_for_no_price() -> None:
+    """02 §14.26."""
     going = used("a", pod("p1", "2"), pod("p2", "2"), price=0)
     decision = passed(board(going, types=[machine("two", 2, price=100)], reasons={DRIFTED: [going]}))
     (command,) = decision.commands
@@ -403,7 +411,8 @@ def test_the_first_method_that_has_something_to_do_decides() -> None:
     assert not reasons
 
 
-def test_case_47_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes() -> None:
+def test_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes() -> None:
+    """02 §14.47."""
     spare = [used(name, pod(name)) for name in "ab"]
     on = board(*spare, room("z", 8))
     assert nodes(passed(on)) == [["a", "b"]]
@@ -412,13 +421,14 @@ def test_case_47_when_a_set_is_rejected_the_same_pass_goes_on_with_single_nodes(
     assert methods(alone) == {Method.SINGLE_NODE}
 
 
-def test_case_22_what_only_a_budget_has_kept_is_tried_again() -> None:
+def test_what_only_a_budget_has_kept_is_tried_again() -> None:
+    """02 §14.22."""
     one = used("a", pod("p1"))
     assert passed(board(one, room("z", 8), allowed=0)).standing == frozenset("a")
 
 
-def test_case_22_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() -> None:
-    """Neither of the two can go alone; together, they could."""
+def test_a_set_that_a_budget_has_kept_from_being_found_is_tried_again() -> None:
+    """02 §14.22: Neither of the two can go alone; together, they could."""
     pair = [used(name, pod(name, "2"), cpu=2, type_="two") for name in "ab"]
     types = [machine("four", 4, price=3)]
     assert nodes(passed(board(*pair, types=types))) == [["a", "b"]]

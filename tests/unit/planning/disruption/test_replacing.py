@@ -1,4 +1,4 @@
-"""May nodes go without a replacement, or for one that is cheaper (02 §7.5–§7.7)? Numbers are those of 02 §14."""
+"""May nodes go without a replacement, or for one that is cheaper (02 §7.5–§7.7)? Docstrings cite 02 §14."""
 
 import msgspec
 import pytest
@@ -68,7 +68,8 @@ def test_a_new_node_must_be_cheaper_and_keeps_only_types_that_are() -> None:
     assert found.savings == 4 - 1
 
 
-def test_case_50_the_same_price_is_not_cheaper() -> None:
+def test_the_same_price_is_not_cheaper() -> None:
+    """02 §14.50."""
     going = used("a", pod("p1"), price=4)
     said = refused(board(going, types=[machine("same", 4), machine("dearer", 5)]), going)
     assert said.too_expensive
@@ -82,14 +83,16 @@ def test_the_worst_that_a_launch_may_cost_counts_not_the_best() -> None:
     assert moved(board(going, types=[uneven, machine("even", price=3)]), going).replacements[0].types == ("even",)
 
 
-def test_case_26_consolidation_never_makes_two_nodes() -> None:
+def test_consolidation_never_makes_two_nodes() -> None:
+    """02 §14.26."""
     going = used("a", pod("p1", "2"), pod("p2", "2"), cpu=8)
     said = refused(board(going, types=[machine("small", 2)]), going)
     assert not said.too_expensive
     assert "more new nodes than 1" in str(said)
 
 
-def test_case_39_a_pod_that_waits_anyway_does_not_stop_it_and_one_that_would_wait_does() -> None:
+def test_a_pod_that_waits_anyway_does_not_stop_it_and_one_that_would_wait_does() -> None:
+    """02 §14.39."""
     waiting = pod("huge", "64", origin=Origin.PENDING)
     going = used("a", pod("p1"))
     assert moved(board(going, room("b", 1), owed=[waiting]), going).replacements == ()
@@ -98,8 +101,8 @@ def test_case_39_a_pod_that_waits_anyway_does_not_stop_it_and_one_that_would_wai
     assert str(said) == "not all pods would have a place: shop/p2: it has no place"
 
 
-def test_case_37_pods_of_nodes_that_go_anyway_take_their_places_first() -> None:
-    """They are as large, and older."""
+def test_pods_of_nodes_that_go_anyway_take_their_places_first() -> None:
+    """02 §14.37: They are as large, and older."""
     leaving = pod("first", "1", origin=Origin.DELETING, created="2026-01-01T00:00:00Z")
     going = used("a", pod("p1", created="2026-02-01T00:00:00Z"))
     closed = msgspec.structs.replace(room("gone", 4), open=False, pods=(still(leaving),))
@@ -107,14 +110,16 @@ def test_case_37_pods_of_nodes_that_go_anyway_take_their_places_first() -> None:
     assert isinstance(decided(board(going, room("b", 2), closed, owed=[leaving]), going), Move)
 
 
-def test_case_37_what_is_owed_may_wait_for_a_node_that_is_coming_up() -> None:
+def test_what_is_owed_may_wait_for_a_node_that_is_coming_up() -> None:
+    """02 §14.37."""
     leaving = pod("first", "1", origin=Origin.DELETING)
     going = used("a", pod("p1", "2"))
     coming = room("new", 1, initialized=False)
     assert moved(board(going, room("b", 2), coming, owed=[leaving]), going).solution.existing["new"] == ("first",)
 
 
-def test_case_38_pods_of_a_candidate_must_not_rely_on_a_node_that_is_coming_up() -> None:
+def test_pods_of_a_candidate_must_not_rely_on_a_node_that_is_coming_up() -> None:
+    """02 §14.38."""
     going = used("a", pod("p1"))
     said = refused(board(going, room("new", 4, initialized=False)), going)
     assert str(said) == "not all pods would have a place: shop/p1: node new is not initialized"
@@ -128,7 +133,8 @@ def test_a_new_node_for_pods_that_wait_is_no_replacement() -> None:
     assert found.replacements == ()
 
 
-def test_case_42_rules_between_pods_are_hard() -> None:
+def test_rules_between_pods_are_hard() -> None:
+    """02 §14.42."""
     there = pod("other", labels=app("web"))
     apart = used("a", pod("p1", labels=app("web"), affinity=affinity(apart=[term("kubernetes.io/hostname", "web")])))
     full = used("b", there, cpu=8)
@@ -142,7 +148,8 @@ def test_case_42_rules_between_pods_are_hard() -> None:
     assert isinstance(decided(blocked, spreading), NotConsolidatable)
 
 
-def test_case_42_what_is_only_preferred_is_given_up_before_the_node_is_kept() -> None:
+def test_what_is_only_preferred_is_given_up_before_the_node_is_kept() -> None:
+    """02 §14.42."""
     apart = preferring("podAntiAffinity", term("kubernetes.io/hostname", "web"))
     going = used("a", pod("p1", labels=app("web"), affinity=apart))
     crowded = used("b", pod("p2", labels=app("web")), cpu=8)
@@ -153,8 +160,10 @@ def test_case_42_what_is_only_preferred_is_given_up_before_the_node_is_kept() ->
     assert isinstance(decided(ignoring, going), Move)
 
 
-def test_case_43_as_ruled_a_node_that_has_just_got_pods_is_a_destination() -> None:
-    """R35: nothing about a node's own consolidateAfter keeps pods away from it, and no such thing is asked."""
+def test_a_node_that_has_just_got_pods_is_a_destination() -> None:
+    """02 §14.43.
+
+    R35: nothing about a node's own consolidateAfter keeps pods away from it, and no such thing is asked."""
     going, fresh = used("a", pod("p1")), used("b", pod("p2"), cpu=8)
     found = moved(board(going, fresh, reasons={UNDERUTILIZED: [going]}), going)
     assert found.solution.existing == {"b": ("p1",)}
@@ -169,7 +178,8 @@ def test_pods_that_can_be_placed_nowhere_keep_their_node() -> None:
 # -- prices ------------------------------------------------------------------------------------------------------------
 
 
-def test_case_55_an_unknown_price_poisons_no_sum() -> None:
+def test_an_unknown_price_poisons_no_sum() -> None:
+    """02 §14.55."""
     known, unknown = used("a", pod("p1"), cpu=4), used("b", pod("p2"), price=None)
     found = moved(board(known, unknown, room("c", 2)), known, unknown)
     assert found.savings == 4
@@ -177,7 +187,8 @@ def test_case_55_an_unknown_price_poisons_no_sum() -> None:
     assert str(said) == "the price of node b is not known, so nothing is known to be cheaper"
 
 
-def test_case_49_a_new_node_that_may_be_spot_or_on_demand_is_made_spot() -> None:
+def test_a_new_node_that_may_be_spot_or_on_demand_is_made_spot() -> None:
+    """02 §14.49."""
     both = machine("both", offers=(offer("a", 3), offer("a", 1, "spot")))
     only = machine("only", offers=(offer("a", 2),))
     going = used("a", pod("p1"), price=4)
@@ -232,14 +243,16 @@ def spot_types(*prices: int) -> list[MachineType]:
     return [machine(f"t{number:02}", offers=(offer("a", price, "spot"),)) for number, price in enumerate(prices)]
 
 
-def test_case_51_spot_is_not_made_spot_unless_that_is_wanted() -> None:
+def test_spot_is_not_made_spot_unless_that_is_wanted() -> None:
+    """02 §14.51."""
     going = used("a", pod("p1"), price=100, how="spot")
     on = board(going, types=spot_types(*range(1, 21)))
     assert "SpotToSpotConsolidation" in str(refused(on, going))
     assert isinstance(decided(on, going, rules=SPOT_TO_SPOT), Move)
 
 
-def test_case_51_spot_needs_fifteen_cheaper_types_and_keeps_the_cheapest_fifteen() -> None:
+def test_spot_needs_fifteen_cheaper_types_and_keeps_the_cheapest_fifteen() -> None:
+    """02 §14.51."""
     going = used("a", pod("p1"), price=100, how="spot")
     few = refused(board(going, types=spot_types(*range(1, 15), 100, 101)), going, rules=SPOT_TO_SPOT)
     assert "and there are 14" in str(few)
@@ -247,7 +260,8 @@ def test_case_51_spot_needs_fifteen_cheaper_types_and_keeps_the_cheapest_fifteen
     assert found.replacements[0].types == tuple(f"t{number:02}" for number in range(19, 4, -1))
 
 
-def test_case_51_the_cheapest_are_those_that_are_cheap_on_spot() -> None:
+def test_the_cheapest_are_those_that_are_cheap_on_spot() -> None:
+    """02 §14.51."""
     going = used("a", pod("p1"), price=100, how="spot")
     misleading = machine("m", offers=(offer("a", 1), offer("a", 90, "spot")))
     found = moved(board(going, types=[misleading, *spot_types(*range(2, 18))]), going, rules=SPOT_TO_SPOT)
@@ -255,14 +269,16 @@ def test_case_51_the_cheapest_are_those_that_are_cheap_on_spot() -> None:
     assert found.savings == 98
 
 
-def test_case_51_as_many_types_stay_as_minimum_numbers_of_values_need() -> None:
+def test_as_many_types_stay_as_minimum_numbers_of_values_need() -> None:
+    """02 §14.51."""
     going = used("a", pod("p1"), price=100, how="spot")
     many = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=17),)))
     found = moved(board(going, types=spot_types(*range(1, 21)), pools=[many]), going, rules=SPOT_TO_SPOT)
     assert len(found.replacements[0].types) == 17
 
 
-def test_case_51_several_spot_nodes_need_no_fifteen_types_and_a_mixed_set_goes_the_ordinary_way() -> None:
+def test_several_spot_nodes_need_no_fifteen_types_and_a_mixed_set_goes_the_ordinary_way() -> None:
+    """02 §14.51."""
     one, two = used("a", pod("p1"), price=5, how="spot"), used("b", pod("p2"), price=5, how="spot")
     assert isinstance(decided(board(one, two, types=spot_types(6)), one, two, rules=SPOT_TO_SPOT), Move)
     assert isinstance(decided(board(one, two, types=spot_types(6)), one, two), NotConsolidatable)
@@ -273,7 +289,8 @@ def test_case_51_several_spot_nodes_need_no_fifteen_types_and_a_mixed_set_goes_t
 # -- §7.8: several into one of a type that is among them ---------------------------------------------------------------
 
 
-def test_case_48_two_nodes_do_not_become_one_of_their_own_type() -> None:
+def test_two_nodes_do_not_become_one_of_their_own_type() -> None:
+    """02 §14.48."""
     one, two = used("a", pod("p1"), type_="four"), used("b", pod("p2"), type_="four")
     assert isinstance(decided(board(one, two, types=[machine("four", 4)]), one, two), NotConsolidatable)
     assert moved(board(one, two, types=[machine("four", 4), machine("two", 2)]), one, two).replacements[0].types == (
@@ -281,7 +298,8 @@ def test_case_48_two_nodes_do_not_become_one_of_their_own_type() -> None:
     )
 
 
-def test_case_48_three_may_become_one_that_is_cheaper_than_the_cheapest_of_its_type() -> None:
+def test_three_may_become_one_that_is_cheaper_than_the_cheapest_of_its_type() -> None:
+    """02 §14.48."""
     three = [
         used("a", pod("p1"), type_="four", price=4),
         used("b", pod("p2"), type_="four", price=5),
@@ -297,8 +315,8 @@ def test_case_48_three_may_become_one_that_is_cheaper_than_the_cheapest_of_its_t
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_case_52_too_few_cheaper_types_for_the_minimum_is_no_move(strict: bool) -> None:
-    """Best effort does not give the minimum up for a saving."""
+def test_too_few_cheaper_types_for_the_minimum_is_no_move(strict: bool) -> None:
+    """02 §14.52: Best effort does not give the minimum up for a saving."""
     going = used("a", pod("p1"), price=4)
     two = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=2),)))
     types = [machine("one", 1), machine("same", 4)]
@@ -309,7 +327,8 @@ def test_case_52_too_few_cheaper_types_for_the_minimum_is_no_move(strict: bool) 
     assert moved(enough, going).replacements[0].types == ("one", "two")
 
 
-def test_case_52_the_minimum_holds_for_several_nodes_of_one_type_too() -> None:
+def test_the_minimum_holds_for_several_nodes_of_one_type_too() -> None:
+    """02 §14.52."""
     one, two = used("a", pod("p1"), type_="four"), used("b", pod("p2"), type_="four")
     pair = pool(requirements=Requirements((Requirement(names.INSTANCE_TYPE_LABEL, min_values=2),)))
     types = [machine("four", 4), machine("two", 2)]

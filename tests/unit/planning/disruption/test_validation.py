@@ -1,4 +1,4 @@
-"""Is a command that was found a while ago still right (02 §8)? Numbers are those of 02 §14."""
+"""Is a command that was found a while ago still right (02 §8)? Docstrings cite 02 §14."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -57,7 +57,8 @@ def test_empty_nodes_that_are_still_empty_go() -> None:
     assert again.at == LATER
 
 
-def test_case_46_of_empty_nodes_those_go_that_still_are() -> None:
+def test_of_empty_nodes_those_go_that_still_are() -> None:
+    """02 §14.46."""
     some = [used(name) for name in "abc"]
     still, why, _ = validated(command(empty_board(*some)), empty_board(*some[1:]), ConsolidationOptions())
     assert still is not None
@@ -67,7 +68,8 @@ def test_case_46_of_empty_nodes_those_go_that_still_are() -> None:
     assert (why.cause, why.nodes) == (RejectionCause.CHURN, ("a",))
 
 
-def test_case_46_and_as_many_as_the_budget_allows_now() -> None:
+def test_as_many_empty_nodes_go_as_the_budget_allows_now() -> None:
+    """02 §14.46."""
     some = [used(name) for name in "abc"]
     still, why, _ = validated(command(empty_board(*some)), empty_board(*some, allowed=1), ConsolidationOptions())
     assert still is not None
@@ -102,21 +104,23 @@ def test_a_set_that_can_still_go_goes() -> None:
     assert again.savings == found.savings == 8
 
 
-def test_case_45_a_node_that_is_held_back_now_stops_all_of_it() -> None:
-    """A pod that must not be disrupted, a budget of pods, a nomination: then it is no candidate any more."""
+def test_a_node_that_is_held_back_now_stops_all_of_it() -> None:
+    """02 §14.45: A pod that must not be disrupted, a budget of pods, a nomination: then it is no candidate any more."""
     some = spare()
     found = command(board(*some, room("z", 2)))
     cause, nodes, message = rejected(found, board(some[0], some[1].node, room("z", 2)))
     assert (cause, nodes, message) == (RejectionCause.CHURN, ("n0", "n1"), "n1 cannot go any more")
 
 
-def test_case_45_a_budget_that_is_smaller_now_stops_all_of_it() -> None:
+def test_a_budget_that_is_smaller_now_stops_all_of_it() -> None:
+    """02 §14.45."""
     some = spare()
     found = command(board(*some, room("z", 2)))
     assert rejected(found, board(*some, room("z", 2), allowed=1))[:2] == (RejectionCause.BUDGET, ("n0", "n1"))
 
 
-def test_case_45_pods_that_have_no_place_any_more_stop_it() -> None:
+def test_pods_that_have_no_place_any_more_stop_it() -> None:
+    """02 §14.45."""
     some = spare()
     found = command(board(*some, room("z", 2)))
     cause, _, message = rejected(found, board(*some, room("z", 1)))
@@ -124,7 +128,8 @@ def test_case_45_pods_that_have_no_place_any_more_stop_it() -> None:
     assert "not all pods would have a place" in message
 
 
-def test_case_45_pods_that_came_meanwhile_are_looked_at() -> None:
+def test_pods_that_came_meanwhile_are_looked_at() -> None:
+    """02 §14.45."""
     one = used("n0", pod("p0"))
     found = command(board(one, room("z", 2)))
     grown = used("n0", pod("p0"), pod("new"))
@@ -154,7 +159,8 @@ def test_a_replacement_keeps_the_types_that_were_planned() -> None:
         (board(used("a", pod("p1")), room("z", 4)), "no new node is needed any more"),
     ],
 )
-def test_case_45_a_replacement_that_would_be_another_now_stops_it(now: DisruptionBoard, message: str) -> None:
+def test_a_replacement_that_would_be_another_now_stops_it(now: DisruptionBoard, message: str) -> None:
+    """02 §14.45."""
     assert rejected(command(replacing("one", "two")), now) == (RejectionCause.SCHEDULING, ("a",), message)
 
 

@@ -13,7 +13,7 @@ from dovetail.sim.actors.pdb import ControllerScale, NoController, expected_pods
 from dovetail.sim.actors.pod_life import ends_at, stopped_at
 from dovetail.sim.actors.stateful_set import OrdinalAction, OrdinalStep, next_steps, wanted
 from dovetail.values.timestamp import format_time
-from tests import manifests
+from tests.harness import manifests
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 LONG_AGO = "2026-03-01T00:00:00Z"

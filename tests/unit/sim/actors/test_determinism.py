@@ -12,7 +12,7 @@ from dovetail.ports import Delete
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES
 from dovetail.sim.server.kinds import NAMESPACES
-from tests import manifests
+from tests.harness import manifests
 
 
 async def a_day(cluster: SimCluster) -> str:

@@ -22,7 +22,7 @@ from dovetail.sim.actors.fit import (
     unfit_message,
     zone_fit,
 )
-from tests import manifests
+from tests.harness import manifests
 
 
 def demand(**spec: Any) -> Demand:

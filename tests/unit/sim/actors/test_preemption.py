@@ -11,7 +11,10 @@ from dovetail.sim.actors.fit import FITS
 from dovetail.sim.actors.placement import Answers, SchedulerCache, Supposition, answer, place
 from dovetail.sim.actors.wire import PODS, condition_of, deleting, name_of, node_of, status_of
 from dovetail.sim.server.faults import Fault
-from tests import manifests
+from tests.harness import manifests
+from tests.harness.stage import stage
+
+pytestmark = stage(run, gives=("cluster",))
 
 LOW, HIGH = 10, 1000
 
@@ -100,35 +103,29 @@ def test_the_important_run_and_nobody_else_is_driven_away_for_them(seed: int, la
     assert run(scenario, seed=seed, shuffle=True, latency_seconds=latency_seconds) == first
 
 
-def test_it_is_tried_again_if_an_answer_is_lost() -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.apply(manifests.priority_class("high", HIGH), manifests.node("n1", cpu="4"))
-        await cluster.apply(manifests.pod("a", cpu="3"))
-        await cluster.wait_until(lambda: len(cluster.pods(ready=True)) == 1)
-        for verb in ("patch", "delete"):
-            for after in (False, True):
-                fault = Fault(error=OutcomeUnknown("lost"), after=after)
-                cluster.server.faults.add(fault, verb=verb, resource=PODS, client="kube-scheduler")
-        await cluster.apply(manifests.pod("b", cpu="3", priorityClassName="high"))
-        await cluster.wait_until(lambda: bool(cluster.pods(app="b", ready=True)), timeout="2m")
-        assert [node_of(pod) for pod in cluster.pods()] == ["n1"]
-
-    run(scenario)
+async def test_it_is_tried_again_if_an_answer_is_lost(cluster: SimCluster) -> None:
+    await cluster.apply(manifests.priority_class("high", HIGH), manifests.node("n1", cpu="4"))
+    await cluster.apply(manifests.pod("a", cpu="3"))
+    await cluster.wait_until(lambda: len(cluster.pods(ready=True)) == 1)
+    for verb in ("patch", "delete"):
+        for after in (False, True):
+            fault = Fault(error=OutcomeUnknown("lost"), after=after)
+            cluster.server.faults.add(fault, verb=verb, resource=PODS, client="kube-scheduler")
+    await cluster.apply(manifests.pod("b", cpu="3", priorityClassName="high"))
+    await cluster.wait_until(lambda: bool(cluster.pods(app="b", ready=True)), timeout="2m")
+    assert [node_of(pod) for pod in cluster.pods()] == ["n1"]
 
 
-def test_the_default_class_is_for_those_that_have_none() -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.apply(
-            manifests.priority_class("b", 20, globalDefault=True, preemptionPolicy="Never"),
-            manifests.priority_class("a", 30, globalDefault=True),
-            manifests.priority_class("c", 10),
-        )
-        await cluster.apply(manifests.pod("p"), manifests.pod("q", priorityClassName="system-node-critical"))
-        found = {
-            name_of(pod): (pod["spec"]["priorityClassName"], pod["spec"]["priority"], pod["spec"]["preemptionPolicy"])
-            for pod in cluster.pods()
-        }
-        assert found["p"] == ("b", 20, "Never")
-        assert found["q"] == ("system-node-critical", 2_000_001_000, "PreemptLowerPriority")
-
-    run(scenario)
+async def test_the_default_class_is_for_those_that_have_none(cluster: SimCluster) -> None:
+    await cluster.apply(
+        manifests.priority_class("b", 20, globalDefault=True, preemptionPolicy="Never"),
+        manifests.priority_class("a", 30, globalDefault=True),
+        manifests.priority_class("c", 10),
+    )
+    await cluster.apply(manifests.pod("p"), manifests.pod("q", priorityClassName="system-node-critical"))
+    found = {
+        name_of(pod): (pod["spec"]["priorityClassName"], pod["spec"]["priority"], pod["spec"]["preemptionPolicy"])
+        for pod in cluster.pods()
+    }
+    assert found["p"] == ("b", 20, "Never")
+    assert found["q"] == ("system-node-critical", 2_000_001_000, "PreemptLowerPriority")

@@ -10,7 +10,7 @@ from dovetail.sim.actors.demand import Demand
 from dovetail.sim.actors.fit import NodeUsage
 from dovetail.sim.actors.placement import Answers, SchedulerCache, place
 from dovetail.sim.actors.topology import AFFINITY, ANTI_AFFINITY, EXISTING_ANTI, SPREAD, SPREAD_LABEL, Surroundings
-from tests import manifests
+from tests.harness import manifests
 
 WEB = {"matchLabels": {"app": "web"}}
 DB = {"matchLabels": {"app": "db"}}

@@ -9,7 +9,10 @@ from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.watch import WatchCache
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.server.faults import Fault
-from tests import manifests
+from tests.harness import manifests
+from tests.harness.stage import stage
+
+pytestmark = stage(run, gives=("cluster",))
 
 
 def obj(version: int, *, uid: str = "u", name: str = "a", color: str = "") -> dict[str, Any]:
@@ -81,14 +84,11 @@ def test_an_index_follows_the_objects(store: WatchCache) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("down"), OutcomeUnknown("timeout")])
 @pytest.mark.parametrize("client", ["kubelet", "kube-scheduler", "kube-controller-manager"])
-def test_actors_go_on_after_failed_requests(client: str, error: ApiError) -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.run_for("1s")
-        fault = Fault(error=error, after=isinstance(error, OutcomeUnknown))
-        cluster.server.faults.add(fault, client=client, times=20)
-        await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=5))
-        await cluster.wait_until(lambda: len(cluster.pods(ready=True)) == 5, timeout="10m")
-        await cluster.run_for("10m")
-        assert len(cluster.pods()) == 5
-
-    run(scenario)
+async def test_actors_go_on_after_failed_requests(cluster: SimCluster, client: str, error: ApiError) -> None:
+    await cluster.run_for("1s")
+    fault = Fault(error=error, after=isinstance(error, OutcomeUnknown))
+    cluster.server.faults.add(fault, client=client, times=20)
+    await cluster.apply(manifests.node("n1"), manifests.deployment("web", replicas=5))
+    await cluster.wait_until(lambda: len(cluster.pods(ready=True)) == 5, timeout="10m")
+    await cluster.run_for("10m")
+    assert len(cluster.pods()) == 5

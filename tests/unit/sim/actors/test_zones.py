@@ -8,7 +8,10 @@ import pytest
 from dovetail.sim.actors.cluster import SimCluster, run
 from dovetail.sim.actors.wire import NODES, name_of
 from dovetail.sim.actors.zones import Zones
-from tests import manifests
+from tests.harness import manifests
+from tests.harness.stage import stage
+
+pytestmark = stage(run, gives=("cluster",))
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -88,22 +91,19 @@ def test_what_changes_nothing_concerns_nobody() -> None:
     assert zones.turn("a0", NOW) == NOW
 
 
-def test_silent_kubelets_of_a_zone_lose_their_pods_one_after_the_other() -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.apply(*(manifests.node(f"a{number}", zone="a") for number in range(3)))
-        await cluster.apply(manifests.node("b0", zone="b"))
-        await cluster.run_for("1m")
-        for number in range(3):
-            cluster.kill_kubelet(f"a{number}")
-        died = cluster.clock.now()
-        await cluster.run_for("5m")
-        added = {
-            name_of(found): taint["timeAdded"]
-            for found in cluster.objects(NODES)
-            for taint in found["spec"].get("taints") or ()
-            if taint["effect"] == "NoExecute"
-        }
-        since = [datetime.fromisoformat(added[f"a{number}"]) - died for number in range(3)]
-        assert [gap.total_seconds() for gap in since] == [50, 60, 70]
-
-    run(scenario)
+async def test_silent_kubelets_of_a_zone_lose_their_pods_one_after_the_other(cluster: SimCluster) -> None:
+    await cluster.apply(*(manifests.node(f"a{number}", zone="a") for number in range(3)))
+    await cluster.apply(manifests.node("b0", zone="b"))
+    await cluster.run_for("1m")
+    for number in range(3):
+        cluster.kill_kubelet(f"a{number}")
+    died = cluster.clock.now()
+    await cluster.run_for("5m")
+    added = {
+        name_of(found): taint["timeAdded"]
+        for found in cluster.objects(NODES)
+        for taint in found["spec"].get("taints") or ()
+        if taint["effect"] == "NoExecute"
+    }
+    since = [datetime.fromisoformat(added[f"a{number}"]) - died for number in range(3)]
+    assert [gap.total_seconds() for gap in since] == [50, 60, 70]

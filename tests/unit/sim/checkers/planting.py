@@ -18,8 +18,8 @@ from dovetail.ports import NODECLAIMS, NODES, PODS, Delete, Evict, Patch, Resour
 from dovetail.sim.actors.cluster import START, SimCluster, run
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.values.timestamp import format_time
-from tests import manifests
-from tests.unit.controllers.manifests import condition, node, node_claim, node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import condition, node, node_claim, node_class, node_pool
 
 READY = ("Launched", "Registered", "Initialized")
 CHEAP, DEAR = "s-2x-amd64-linux", "s-8x-amd64-linux"

@@ -8,7 +8,7 @@ import pytest
 from dovetail.api import names
 from dovetail.sim import checkers as package
 from dovetail.sim.actors.cluster import SimCluster
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.running import Program, run_controllers
 from tests.unit.sim.checkers.planting import Ground, checked
 
 THE_CHECKED = ("dovetail.rules", "dovetail.scheduling", "dovetail.planning", "dovetail.controllers", "dovetail.views")

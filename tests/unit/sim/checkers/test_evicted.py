@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODES, Patch
-from tests import manifests
+from tests.harness import manifests
 from tests.unit.sim.checkers.planting import Ground, checked, told
 
 RULE = "evicted"

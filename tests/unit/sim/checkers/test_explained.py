@@ -4,7 +4,7 @@ import pytest
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODES, Delete, Patch, TooManyRequests
-from tests import manifests
+from tests.harness import manifests
 from tests.unit.sim.checkers.planting import READY, Ground, checked, told
 
 RULE = "explained"

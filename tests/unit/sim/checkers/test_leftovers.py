@@ -2,7 +2,7 @@
 
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, Create, Patch
-from tests.unit.controllers.manifests import node_claim
+from tests.harness.claims import node_claim
 from tests.unit.sim.checkers.planting import READY, Ground, told
 
 RULE = "leftovers"

@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.ports import NODECLAIMS, NODES, Create, Delete
-from tests.unit.controllers.manifests import node_claim
+from tests.harness.claims import node_claim
 from tests.unit.sim.checkers.planting import CHEAP, DEAR, READY, Ground, checked, told
 
 FIRST, CHEAPER = "replacements-first", "cheaper"

@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.ports import NODES, PODS, Delete, Unavailable
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.faults import Fault
-from tests import manifests
+from tests.harness import manifests
 from tests.unit.sim.checkers.planting import DISRUPTED, Ground, checked
 
 RULE = "rescheduled"

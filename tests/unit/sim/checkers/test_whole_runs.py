@@ -6,10 +6,10 @@ from dovetail.api import names
 from dovetail.ports import Patch
 from dovetail.sim.actors.wire import DEPLOYMENTS
 from dovetail.sim.checkers.checkers import RULES, Checkers
-from tests import manifests
-from tests.sim.disruption.setting import play
-from tests.sim.provisioning.setting import Setting
-from tests.unit.controllers.manifests import node_class, node_pool
+from tests.harness import manifests
+from tests.harness.claims import node_class, node_pool
+from tests.harness.disruption import play
+from tests.harness.provisioning import Setting
 
 ON_DEMAND = {"key": names.CAPACITY_TYPE_LABEL, "operator": "In", "values": ["on-demand"]}
 DISRUPTION: dict[str, Any] = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}

@@ -23,7 +23,7 @@ from dovetail.views.forecast.data import (
     SpanKind,
 )
 from dovetail.views.turns import MAX_TURNS
-from tests.builders import at, budget, claim, node, pdb, pod, pool
+from tests.harness.builders import at, budget, claim, node, pdb, pod, pool
 
 CLUSTER = Path(__file__).parents[4] / "examples" / "cluster.yaml"
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)

@@ -6,7 +6,7 @@ from dovetail.model.snapshot import take_snapshot
 from dovetail.views.assessment import assess
 from dovetail.views.forecast.assembly import forecast
 from dovetail.views.forecast.data import Forecast
-from tests.builders import claim, node, pod, pool
+from tests.harness.builders import claim, node, pod, pool
 
 NOW = datetime(2026, 3, 6, 16, 20, tzinfo=UTC)
 DAY = timedelta(hours=24)

@@ -17,8 +17,9 @@ from dovetail.sim.actors.cluster import kind_of
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
 from dovetail.sim.server.api_server import ApiServer
 from dovetail.state.scheduling import SchedulingInputs, SchedulingState, Trigger
-from tests.builders import at
-from tests.unit.controllers.manifests import condition, node, node_claim, node_pool
+from tests.harness.builders import at
+from tests.harness.claims import condition, node, node_claim, node_pool
+from tests.harness.stage import gives
 
 START = at("2026-03-01T00:00:00Z")
 Manifest = dict[str, Any]
@@ -115,6 +116,7 @@ class Scene:
         return sorted(pod.name for pod in self.state.leaving(self.clock.now()).pods)
 
 
+@gives("world")
 def play(scene: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     """Run it in virtual time."""
 

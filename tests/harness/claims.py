@@ -6,7 +6,7 @@ from typing import Any
 from dovetail.api import names
 from dovetail.ports import NODECLAIMS, NODEPOOLS, Patch, Resource
 from dovetail.sim.actors.cluster import SimCluster
-from tests import manifests
+from tests.harness import manifests
 
 Manifest = dict[str, Any]
 

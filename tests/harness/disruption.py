@@ -1,11 +1,11 @@
 """Nodes that have a reason to go, with all controllers running in virtual time, the one that decides among them.
 
-async def scenario(setting: Setting) -> None:
+async def test_it(setting: Setting) -> None:
     first, second = await stand(setting, pool(), replicas=2)
     await drift(setting, first)
     await setting.sim.wait_until(lambda: setting.gone(NODECLAIMS, first))
 
-play(scenario)
+pytestmark = stage(play)
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from dovetail.ports import EVENTS, NODECLAIMS, NODEPOOLS, NODES, PODS, Delete, P
 from dovetail.rules.states import NodeState, state_of
 from dovetail.sim.actors.wire import DEPLOYMENTS, Raw, active
 from dovetail.sim.server.store import Change
-from tests import manifests
-from tests.sim.provisioning import setting as provisioning
-from tests.sim.provisioning.setting import BIG, OF_FOUR, Scenario, Setting, pool_of_four
-from tests.sim.termination.setting import counted, is_deleting
-from tests.unit.controllers.manifests import Manifest, status_of
+from tests.harness import manifests, provisioning
+from tests.harness.claims import Manifest, status_of
+from tests.harness.provisioning import BIG, OF_FOUR, Scenario, Setting, pool_of_four
+from tests.harness.stage import gives
+from tests.harness.termination import counted, is_deleting
 
 CANDIDATE = (names.CANDIDATE_TAINT, "PreferNoSchedule")
 DISRUPTED = (names.DISRUPTED_TAINT, "NoSchedule")
@@ -32,6 +32,7 @@ EVER = {"nodes": "100%"}
 _PASSES = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count"
 
 
+@gives("setting")
 def play(scenario: Scenario, **options: Any) -> None:
     provisioning.play(scenario, disrupting=DisruptionOptions(), **options)
 

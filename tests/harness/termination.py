@@ -1,12 +1,12 @@
 """Nodes of ours that are about to go, in the simulated cluster with all controllers running.
 
-async def scenario(setting: Setting) -> None:
+async def test_it(setting: Setting) -> None:
     node = await setting.launch(pods=[manifests.pod("web")], terminationGracePeriod="1h")
     await setting.delete_claim()
     assert await setting.seconds_until(lambda: setting.gone(NODES, node)) == 5
 
-play(scenario)              # the machines are kwok's
-play(scenario, cloud=True)  # they are the simulator's cloud's: `setting.cloud` makes them slow, fail and vanish
+pytestmark = stage(play)              # the machines are kwok's
+@stage(cloud=True)  # they are the simulator's cloud's: `setting.cloud` makes them slow, fail and vanish
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -45,8 +45,9 @@ from dovetail.sim.actors.wire import KUBELET, Raw, pod_ready
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.server.faults import ApiRequest, Fault
 from dovetail.values.timestamp import parse_time
-from tests.unit.controllers.manifests import Manifest, condition_of, node, node_claim, node_class
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness.claims import Manifest, condition_of, node, node_claim, node_class
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives
 
 INSTANCE_TYPE = "c-4x-amd64-linux"
 FOR_EVER = 1_000_000
@@ -277,6 +278,7 @@ Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
 More = Callable[[Program, CloudProvider, Metrics], Sequence[Controller]]
 
 
+@gives("setting")
 def play(
     scenario: Scenario,
     *,

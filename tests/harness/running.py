@@ -1,17 +1,16 @@
 """Runs controllers on the simulated cluster in virtual time, as the program would: Cluster, Manager, events.
 
-async def scenario(sim: SimCluster, program: Program) -> None:
+async def test_it(sim: SimCluster, program: Program) -> None:
     await sim.apply(node_pool())
     await sim.wait_until(lambda: sim.object(NODEPOOLS, "default") ...)
     await program.restart()
 
-run_controllers(scenario, lambda program: [NodePoolHash(program.cluster)])
+pytestmark = stage(run_controllers, lambda program: [NodePoolHash(program.cluster)])
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import signature
 from typing import Any, TypeVar
 
 from dovetail.api import names, objects
@@ -26,6 +25,7 @@ from dovetail.sim.actors.wire import Raw
 from dovetail.sim.checkers.checkers import Checkers
 from dovetail.sim.server.api_server import ApiServer, Client
 from dovetail.sim.server.faults import ApiRequest
+from tests.harness.stage import gives
 
 # A decision may be the last of several whose requests go out one after the other.
 TRIPS = 40
@@ -152,6 +152,7 @@ def under_checkers(
     return within
 
 
+@gives("sim", "program")
 def run_controllers(
     scenario: Callable[[SimCluster, Program], Coroutine[Any, Any, R]],
     controllers_of: ControllersOf,
@@ -189,20 +190,3 @@ def run_controllers(
         raise AssertionError("the program ended before the scenario")
 
     return run(within, seed=seed, shuffle=shuffle, latency_seconds=latency_seconds)[0]
-
-
-def played_by(
-    play: Callable[..., object], *args: Any, **options: Any
-) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[[], None]]:
-    """Turns a scenario into a test: `play` runs it with these arguments. It need not take all that `play` passes."""
-
-    def as_test(scenario: Callable[..., Coroutine[Any, Any, None]]) -> Callable[[], None]:
-        taken = len(signature(scenario).parameters)
-
-        def test() -> None:
-            play(lambda *given: scenario(*given[:taken]), *args, **options)
-
-        test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
-        return test
-
-    return as_test

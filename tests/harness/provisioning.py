@@ -1,12 +1,12 @@
 """Pods that wait for nodes, in the simulated cluster with all controllers running.
 
-async def scenario(setting: Setting) -> None:
+async def test_it(setting: Setting) -> None:
     await setting.sim.apply(node_class(), node_pool(), manifests.deployment("web", replicas=3))
     await setting.runs_all("web", 3)
     assert len(setting.claims()) == 1
 
-play(scenario)              # the machines are the simulator's cloud's
-play(scenario, kwok=True)   # they are kwok's
+pytestmark = stage(play)              # the machines are the simulator's cloud's
+@stage(kwok=True)   # they are kwok's
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,9 +29,10 @@ from dovetail.sim.actors.cluster import SimCluster
 from dovetail.sim.actors.wire import Raw
 from dovetail.sim.cloud.machines import SimCloud
 from dovetail.sim.loop.virtual_loop import InlineCompute
-from tests.sim.termination import setting as termination
-from tests.unit.controllers.manifests import Manifest, node_class, node_pool
-from tests.unit.controllers.running import Program, run_controllers
+from tests.harness import termination
+from tests.harness.claims import Manifest, node_class, node_pool
+from tests.harness.running import Program, run_controllers
+from tests.harness.stage import gives
 
 BIG = "3"  # cpus of a pod that shares a machine of 4 with no other like it
 # Machines of 4 cpus with 16 GiB, so that what fits is easily told.
@@ -74,6 +75,7 @@ def requests(claim: Raw) -> Mapping[str, str]:
 Scenario = Callable[[Setting], Coroutine[Any, Any, None]]
 
 
+@gives("setting")
 def play(
     scenario: Scenario,
     *,
