@@ -96,7 +96,8 @@ def test_without_definitions_it_says_what_to_do_and_goes_on_when_they_come(plane
         assert "nodepools.karpenter.sh/v1" in missing.text
         assert "dovetail manifests | kubectl apply -f -" in missing.text
         assert replica.get("/readyz").status == 500
-        assert any("dovetail manifests | kubectl apply -f -" in message for message in replica.messages())
+        (line,) = (each for each in replica.lines if each["message"] == "CRDs missing")
+        assert line["install"] == "dovetail manifests | kubectl apply -f -"
         plane.install_crds()
         replica.wait_ready()
         assert replica.get("/readyz?verbose").text == "[+]readyz ok\n[+]manager ok\n[+]crd ok\nreadyz check passed\n"

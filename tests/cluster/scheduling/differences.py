@@ -141,11 +141,11 @@ def _each_key_alone(question: Question, _: NodeInfo) -> Iterable[Question]:
 
 
 DIFFERENCES: Final = (
-    Difference("of hosts there can always be one more", _hosts_can_be_added),
+    Difference("another host is always possible", _hosts_can_be_added),
     Difference("a node without the label of an anti-affinity", _no_label_no_answer),
-    Difference("an overdrawn node takes nobody", _overdrawn),
-    Difference("required terms go before preferences", _terms_before_preferences),
-    Difference("domains that the pod asks for", _domains_in_reach),
-    Difference("pods that end are not counted", _ending_pods),
-    Difference("each spread looks at its own label alone", _each_key_alone),
+    Difference("an overcommitted node takes no pods", _overdrawn),
+    Difference("required terms before preferences", _terms_before_preferences),
+    Difference("domains that the pod selects", _domains_in_reach),
+    Difference("terminating pods do not count", _ending_pods),
+    Difference("each spread considers only its own label", _each_key_alone),
 )

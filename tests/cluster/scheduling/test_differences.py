@@ -82,7 +82,7 @@ ONCE: Final = volume("once", "shop", accessModes=["ReadWriteOncePod"])
 
 WITNESSES: Final = (
     Witness(
-        name="of hosts there can always be one more",
+        name="another host is always possible",
         nodes=(node("n1"), node("n2")),
         present=(web("w1", "n1"), web("w2", "n2")),
         pod=pod("new", WEB, topologySpreadConstraints=[spread(HOST)]),
@@ -96,27 +96,27 @@ WITNESSES: Final = (
         theirs=("a1", "n1"),
     ),
     Witness(
-        name="an overdrawn node takes nobody",
+        name="an overcommitted node takes no pods",
         nodes=(node("n1", cpu="1"),),
         present=(pod("large", cpu="2", nodeName="n1"),),
         pod=pod("new", cpu="0"),
         theirs=("n1",),
     ),
     Witness(
-        name="required terms go before preferences",
+        name="required terms before preferences",
         nodes=in_zones("a1"),
         pod=pod("new", affinity=like({ZONE: "a"}, {ZONE: "b"}, preferred={RACK: "r1"})),
         theirs=("a1",),
     ),
     Witness(
-        name="domains that the pod asks for",
+        name="domains that the pod selects",
         nodes=in_zones("a1", "b1"),
         present=(web("w1", "a1"),),
         pod=pod("new", WEB, nodeSelector={ZONE: "b"}, affinity=to_web("podAffinity", ZONE)),
         ours=("b1",),
     ),
     Witness(
-        name="domains that the pod asks for",
+        name="domains that the pod selects",
         nodes=in_zones("a1", "b1"),
         present=(web("w1", "a1"),),
         pod=pod(
@@ -128,7 +128,7 @@ WITNESSES: Final = (
         ours=("a1",),
     ),
     Witness(
-        name="pods that end are not counted",
+        name="terminating pods do not count",
         nodes=in_zones("a1", "b1"),
         present=(web("w1", "a1", finalizers=[HELD]),),
         pod=pod("new", affinity=to_web("podAntiAffinity", ZONE)),
@@ -136,14 +136,14 @@ WITNESSES: Final = (
         theirs=("b1",),
     ),
     Witness(
-        name="pods that end are not counted",
+        name="terminating pods do not count",
         nodes=in_zones("a1", "b1"),
         present=(web("w1", "a1", finalizers=[HELD]),),
         pod=pod("new", affinity=to_web("podAffinity", ZONE)),
         theirs=("a1",),
     ),
     Witness(
-        name="each spread looks at its own label alone",
+        name="each spread considers only its own label",
         nodes=(node("n1", {ZONE: "a"}), node("n2", {ZONE: "b", RACK: "r1"}), node("n3", {ZONE: "a", RACK: "r2"})),
         present=(web("w1", "n1"),),
         pod=pod("new", WEB, topologySpreadConstraints=[spread(ZONE), spread(RACK)]),
@@ -159,7 +159,7 @@ WITNESSES: Final = (
         theirs=("a1",),
     ),
     Witness(
-        name="a node without a host's label is its own host",
+        name="a node without a hostname label is its own host",
         nodes=(without_host("n1"),),
         pod=pod("new", WEB, topologySpreadConstraints=[spread(HOST)]),
         ours=("n1",),
@@ -177,7 +177,7 @@ WITNESSES: Final = (
         theirs=("n1",),
     ),
     Witness(
-        name="volumes of one machine",
+        name="local volumes",
         nodes=in_zones("a1", "b1"),
         volumes=(volume("local", "shop", local={"path": "/data"}, nodeAffinity=on_host("a1")),),
         pod=pod("new", **using("local")),
