@@ -13,65 +13,12 @@ from dovetail.rules.nodes import ReasonVerdict, judge_reason, pods_standing
 from dovetail.rules.pdb import PdbIndex
 from dovetail.rules.protection import do_not_disrupt, protection
 from tests.harness.builders import at, claim, member, node, pdb, pod
+from tests.seeds.documents import SEED_000_API, SEED_000_CRITICAL, SEED_000_JOB, SEED_000_TRAINING
 from tests.seeds.reading import annotated_pod, read, read_pod, read_pool, templated_pod
 
 TICK = timedelta(microseconds=1)
 CREATED = "2024-01-01T10:00:00Z"
 
-LONG_RUNNING_JOB = """
-    apiVersion: v1
-    kind: Pod
-    metadata:
-      name: long-running-job
-      annotations:
-        karpenter.sh/do-not-disrupt: "4h"  # Protected for 4 hours
-    spec:
-      # ...
-    """
-
-BATCH_JOB = """
-    apiVersion: batch/v1
-    kind: Job
-    metadata:
-      name: data-processing-job
-    spec:
-      template:
-        metadata:
-          annotations:
-            karpenter.sh/do-not-disrupt: "2h"
-        spec:
-          containers:
-          - name: processor
-            image: data-processor:latest
-            # Job that typically completes in 1-2 hours
-    """
-
-ML_TRAINING = """
-    apiVersion: v1
-    kind: Pod
-    metadata:
-      name: ml-training
-      annotations:
-        karpenter.sh/do-not-disrupt: "24h"
-    spec:
-      containers:
-      - name: trainer
-        image: ml-framework:latest
-        # Training job expected to complete in ~20 hours
-    """
-
-CRITICAL_SERVICE = """
-    apiVersion: v1
-    kind: Pod
-    metadata:
-      name: critical-service
-      annotations:
-        karpenter.sh/do-not-disrupt: "true"
-    spec:
-      containers:
-      - name: service
-        image: critical-app:latest
-    """
 
 SHORT_TASK = """
     apiVersion: v1
@@ -88,15 +35,15 @@ SHORT_TASK = """
 
 
 def batch_job() -> PodRecord:
-    return templated_pod(read(BATCH_JOB, objects.Workload).spec.template, CREATED)
+    return templated_pod(read(SEED_000_JOB, objects.Workload).spec.template, CREATED)
 
 
 @pytest.mark.parametrize(
     ("subject", "end"),
     [
-        pytest.param(read_pod(LONG_RUNNING_JOB, CREATED), "2024-01-01T14:00:00Z", id="4h, time calculation"),
+        pytest.param(read_pod(SEED_000_API, CREATED), "2024-01-01T14:00:00Z", id="4h, time calculation"),
         pytest.param(batch_job(), "2024-01-01T12:00:00Z", id="example 1, 2h batch job"),
-        pytest.param(read_pod(ML_TRAINING, CREATED), "2024-01-02T10:00:00Z", id="example 2, 24h training"),
+        pytest.param(read_pod(SEED_000_TRAINING, CREATED), "2024-01-02T10:00:00Z", id="example 2, 24h training"),
         pytest.param(read_pod(SHORT_TASK, CREATED), "2024-01-01T10:30:00Z", id="example 4, 30m task"),
     ],
 )
@@ -110,7 +57,7 @@ def test_protected_for_the_duration_from_creation(subject: PodRecord, end: str) 
 
 def test_example_3_critical_service_is_protected_indefinitely() -> None:
     for now in (CREATED, "2034-01-01T10:00:00Z"):
-        verdict = do_not_disrupt(read_pod(CRITICAL_SERVICE, CREATED), at(now))
+        verdict = do_not_disrupt(read_pod(SEED_000_CRITICAL, CREATED), at(now))
         assert (verdict.allowed, verdict.until) == (False, None)
 
 
@@ -125,7 +72,7 @@ def test_parsing_logic_invalid_zero_and_negative_are_indefinite(value: str) -> N
 
 
 def test_expired_protection_does_not_circumvent_the_pdb() -> None:
-    subject = read_pod(LONG_RUNNING_JOB, CREATED)
+    subject = read_pod(SEED_000_API, CREATED)
     blocked, free = PdbIndex([pdb(allowed=0)], [subject]), PdbIndex([pdb(allowed=1)], [subject])
     after = at("2024-01-01T14:00:00Z")
     assert do_not_disrupt(subject, after).allowed

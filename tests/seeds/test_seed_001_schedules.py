@@ -14,21 +14,18 @@ from dovetail.rules.protection import (
     protection,
 )
 from tests.harness.builders import at, claim, pdb, pod
+from tests.seeds.documents import (
+    SEED_001_ALTERNATIVE_1,
+    SEED_001_BATCH,
+    SEED_001_BUSINESS,
+    SEED_001_OPTION_B,
+    SEED_001_SPEC,
+    SEED_001_TRAINING,
+)
 from tests.seeds.reading import annotated_pod, limits, read_pod, read_pool
 
 TICK = timedelta(microseconds=1)
 
-PROPOSED = """
-    apiVersion: v
-    kind: Pod
-    metadata:
-      name: long-running-task
-      annotations:
-        # Cron schedule defining the disruption window
-        karpenter.sh/disruption-schedule: "0 2 * * 6"  # 2 AM on Saturdays
-        # Duration of the disruption window
-        karpenter.sh/disruption-schedule-duration: "4h"
-    """
 OPTION_A = """
     metadata:
       annotations:
@@ -36,38 +33,13 @@ OPTION_A = """
         karpenter.sh/disruption-schedule: "0 2 * * 6"
         karpenter.sh/disruption-schedule-duration: "4h"
     """
-OPTION_B = """
-    metadata:
-      annotations:
-        # Pod cannot be disrupted on weekdays during business hours
-        karpenter.sh/disruption-block-schedule: "0 9 * * 1-5"
-        karpenter.sh/disruption-block-duration: "8h"
-    """
-ML_TRAINING = """
-    metadata:
-      annotations:
-        karpenter.sh/disruption-schedule: "0 2 * * 6"    # 2 AM Saturday
-        karpenter.sh/disruption-schedule-duration: "6h"  # Until 8 AM
-    """
-BUSINESS = """
-    metadata:
-      annotations:
-        karpenter.sh/disruption-schedule: "0 22 * * *"   # 10 PM daily
-        karpenter.sh/disruption-schedule-duration: "8h"  # Until 6 AM
-    """
-BATCH = """
-    metadata:
-      annotations:
-        karpenter.sh/disruption-schedule: "0 0 * * 0"    # Midnight Sunday
-        karpenter.sh/disruption-schedule-duration: "24h" # All day
-    """
 
 
 @pytest.mark.parametrize(
     ("subject", "opens", "closes", "reopens"),
     [
         pytest.param(
-            read_pod(PROPOSED),
+            read_pod(SEED_001_SPEC),
             "2026-03-07T02:00:00Z",
             "2026-03-07T06:00:00Z",
             "2026-03-14T02:00:00Z",
@@ -81,21 +53,21 @@ BATCH = """
             id="option A",
         ),
         pytest.param(
-            annotated_pod(ML_TRAINING),
+            annotated_pod(SEED_001_TRAINING),
             "2026-03-07T02:00:00Z",
             "2026-03-07T08:00:00Z",
             "2026-03-14T02:00:00Z",
             id="ML training: weekend maintenance",
         ),
         pytest.param(
-            annotated_pod(BUSINESS),
+            annotated_pod(SEED_001_BUSINESS),
             "2026-03-06T22:00:00Z",
             "2026-03-07T06:00:00Z",
             "2026-03-07T22:00:00Z",
             id="business application: after hours, over midnight",
         ),
         pytest.param(
-            annotated_pod(BATCH),
+            annotated_pod(SEED_001_BATCH),
             "2026-03-08T00:00:00Z",
             "2026-03-09T00:00:00Z",
             "2026-03-15T00:00:00Z",
@@ -116,7 +88,7 @@ def test_allow_window_examples(subject: PodRecord, opens: str, closes: str, reop
 
 
 def test_the_window_over_midnight_is_open_at_midnight() -> None:
-    assert disruption_schedule(annotated_pod(BUSINESS), at("2026-03-07T00:00:00Z")).allowed
+    assert disruption_schedule(annotated_pod(SEED_001_BUSINESS), at("2026-03-07T00:00:00Z")).allowed
 
 
 @pytest.mark.parametrize(
@@ -131,7 +103,7 @@ def test_the_window_over_midnight_is_open_at_midnight() -> None:
     ids=["before", "9 AM", "before 5 PM", "5 PM", "Saturday"],
 )
 def test_option_b_block_window(now: str, allowed: bool, until: str) -> None:
-    verdict = disruption_block_schedule(annotated_pod(OPTION_B), at(now))
+    verdict = disruption_block_schedule(annotated_pod(SEED_001_OPTION_B), at(now))
     assert (verdict.allowed, verdict.until) == (allowed, at(until))
 
 
@@ -212,20 +184,8 @@ def test_motivation_two_nodes_that_reach_their_period_together_force_both_pods()
 
 # -- alternative 1, a schedule on the pool ----------------------------------------------------------------------------
 
-ALTERNATIVE_1 = """
-    apiVersion: karpenter.sh/v1
-    kind: NodePool
-    spec:
-      disruption:
-        budgets:
-        - schedule: "0 2 * * 6"
-          duration: 4h
-          nodes: "100%"
-        - nodes: "0"  # Block at all other times
-    """
-
 
 def test_alternative_1_never_opens_because_the_least_budget_counts() -> None:
-    pool = read_pool(ALTERNATIVE_1)
+    pool = read_pool(SEED_001_ALTERNATIVE_1)
     for now in ("2026-03-07T03:00:00Z", "2026-03-04T12:00:00Z"):
         assert set(limits(pool, now).values()) == {0}

@@ -10,23 +10,9 @@ from dovetail.rules.deadlines import forced_deletion, node_deadline
 from dovetail.rules.pdb import PdbIndex
 from dovetail.values.duration import DAY
 from tests.harness.builders import at, claim, pdb, pod
+from tests.seeds.documents import SEED_002_ALTERNATIVE, SEED_002_SPEC
 from tests.seeds.reading import read, read_pool
 
-PROPOSED = """
-    apiVersion: karpenter.sh/v1beta1
-    kind: NodeClaim
-    spec:
-      terminationGracePeriod: 24h   # metav1.Duration, nil if not set
-    """
-ALTERNATIVE = """
-    apiVersion: karpenter.sh/v1beta1
-    kind: NodePool
-    metadata:
-      name: default
-    spec:
-      disruption:
-        terminationGracePeriod: 24h   # metav1.Duration, nil if not set
-    """
 DELETED = "2026-03-04T12:00:00Z"
 
 
@@ -35,13 +21,13 @@ def minutes(count: float) -> datetime:
 
 
 def test_proposed_spec_is_read() -> None:
-    record = claim_record(read(PROPOSED, objects.NodeClaim))
+    record = claim_record(read(SEED_002_SPEC, objects.NodeClaim))
     assert record.grace_period_ns == DAY
     assert node_deadline(record) is None  # nothing runs before deletion
 
 
 def test_the_alternative_spec_on_the_disruption_block_is_not_offered() -> None:
-    assert read_pool(ALTERNATIVE).grace_period_ns is None
+    assert read_pool(SEED_002_ALTERNATIVE).grace_period_ns is None
 
 
 def test_measured_from_when_deletion_is_first_initiated() -> None:

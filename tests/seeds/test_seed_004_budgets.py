@@ -8,6 +8,7 @@ import pytest
 from dovetail.api.names import Reason
 from dovetail.rules.budgets import BudgetConsumer, BudgetSemantics, PoolCounts, read_budgets
 from dovetail.rules.states import NodeState
+from tests.seeds.documents import SEED_004_APPROACH_B
 from tests.seeds.reading import NODES, allowed, limits, pool_with_budgets, read_pool
 
 NOW = "2026-03-04T12:00:00Z"
@@ -163,36 +164,8 @@ def test_as_it_stands_the_singular_is_no_field_and_the_budget_holds_for_all(writ
     assert found == {"Empty": 5, "Drifted": 5, "Underutilized": 5, "Expired": 5}
 
 
-PER_REASON_CONTROLS = """
-    apiVersion: karpenter.sh/v1beta1
-    kind: NodePool
-    metadata:
-      name: example-nodepool
-    spec:
-      disruption:
-        defaults:
-          budgets:
-            - nodes: 10%
-              schedule: "0 0 1 * *"
-              duration: 1h
-        consolidation:
-          consolidationPolicy: WhenUnderutilized
-          disruptAfter: "30m"
-        drift:
-          budgets:
-            - nodes: "20%"
-              schedule: "0 0 1 * *"
-              duration: "1h"
-            - nodes: "10%"
-              schedule: "0 0 * * 0"
-              duration: "2h"
-            - nodes: "50%"
-              schedule: "@monthly"
-    """
-
-
 def test_per_reason_controls_are_not_offered_and_leave_the_default_of_ten_percent() -> None:
-    assert set(limits(read_pool(PER_REASON_CONTROLS), NOW).values()) == {10}
+    assert set(limits(read_pool(SEED_004_APPROACH_B), NOW).values()) == {10}
 
 
 def test_the_budgets_of_per_reason_controls_written_with_reasons() -> None:

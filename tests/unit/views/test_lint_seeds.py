@@ -12,6 +12,21 @@ import pytest
 from dovetail.api.documents import read_documents
 from dovetail.model.finding import Finding, Severity
 from dovetail.views.lint import lint
+from tests.seeds.documents import (
+    SEED_000_API,
+    SEED_000_CRITICAL,
+    SEED_000_JOB,
+    SEED_000_TRAINING,
+    SEED_001_ALTERNATIVE_1,
+    SEED_001_BATCH,
+    SEED_001_BUSINESS,
+    SEED_001_OPTION_B,
+    SEED_001_SPEC,
+    SEED_001_TRAINING,
+    SEED_002_ALTERNATIVE,
+    SEED_002_SPEC,
+    SEED_004_APPROACH_B,
+)
 
 AT = datetime(2026, 3, 4, 12, tzinfo=UTC)
 E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
@@ -49,57 +64,6 @@ def pool(budgets: str) -> str:
 
 # -- seed 000: do-not-disrupt with a duration --------------------------------------------------------------------------
 
-SEED_000_API = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: long-running-job
-  annotations:
-    karpenter.sh/do-not-disrupt: "4h"  # Protected for 4 hours
-spec:
-  # ...
-"""
-SEED_000_JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: data-processing-job
-spec:
-  template:
-    metadata:
-      annotations:
-        karpenter.sh/do-not-disrupt: "2h"
-    spec:
-      containers:
-      - name: processor
-        image: data-processor:latest
-        # Job that typically completes in 1-2 hours
-"""
-SEED_000_TRAINING = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: ml-training
-  annotations:
-    karpenter.sh/do-not-disrupt: "24h"
-spec:
-  containers:
-  - name: trainer
-    image: ml-framework:latest
-    # Training job expected to complete in ~20 hours
-"""
-SEED_000_CRITICAL = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: critical-service
-  annotations:
-    karpenter.sh/do-not-disrupt: "true"
-spec:
-  containers:
-  - name: service
-    image: critical-app:latest
-"""
 SEED_000_TOGETHER = """
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -151,58 +115,11 @@ def test_seed_000_alternative_2_was_rejected() -> None:
 
 # -- seed 001: schedules -----------------------------------------------------------------------------------------------
 
-SEED_001_SPEC = """
-apiVersion: v
-kind: Pod
-metadata:
-  name: long-running-task
-  annotations:
-    # Cron schedule defining the disruption window
-    karpenter.sh/disruption-schedule: "0 2 * * 6"  # 2 AM on Saturdays
-    # Duration of the disruption window
-    karpenter.sh/disruption-schedule-duration: "4h"
-"""
-SEED_001_OPTION_B = """
-metadata:
-  annotations:
-    # Pod cannot be disrupted on weekdays during business hours
-    karpenter.sh/disruption-block-schedule: "0 9 * * 1-5"
-    karpenter.sh/disruption-block-duration: "8h"
-"""
-SEED_001_TRAINING = """
-metadata:
-  annotations:
-    karpenter.sh/disruption-schedule: "0 2 * * 6"    # 2 AM Saturday
-    karpenter.sh/disruption-schedule-duration: "6h"  # Until 8 AM
-"""
-SEED_001_BUSINESS = """
-metadata:
-  annotations:
-    karpenter.sh/disruption-schedule: "0 22 * * *"   # 10 PM daily
-    karpenter.sh/disruption-schedule-duration: "8h"  # Until 6 AM
-"""
-SEED_001_BATCH = """
-metadata:
-  annotations:
-    karpenter.sh/disruption-schedule: "0 0 * * 0"    # Midnight Sunday
-    karpenter.sh/disruption-schedule-duration: "24h" # All day
-"""
 SEED_001_BOTH = """
 metadata:
   annotations:
     karpenter.sh/do-not-disrupt: "true"
     karpenter.sh/disruption-schedule: "0 2 * * 6"
-"""
-SEED_001_ALTERNATIVE_1 = """
-apiVersion: karpenter.sh/v1
-kind: NodePool
-spec:
-  disruption:
-    budgets:
-    - schedule: "0 2 * * 6"
-      duration: 4h
-      nodes: "100%"
-    - nodes: "0"  # Block at all other times
 """
 SEED_001_ALTERNATIVE_2 = """
 apiVersion: karpenter.sh/v1
@@ -254,21 +171,6 @@ def test_seed_001_alternative_2_does_not_exist() -> None:
 
 # -- seed 002: terminationGracePeriod ----------------------------------------------------------------------------------
 
-SEED_002_SPEC = """
-apiVersion: karpenter.sh/v1beta1
-kind: NodeClaim
-spec:
-  terminationGracePeriod: 24h   # metav1.Duration, nil if not set
-"""
-SEED_002_ALTERNATIVE = """
-apiVersion: karpenter.sh/v1beta1
-kind: NodePool
-metadata:
-  name: default
-spec:
-  disruption:
-    terminationGracePeriod: 24h   # metav1.Duration, nil if not set
-"""
 # "A Deployment has 3 replicas, each with a terminationGracePeriodSeconds of 10m", with a PDB and a pool of 15m.
 SEED_002_SCENARIO = """
 apiVersion: apps/v1
@@ -377,32 +279,6 @@ spec: # This is not a complete NodePool Spec.
     - nodes: 5
       schedule: "* * * * *"
 
-"""  # noqa: W291
-SEED_004_APPROACH_B = """
-apiVersion: karpenter.sh/v1beta1
-kind: NodePool
-metadata:
-  name: example-nodepool
-spec:
-  disruption:
-    defaults:
-      budgets: 
-        - nodes: 10% 
-          schedule: "0 0 1 * *"
-          duration: 1h 
-    consolidation:
-      consolidationPolicy: WhenUnderutilized
-      disruptAfter: "30m"
-    drift:
-      budgets:
-        - nodes: "20%"
-          schedule: "0 0 1 * *"
-          duration: "1h"
-        - nodes: "10%"
-          schedule: "0 0 * * 0"
-          duration: "2h"
-        - nodes: "50%" 
-          schedule: "@monthly"
 """  # noqa: W291
 
 
