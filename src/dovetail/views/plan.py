@@ -13,6 +13,7 @@ from dovetail.planning.disruption.board import BlockedNode, DisruptionBoard
 from dovetail.planning.disruption.commands import Command
 from dovetail.planning.disruption.methods import Decision
 from dovetail.planning.disruption.replacing import launch_price
+from dovetail.rules.states import IN_DISRUPTION, MEANING, NodeState
 from dovetail.scheduling.placement import MachineType, NewClaim, PodInfo, Solution
 from dovetail.views.explain.verdicts import View
 
@@ -118,16 +119,17 @@ def plan_view(
     *,
     pools: Mapping[str, str],
     left: Sequence[BlockedNode],
+    states: Mapping[str, NodeState],
     validation_seconds: float,
     removals: Iterable[RemovalView] = (),
     problems: Sequence[Finding] = (),
 ) -> PlanView:
-    """`pools`: the pool of every node to show, by name. `left`: nodes with a reason to go that rules block."""
+    """`pools` and `states`: of every node to show, by name. `left`: nodes with a reason to go that rules block."""
     confirmed = validation_seconds if decision.validated_first else None
     return PlanView(
         at=board.at,
         commands=tuple(_command(board, command, confirmed) for command in decision.commands),
-        nodes=tuple(_fates(board, decision, pools, left)),
+        nodes=tuple(_fates(board, decision, pools, left, states)),
         removals=tuple(removals),
         complete=decision.complete,
         problems=tuple(problems),
@@ -191,7 +193,11 @@ def _dollars(billionths: int | None) -> float | None:
 
 
 def _fates(
-    board: DisruptionBoard, decision: Decision, pools: Mapping[str, str], left: Sequence[BlockedNode]
+    board: DisruptionBoard,
+    decision: Decision,
+    pools: Mapping[str, str],
+    left: Sequence[BlockedNode],
+    states: Mapping[str, NodeState],
 ) -> Iterable[NodeOutcomeView]:
     going = {node: command for command in decision.commands for node in command.nodes}
     kept: dict[str, list[BlockedNode]] = defaultdict(list)
@@ -217,8 +223,14 @@ def _fates(
             nodepool=pool,
             fate=fate,
             reasons=tuple(dict.fromkeys(reason.value for reason in reasons)),
-            why=tuple(why) or ("it has no reason to go",),
+            why=tuple(why) or (_without_reason(states.get(name)),),
         )
+
+
+def _without_reason(state: NodeState | None) -> str:
+    if state in IN_DISRUPTION:
+        return f"it is already leaving: {state} {MEANING[state]}"
+    return "it has no reason to go"
 
 
 def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:
@@ -231,7 +243,8 @@ def _blockers(kept: Iterable[BlockedNode]) -> Iterable[str]:
 
 def _waits(board: DisruptionBoard, pool: str, reasons: Sequence[Reason]) -> str:
     spent = [
-        f"the budget for {reason.value} of NodePool {pool} is used up: {allowance.limit} at once"
+        f"{reason.value}: the limit of NodePool {pool} is {allowance.limit}"
+        + (", and all of it is used" if allowance.limit else " now")
         for reason in reasons
         if (allowance := board.allowances.get((pool, reason))) is not None and allowance.allowed < 1
     ]

@@ -69,6 +69,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         decision,
         pools=still.pools,
         left=still.assessment.left,
+        states={},
         validation_seconds=15,
         problems=still.problems,
     )
