@@ -38,10 +38,23 @@ def _attack(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Edit(file, old, new),), _ATTACK)
 
 
+def _break(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
+    """`tests`: relative to the folder of the tests."""
+    return Mutant(name, (Edit(file, old, new),), tuple(f"tests/{path}" for path in tests))
+
+
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
 RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
 CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
+
+STORE, DERIVED, JOINS = "state/store.py", "state/derived.py", "state/nodes.py"
+PLACES, SCHEDULING, POD_READINGS = "state/schedulable_nodes.py", "state/scheduling.py", "state/pod_requirements.py"
+TYPES, DAEMONS, POOLS = "state/instance_types.py", "state/daemons.py", "state/pools.py"
+STORE_TESTS = ("unit/state/test_store.py", "unit/controllers/test_cluster.py")
+PLACE_TESTS = ("unit/state/test_schedulable_nodes.py", "unit/controllers/test_placing_state_nodes.py")
+POD_TESTS, POOL_TESTS = "unit/controllers/test_placing_state_pods.py", "unit/controllers/test_placing_state_pools.py"
+SYNC_TESTS = "unit/controllers/test_placing_state_sync.py"
 
 MUTANTS = (
     # -- time
@@ -123,4 +136,48 @@ MUTANTS = (
     _rule("the taint alone means S3", STATES, "if claim.is_true(ConditionType.DISRUPTION_REASON) and ", "if "),
     _rule("a node that never registered is a candidate", STATES, "or not (node.registered or claim.is_true(ConditionType.REGISTERED))", ""),
     _rule("NodeClaims without an instance meet Nodes without one", SNAPSHOT, "        if record.provider_id:\n", "        if True:\n"),
+    # -- state: the stores
+    _break("a snapshot of a store stays the same after a change", STORE, "self._items, self._version, self._contents = items, version, None", "self._items, self._version = items, version", *STORE_TESTS),
+    Mutant(
+        "a subscriber sees a part of a batch of changes",
+        (
+            Edit(STORE, "            take_in(change, items)\n", "            take_in(change, items)\n            self.notify(change)\n"),
+            Edit(STORE, "        for change in changes:\n            self.notify(change)\n", ""),
+        ),
+        ("tests/unit/state/test_store.py",),
+    ),
+    _break("an index keeps an object under its former text", STORE, "if self._text_of(old.value) != self._text_of(new.value):", "if False:", *STORE_TESTS),
+    _break("an index lists its objects in the order of their changes", STORE, "[group[key] for key in sorted(group)]", "list(group.values())", *STORE_TESTS),
+    _break("a deletion that the watch has already shown stays in flight", STORE, " and not _is_deleting(known.value):", ":", *STORE_TESTS),
+    _break("a new object with the name of a deleted one stays in flight", STORE, "self._deleted.get(key) != new.uid or _is_deleting(new.value)", "_is_deleting(new.value)", *STORE_TESTS),
+    # -- state: derived values and joins
+    _break("a value is not derived again when a value that it depends on changes", DERIVED, "for dependent in self.dependents:", "for dependent in ():", "unit/state/test_derived.py"),
+    _break("the same error is reported every time", DERIVED, "self._broken.add(key)", "pass", "unit/state/test_derived.py"),
+    _break("a Node with two NodeClaims belongs to the first", JOINS, "alone = len(claims) == 1 and", "alone = len(claims) >= 1 and", "unit/state/test_nodes.py"),
+    _break("a Node of another controller's NodeClaim is ours", JOINS, " and self._cluster.claim_of(node) is None", "", "unit/state/test_nodes.py"),
+    _break("a NodeClaim that comes after its Node is not joined with it", JOINS, "self._touch_instance(claim.status.provider_id)", "pass", "unit/controllers/test_disruption_board.py"),
+    # -- state: nodes, pods, pools and types for scheduling
+    _break("the mark of a deleted NodeClaim passes to the next one with its name", PLACES, "self._marked.discard(change.key[1])", "pass", *PLACE_TESTS),
+    _break("a node that a command disrupts still takes pods", PLACES, " or (claim is not None and claim.metadata.name in self._marked)", "", *PLACE_TESTS),
+    _break("a node whose machine is being terminated takes pods", PLACES, "if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):", "if False:", *PLACE_TESTS),
+    _break("a registered NodeClaim whose Node is gone takes pods", PLACES, "if node is None and claim is not None and claim.is_true(ConditionType.REGISTERED):", "if False:", *PLACE_TESTS),
+    _break("a finished pod still takes room on its node", PLACES, " if not pod.terminal]", "]", *PLACE_TESTS),
+    _break("a node is not read again when one of its pods finishes", PLACES, "        and (old.active, old.terminal) == (new.active, new.terminal)\n", "", *PLACE_TESTS),
+    _break("a Node of a NodePool counts before it has a provider ID", PLACES, "return bool(node.spec.provider_id) and known", "return known", *PLACE_TESTS),
+    _break("a launch still postpones decisions at the end of the pause", SCHEDULING, "now - created < self._pause", "now - created <= self._pause", SYNC_TESTS),
+    _break("a second nomination shortens the first", SCHEDULING, "max(until, self._nominated.get(key, until))", "min(until, self._nominated.get(key, until))", SYNC_TESTS),
+    _break("a nomination still holds at its end", SCHEDULING, "if at < until}", "if at <= until}", SYNC_TESTS),
+    _break("the nomination of a deleted NodeClaim passes to the next one with its name", SCHEDULING, "self._unlaunched.pop(key[1], None)\n                self._nominated.pop(key[1], None)", "self._unlaunched.pop(key[1], None)", SYNC_TESTS),
+    _break("each change of a disrupted Node triggers provisioning", SCHEDULING, " and not has_disrupted_taint(old.value):", ":", POD_TESTS),
+    _break("pods with one spec are the same in every namespace", POD_READINGS, "return pod.namespace, tuple(", 'return "", tuple(', POD_TESTS),
+    _break("bound pods are not read again when the labels of a namespace change", POD_READINGS, "        if others:\n", "        if False:\n", POD_TESTS),
+    _break("a pod with one alternative without a NodePool wants no node of ours", "state/unplaceable.py", "return all(each.optional", "return any(each.optional", POD_TESTS),
+    _break("the oldest pod of a DaemonSet speaks for it", DAEMONS, "_age_key(pod) >= _age_key(newest)", "_age_key(pod) <= _age_key(newest)", POOL_TESTS),
+    _break("the lightest NodePool comes first", POOLS, "-pool.weight", "pool.weight", POOL_TESTS),
+    _break("a NodePool with replicas grows for pods", POOLS, "pool.spec.replicas is None and pool", "pool", POOL_TESTS),
+    _break("an answer of the provider is kept for longer than its time", TYPES, "at - known.at >= keep_seconds", "at - known.at > keep_seconds", "unit/state/test_instance_types.py"),
+    _break("a failure of the provider takes the prices of machines away", TYPES, "prices=prices, flaw=flaw, failed=True", "flaw=flaw, failed=True", "unit/state/test_instance_types.py"),
+    _break("a judgement of pods is still used at the instant it ends", "state/protections.py", "known.until <= now)", "known.until < now)", "unit/controllers/test_pod_protections.py"),
+    _break("a place is sought for pods with two PodDisruptionBudgets", "state/protections.py", "keeps=several or any(", "keeps=any(", POD_TESTS),
+    _break("the sum of limits counts the pods themselves", "state/pod_sums.py", "limits - ONE_POD", "limits", "unit/controllers/test_object_metrics.py", "unit/controllers/test_cluster_metrics.py"),
 )  # fmt: skip
