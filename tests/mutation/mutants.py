@@ -89,7 +89,7 @@ MUTANTS = (
     _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
     _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
     _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
-    _attack("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}"),
+    _break("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}", "unit/model/test_records.py"),
     Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
     Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
