@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 pytest_plugins = ["tests.cluster.fixtures", "tests.harness.stage"]
@@ -23,6 +23,8 @@ MEASURED: Final = "measured"
 settings.register_profile(
     "default", max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# A mutant only has to be noticed; the smallest example that notices it takes a minute to find.
+settings.register_profile("mutation", parent=settings.get_profile("default"), phases=(Phase.explicit, Phase.generate))
 settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

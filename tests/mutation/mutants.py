@@ -38,10 +38,37 @@ def _attack(name: str, file: str, old: str, new: str) -> Mutant:
     return Mutant(name, (Edit(file, old, new),), _ATTACK)
 
 
+def _break(name: str, file: str, old: str, new: str, *tests: str) -> Mutant:
+    """`tests`: relative to the folder of the tests."""
+    return Mutant(name, (Edit(file, old, new),), tuple(f"tests/{path}" for path in tests))
+
+
 PROTECTION, BUDGETS, NODES = "rules/protection.py", "rules/budgets.py", "rules/nodes.py"
 PDB, DEADLINES, STATES = "rules/pdb.py", "rules/deadlines.py", "rules/states.py"
 RECORDS, SNAPSHOT = "model/records.py", "model/snapshot.py"
 CRON, INSTANTS = "values/schedule/cron.py", "values/schedule/instants.py"
+
+STORE, DERIVED, JOINS = "state/store.py", "state/derived.py", "state/nodes.py"
+PLACES, SCHEDULING, POD_READINGS = "state/schedulable_nodes.py", "state/scheduling.py", "state/pod_requirements.py"
+TYPES, DAEMONS, POOLS = "state/instance_types.py", "state/daemons.py", "state/pools.py"
+STORE_TESTS = ("unit/state/test_store.py", "unit/controllers/test_cluster.py")
+PLACE_TESTS = ("unit/state/test_schedulable_nodes.py", "unit/controllers/test_placing_state_nodes.py")
+POD_TESTS, POOL_TESTS = "unit/controllers/test_placing_state_pods.py", "unit/controllers/test_placing_state_pools.py"
+SYNC_TESTS = "unit/controllers/test_placing_state_sync.py"
+
+CONDITIONS, CLEANING, DRAIN = "planning/conditions.py", "planning/cleaning.py", "planning/node/drain.py"
+HEALTH, CONSOLIDATABLE = "planning/node/health.py", "planning/nodeclaim/consolidatable.py"
+DRIFT, LIFECYCLE = "planning/nodeclaim/drift.py", "planning/nodeclaim/lifecycle.py"
+REGISTRATION, REPLICAS = "planning/nodepool/registration_health.py", "planning/nodepool/static_capacity.py"
+BATCHING, NEW_CLAIMS = "planning/provisioning/batching.py", "planning/provisioning/claims.py"
+BOARD, METHODS, BACKOFF = (f"planning/disruption/{name}.py" for name in ("board", "methods", "backoff"))
+COMMANDS, COMMAND_RECORDS = "planning/disruption/commands.py", "planning/disruption/records.py"
+REPLACING, CONSOLIDATION = "planning/disruption/replacing.py", "planning/disruption/consolidation.py"
+ASSESSMENT, VALIDATION = "planning/disruption/assessment.py", "planning/disruption/validation.py"
+METHOD_TESTS = "unit/planning/disruption/test_methods.py"
+REPLACING_TESTS = "unit/planning/disruption/test_replacing.py"
+VALIDATION_TESTS = "unit/planning/disruption/test_validation.py"
+RECORD_TESTS = "unit/controllers/test_disruption_commands.py"
 
 MUTANTS = (
     # -- time
@@ -62,7 +89,7 @@ MUTANTS = (
     _attack("a time of any length is parsed", "values/timestamp.py", " if len(text) <= limits.VALUE else None", ""),
     _attack("a deletion cost of any length is parsed", RECORDS, "len(text) <= limits.VALUE and ", ""),
     _attack("a record keeps all of an annotation", RECORDS, "text[:longest]", "text"),
-    _attack("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}"),
+    _break("labels that no pod has any more are kept", RECORDS, "for key, found in self._mappings.items() if found() is not None}", "for key, found in self._mappings.items()}", "unit/model/test_records.py"),
     Mutant("a pod may have any number of terms", (Edit("model/spec_limits.py", "if count <= TERMS:", "if True:"),), ("tests/attack/test_large_specs.py",)),
     Mutant("a pod may list any number of amounts", (Edit("model/spec_limits.py", "if count > most), ", "if False), "),), ("tests/attack/test_large_specs.py",)),
     # -- do-not-disrupt
@@ -123,4 +150,126 @@ MUTANTS = (
     _rule("the taint alone means S3", STATES, "if claim.is_true(ConditionType.DISRUPTION_REASON) and ", "if "),
     _rule("a node that never registered is a candidate", STATES, "or not (node.registered or claim.is_true(ConditionType.REGISTERED))", ""),
     _rule("NodeClaims without an instance meet Nodes without one", SNAPSHOT, "        if record.provider_id:\n", "        if True:\n"),
+    # -- state: the stores
+    _break("a snapshot of a store stays the same after a change", STORE, "self._items, self._version, self._contents = items, version, None", "self._items, self._version = items, version", *STORE_TESTS),
+    Mutant(
+        "a subscriber sees a part of a batch of changes",
+        (
+            Edit(STORE, "            take_in(change, items)\n", "            take_in(change, items)\n            self.notify(change)\n"),
+            Edit(STORE, "        for change in changes:\n            self.notify(change)\n", ""),
+        ),
+        ("tests/unit/state/test_store.py",),
+    ),
+    _break("an index keeps an object under its former text", STORE, "if self._text_of(old.value) != self._text_of(new.value):", "if False:", *STORE_TESTS),
+    _break("an index lists its objects in the order of their changes", STORE, "[group[key] for key in sorted(group)]", "list(group.values())", *STORE_TESTS),
+    _break("a deletion that the watch has already shown stays in flight", STORE, " and not _is_deleting(known.value):", ":", *STORE_TESTS),
+    _break("a new object with the name of a deleted one stays in flight", STORE, "self._deleted.get(key) != new.uid or _is_deleting(new.value)", "_is_deleting(new.value)", *STORE_TESTS),
+    # -- state: derived values and joins
+    _break("a value is not derived again when a value that it depends on changes", DERIVED, "for dependent in self.dependents:", "for dependent in ():", "unit/state/test_derived.py"),
+    _break("the same error is reported every time", DERIVED, "self._broken.add(key)", "pass", "unit/state/test_derived.py"),
+    _break("a Node with two NodeClaims belongs to the first", JOINS, "alone = len(claims) == 1 and", "alone = len(claims) >= 1 and", "unit/state/test_nodes.py"),
+    _break("a Node of another controller's NodeClaim is ours", JOINS, " and self._cluster.claim_of(node) is None", "", "unit/state/test_nodes.py"),
+    _break("a NodeClaim that comes after its Node is not joined with it", JOINS, "self._touch_instance(claim.status.provider_id)", "pass", "unit/controllers/test_disruption_board.py"),
+    # -- state: nodes, pods, pools and types for scheduling
+    _break("the mark of a deleted NodeClaim passes to the next one with its name", PLACES, "self._marked.discard(change.key[1])", "pass", *PLACE_TESTS),
+    _break("a node that a command disrupts still takes pods", PLACES, " or (claim is not None and claim.metadata.name in self._marked)", "", *PLACE_TESTS),
+    _break("a node whose machine is being terminated takes pods", PLACES, "if claim is not None and claim.is_true(ConditionType.INSTANCE_TERMINATING):", "if False:", *PLACE_TESTS),
+    _break("a registered NodeClaim whose Node is gone takes pods", PLACES, "if node is None and claim is not None and claim.is_true(ConditionType.REGISTERED):", "if False:", *PLACE_TESTS),
+    _break("a finished pod still takes room on its node", PLACES, " if not pod.terminal]", "]", *PLACE_TESTS),
+    _break("a node is not read again when one of its pods finishes", PLACES, "        and (old.active, old.terminal) == (new.active, new.terminal)\n", "", *PLACE_TESTS),
+    _break("a Node of a NodePool counts before it has a provider ID", PLACES, "return bool(node.spec.provider_id) and known", "return known", *PLACE_TESTS),
+    _break("a launch still postpones decisions at the end of the pause", SCHEDULING, "now - created < self._pause", "now - created <= self._pause", SYNC_TESTS),
+    _break("a second nomination shortens the first", SCHEDULING, "max(until, self._nominated.get(key, until))", "min(until, self._nominated.get(key, until))", SYNC_TESTS),
+    _break("a nomination still holds at its end", SCHEDULING, "if at < until}", "if at <= until}", SYNC_TESTS),
+    _break("the nomination of a deleted NodeClaim passes to the next one with its name", SCHEDULING, "self._unlaunched.pop(key[1], None)\n                self._nominated.pop(key[1], None)", "self._unlaunched.pop(key[1], None)", SYNC_TESTS),
+    _break("each change of a disrupted Node triggers provisioning", SCHEDULING, " and not has_disrupted_taint(old.value):", ":", POD_TESTS),
+    _break("pods with one spec are the same in every namespace", POD_READINGS, "return pod.namespace, tuple(", 'return "", tuple(', POD_TESTS),
+    _break("bound pods are not read again when the labels of a namespace change", POD_READINGS, "        if others:\n", "        if False:\n", POD_TESTS),
+    _break("a pod with one alternative without a NodePool wants no node of ours", "state/unplaceable.py", "return all(each.optional", "return any(each.optional", POD_TESTS),
+    _break("the oldest pod of a DaemonSet speaks for it", DAEMONS, "_age_key(pod) >= _age_key(newest)", "_age_key(pod) <= _age_key(newest)", POOL_TESTS),
+    _break("the lightest NodePool comes first", POOLS, "-pool.weight", "pool.weight", POOL_TESTS),
+    _break("a NodePool with replicas grows for pods", POOLS, "pool.spec.replicas is None and pool", "pool", POOL_TESTS),
+    _break("an answer of the provider is kept for longer than its time", TYPES, "at - known.at >= keep_seconds", "at - known.at > keep_seconds", "unit/state/test_instance_types.py"),
+    _break("a failure of the provider takes the prices of machines away", TYPES, "prices=prices, flaw=flaw, failed=True", "flaw=flaw, failed=True", "unit/state/test_instance_types.py"),
+    _break("a judgement of pods is still used at the instant it ends", "state/protections.py", "known.until <= now)", "known.until < now)", "unit/controllers/test_pod_protections.py"),
+    _break("a place is sought for pods with two PodDisruptionBudgets", "state/protections.py", "keeps=several or any(", "keeps=any(", POD_TESTS),
+    _break("the sum of limits counts the pods themselves", "state/pod_sums.py", "limits - ONE_POD", "limits", "unit/controllers/test_object_metrics.py", "unit/controllers/test_cluster_metrics.py"),
+    # -- planning: nodes
+    _break("critical pods are evicted first", DRAIN, "2 * pod.critical", "2 * (not pod.critical)", "unit/planning/test_drain.py"),
+    _break("pods that tolerate the disrupted taint are drained", DRAIN, "pod.owner & Owner.NODE or pod.tolerates_disrupted", "pod.owner & Owner.NODE", "unit/planning/test_drain.py"),
+    _break("a pod is not yet stuck at the end of its time", DRAIN, "now >= _stuck_at(", "now > _stuck_at(", "unit/planning/test_drain.py"),
+    _break("a pod is not yet deleted at the instant for the deadline", DRAIN, "forced.at <= now:", "forced.at < now:", "unit/planning/test_drain.py"),
+    _break("a pod that waits for its group misses its forced deletion", DRAIN, 'why="others go first", until=force_at', 'why="others go first", until=None', "unit/planning/test_drain.py"),
+    _break("the repair guard rounds down", HEALTH, "-(-len(all_) * TOLERATED_PERCENT // 100)", "len(all_) * TOLERATED_PERCENT // 100", "unit/planning/test_health.py"),
+    _break("the fault that is due last counts", HEALTH, "return min(found, key=", "return max(found, key=", "unit/planning/test_health.py"),
+    # -- planning: NodeClaims
+    _break("a pod of a DaemonSet restarts consolidateAfter", CONSOLIDATABLE, "if not new.node_name or _is_daemon(new):", "if not new.node_name:", "unit/planning/test_consolidatable.py"),
+    _break("the first of several pod events counts", CONSOLIDATABLE, "last_at = max(events", "last_at = min(events", "unit/planning/test_consolidatable.py"),
+    _break("a hash of another version is drift", DRIFT, "if ours[0] != theirs[0]:", "if False:", "unit/planning/test_drift.py"),
+    _break("a NodeClaim whose reservation has ended drifts", DRIFT, "if labels.get(names.CAPACITY_TYPE_LABEL) == CapacityType.RESERVED:", "if False:", "unit/planning/test_drift.py"),
+    _break("the instance type of a young NodeClaim is checked", DRIFT, "return max(old_at, offered_at", "return min(old_at, offered_at", "unit/planning/test_drift.py"),
+    _break("a removed startup taint comes back", LIFECYCLE, "for wanted in () if synced else (*", "for wanted in (*", "unit/planning/test_lifecycle.py"),
+    _break("a node with startup taints is initialized", LIFECYCLE, "if any(map(taint.matches, claim.spec.startup_taints)):", "if False:", "unit/planning/test_lifecycle.py"),
+    _break("a NodeClaim survives the instant of its timeout", LIFECYCLE, "if now >= at:", "if now > at:", "unit/planning/test_lifecycle.py"),
+    _break("labels of the provider replace those of the NodeClaim", LIFECYCLE, "{**labels, **claim.metadata.labels}", "{**claim.metadata.labels, **labels}", "unit/planning/test_lifecycle.py"),
+    _break("a condition that is set again is a transition", CONDITIONS, "if before is not None and before.status == status and", "if before is not None and before.status != status and", "unit/planning/test_conditions.py"),
+    _break("an object is ready by conditions of an earlier generation", CONDITIONS, "if len(current) == len(entries) and all(", "if all(", "unit/planning/test_conditions.py"),
+    _break("a Node that is being deleted takes pods after a clean-up", CLEANING, " and not is_going(claim) and not is_going(node):", " and not is_going(claim):", "unit/planning/test_cleaning.py"),
+    _break("a clean-up undoes the commands of another controller", CLEANING, "if is_ours(claim) and not any(map(is_going", "if not any(map(is_going", "unit/planning/test_cleaning.py"),
+    # -- planning: NodePools
+    _break("a NodeClaim counts twice in the registration history", REGISTRATION, "return self if result in self.results else", "return", "unit/planning/test_registration_health.py"),
+    _break("registrations of another NodePool count", REGISTRATION, "if pool.metadata.uid not in latest.owner_uids:", "if False:", "unit/planning/test_registration_health.py"),
+    _break("a new hash hides the drift of a NodeClaim", "planning/nodepool/hash.py", "if any(entry.type == names.ConditionType.DRIFTED for entry in claim.status.conditions):", "if False:", "unit/planning/test_pool_hash.py", "unit/controllers/test_nodepool_hash.py"),
+    _break("a starting node has no capacity", "planning/nodepool/usage.py", "found.get(name) or expected.get(name, _NOTHING)", "found.get(name, _NOTHING)", "unit/planning/test_pool_usage.py"),
+    _break("a startup taint may equal a permanent one", "planning/nodepool/validation.py", "    for name, taints in lists.items():\n", "    for name, taints in lists.items():\n        seen = set()\n", "unit/planning/test_pool_validation.py"),
+    _break("NodeClaims that are being deleted leave room below the limit", REPLICAS, " + self.deleting + ", " + ", "unit/planning/test_static_capacity.py"),
+    _break("a NodeClaim that is being replaced is replaced twice", REPLICAS, " - found.pending_disruption - found.reserved", " - found.reserved", "unit/planning/test_static_capacity.py"),
+    _break("replacements of commands are surplus", REPLICAS, " if member.claim and member.claim.name not in found.awaited)", " if member.claim)", "unit/planning/test_static_capacity.py"),
+    _break("healthy nodes are removed before broken ones", REPLICAS, "return initialized, ready,", "return not initialized, not ready,", "unit/planning/test_static_capacity.py"),
+    # -- planning: provisioning
+    _break("a pod that is added again extends the batch", BATCHING, "if uid in self._uids:", "if False:", "unit/planning/test_batching.py"),
+    _break("a batch is open for as long as pods come", BATCHING, "return min(self._grew_at", "return max(self._grew_at", "unit/planning/test_batching.py"),
+    _break("a NodePool at its limit exceeds it", NEW_CLAIMS, "if used[name] > limits[name]]", "if used[name] >= limits[name]]", "unit/planning/test_provisioning.py"),
+    _break("nodes that are being disrupted count against the limit", NEW_CLAIMS, "if node.pool and node.open:", "if node.pool:", "unit/planning/test_provisioning.py"),
+    _break("a name of a NodeClaim is too long for a label", NEW_CLAIMS, "_NAME_AT_MOST - len(letters) - 1]", "_NAME_AT_MOST - len(letters)]", "unit/planning/test_provisioning.py"),
+    _break("a NodeClaim names its node class as its owner", NEW_CLAIMS, '"name": meta.name, "uid": meta.uid}', '"name": class_.name, "uid": meta.uid}', "unit/planning/test_provisioning.py"),
+    # -- planning: candidates and budgets
+    _break("a node that expects pods of another one is disrupted", BOARD, " and candidate.node not in self.expecting", "", METHOD_TESTS),
+    _break("each of several nodes has the whole budget", BOARD, " and all(number <= self.left(pool) for pool, number in wanted.items())", "", VALIDATION_TESTS, METHOD_TESTS),
+    _break("a disrupted node uses no budget of the same pass", BOARD, "self._left[candidate.pool] -= 1", "pass", METHOD_TESTS),
+    _break("empty nodes leave the budgets of other reasons untouched", BOARD, "max(0, each.allowed - taken[pool])", "each.allowed", METHOD_TESTS),
+    _break("a back-off keeps empty nodes", BOARD, "not (replaced and candidate.pool in self._pools_in_backoff)", "candidate.pool not in self._pools_in_backoff", METHOD_TESTS),
+    _break("a node in a command counts twice against its budget", "planning/disruption/pool_budgets.py", "member.name not in counted and ", "", "unit/planning/disruption/test_pool_budgets.py"),
+    _break("the replacement of a command is removed as empty", ASSESSMENT, "claim.metadata.name in awaited or ", "", "unit/controllers/test_disruption_board.py"),
+    _break("a node with a nomination is disrupted", ASSESSMENT, "if nominated_until is not None:", "if False:", "sim/disruption/test_protections.py"),
+    _break("a new reason is not seen at its instant", "planning/disruption/evaluation.py", "now < known.wanted_until)", "now <= known.wanted_until)", "unit/planning/disruption/test_evaluation.py"),
+    # -- planning: methods
+    _break("consolidation waits until there is no empty node", METHODS, "if method is not Method.EMPTINESS:", "if True:", METHOD_TESTS),
+    _break("drift starts before the validation of empty nodes", METHODS, "if commands and not found.validated_first:", "if False:", METHOD_TESTS),
+    _break("nodes with pods are replaced before nodes without", METHODS, "(not each.bare, each.since", "(each.bare, each.since", METHOD_TESTS),
+    _break("a static NodePool at its limit replaces one more node", METHODS, "left is not None and left <= 0", "left is not None and left < 0", METHOD_TESTS),
+    _break("a static NodePool with surplus nodes replaces them", METHODS, "pool.claims > (pool.replicas or 0) or ", "", METHOD_TESTS),
+    _break("pods go to empty nodes that are removed", "planning/disruption/emptiness.py", "    board = board.after(taken, Solution())\n", "", METHOD_TESTS),
+    _break("an unknown price counts as nothing saved", COMMANDS, "return None if None in prices else sum(", "return sum(", METHOD_TESTS),
+    _break("the order of its nodes changes the name of a command", COMMANDS, "*sorted(each.claim_uid for each in candidates)", "*(each.claim_uid for each in candidates)", METHOD_TESTS),
+    # -- planning: consolidation
+    _break("a new node of the same price is cheaper", REPLACING, "if worst < limit]", "if worst <= limit]", REPLACING_TESTS),
+    _break("a saving of exactly a twentieth is too small", REPLACING, "saved * _LEAST_SAVING < price", "saved * _LEAST_SAVING <= price", REPLACING_TESTS),
+    _break("the best price of a launch counts, not the worst", REPLACING, "max(way.price, prices.get(capacity_type, 0))", "min(way.price, prices.get(capacity_type, way.price))", REPLACING_TESTS),
+    _break("a launch tries on-demand before spot", REPLACING, "(CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND)", "(CapacityType.RESERVED, CapacityType.ON_DEMAND, CapacityType.SPOT)", REPLACING_TESTS),
+    _break("fifteen spot types are too few", REPLACING, "if len(found.types) < _FEWEST_SPOT_TYPES:", "if len(found.types) <= _FEWEST_SPOT_TYPES:", REPLACING_TESTS),
+    _break("two nodes become one of the type of the more expensive one", REPLACING, "min(same)) if same", "max(same)) if same", REPLACING_TESTS),
+    _break("consolidation takes the room of pods that need a place anyway", REPLACING, "if (crowded := crowded_out(board, solution)) is not None:", "if False:", REPLACING_TESTS),
+    _break("the node that saves least comes first", CONSOLIDATION, "key=lambda each: (-each.savings_ratio", "key=lambda each: (each.savings_ratio", "unit/planning/disruption/test_consolidation.py"),
+    _break("a Balanced NodePool refuses a move that is worth exactly half", "planning/disruption/balance.py", "if score < _LEAST_SCORE:", "if score <= _LEAST_SCORE:", "unit/planning/disruption/test_balance.py"),
+    _break("a Balanced NodePool counts the savings of other NodePools", "planning/disruption/balance.py", "move.savings * share", "move.savings", "unit/planning/disruption/test_balance.py"),
+    _break("a back-off is not over at its end", BACKOFF, "if left.until > now}", "if left.until >= now}", "unit/planning/disruption/test_backoff.py"),
+    _break("a back-off never grows", BACKOFF, "else before.times + 1", "else before.times", "unit/planning/disruption/test_backoff.py"),
+    _break("a pod that waits after the watched time starts a back-off", BACKOFF, "if self._watched.pop(kind, now) <= now:", "if self._watched.pop(kind, None) is None:", "unit/planning/disruption/test_backoff.py"),
+    _break("a drifted node starts a back-off of consolidation", BACKOFF, "if command.reason in CONSOLIDATION:", "if True:", "unit/planning/disruption/test_backoff.py"),
+    # -- planning: validation and records
+    _break("a new node with the name of a candidate is disrupted for it", VALIDATION, " and new.claim_uid == old.claim_uid", "", VALIDATION_TESTS),
+    _break("a replacement is started with types that are no longer cheaper", VALIDATION, "if set(planned.types) <= set(found.types)", "if set(planned.types) & set(found.types)", VALIDATION_TESTS),
+    _break("a record counts if one of its NodeClaims carries it", COMMAND_RECORDS, "all(record_on(claim) == record", "any(record_on(claim) == record", RECORD_TESTS),
+    _break("an annotation turns any NodeClaim into a replacement", COMMAND_RECORDS, "return is_named and claim", "return claim", RECORD_TESTS),
 )  # fmt: skip

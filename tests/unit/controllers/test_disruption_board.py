@@ -15,7 +15,8 @@ from dovetail.api.names import Reason
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.observe.metrics import rendered
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
-from dovetail.planning.disruption.board import Candidate
+from dovetail.planning.disruption.board import Candidate, Method
+from dovetail.planning.disruption.records import CommandRecord, written
 from dovetail.ports import NODECLAIMS, NODES, PDBS, PODS
 from dovetail.scheduling.placement import SchedulingOptions
 from dovetail.sim.loop.virtual_loop import VirtualClock, simulate
@@ -121,6 +122,19 @@ async def test_a_candidate_has_its_reason_since_the_condition_of_that_reason(wor
     since = {reason: each.since for reason, (each,) in world.assessment().candidates.items()}
     dates = {reason: str(at.date()) for reason, at in since.items() if at is not None}
     assert dates == {"Drifted": days["Drifted"], "Expired": days["Expired"], "Empty": days["Consolidatable"]}
+
+
+async def test_a_replacement_that_a_command_waits_for_is_no_candidate(world: Boards) -> None:
+    """It is empty until the pods move there."""
+    await world.begin(0)
+    old = a_claim("old", of="old", true=("Registered", "Initialized"))
+    await world.put(a_node("new"), quiet(a_claim("new", of="new", true=UP)), a_node("old"), old)
+    assert [each.node for each in world.assessment().candidates[Reason.EMPTY]] == ["new"]
+    record = CommandRecord(
+        id="x", reason=Reason.DRIFTED, method=Method.DRIFT, deadline=START, claims=("old",), replacements=("new",)
+    )
+    await world.change(NODECLAIMS, "old", {"metadata": {"annotations": {names.DISRUPTION_COMMAND: written(record)}}})
+    assert world.assessment().candidates == {}
 
 
 async def test_a_budget_whose_status_changes_makes_no_node_be_looked_at_again(world: Boards) -> None:

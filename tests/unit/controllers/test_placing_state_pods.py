@@ -112,6 +112,14 @@ async def test_a_pod_that_wants_no_managed_node_is_left_out_without_a_word(world
     assert world.pending() == []
 
 
+async def test_a_pod_that_also_accepts_a_managed_node_waits_for_one(world: Scene) -> None:
+    affinity = required(asks(names.NODEPOOL_LABEL, "DoesNotExist"))
+    required_terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    required_terms.append({"matchExpressions": [asks(names.NODEPOOL_LABEL, "In", "default")]})
+    await world.put(a_pod("p", affinity=affinity))
+    assert world.pending() == ["p"]
+
+
 @pytest.mark.parametrize(
     ("spec", "field", "words"),
     [

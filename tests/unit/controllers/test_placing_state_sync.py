@@ -27,6 +27,12 @@ async def test_a_slow_launch_holds_up_for_a_while_only(world: Scene) -> None:
     assert world.unsynced() is not None
     await world.clock.sleep(0.2)
     assert world.unsynced() is None
+    slow = world.cluster.claims.value("slow")
+    assert slow is not None
+    assert slow.metadata.creation_timestamp is not None
+    end = slow.metadata.creation_timestamp + timedelta(seconds=30)
+    assert world.state.unsynced(end - timedelta(microseconds=1)) is not None
+    assert world.state.unsynced(end) is None
     assert not world.node("slow").allocatable
     await world.put(a_claim("next"))
     assert world.unsynced() == "NodeClaims next are being launched"

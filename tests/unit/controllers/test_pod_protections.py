@@ -1,5 +1,6 @@
-"""What protects pods: what is kept of those that are gone."""
+"""What protects pods, when that ends, and what is kept of pods that are gone."""
 
+from datetime import timedelta
 from types import MappingProxyType
 from weakref import ref
 
@@ -9,6 +10,14 @@ from dovetail.state.store import Contents, StoredValue
 from tests.harness.builders import at, pdb, pod
 
 NOW = at("2026-03-01T00:00:00Z")
+
+
+def test_a_kept_judgement_ends_at_its_instant() -> None:
+    protected = pod(do_not_disrupt="1h", created="2026-03-01T00:00:00Z")
+    by_annotations, _ = PodProtections().groups_of((protected,))
+    end = NOW + timedelta(hours=1)
+    assert by_annotations.judged(end - timedelta(microseconds=1)).keeps
+    assert not by_annotations.judged(end).keeps
 
 
 def test_nothing_is_kept_of_pods_that_nobody_asks_about_any_more() -> None:

@@ -73,6 +73,13 @@ def entry(body: dict[str, Any], key: str) -> dict[str, Any]:
 # -- the claim ---------------------------------------------------------------------------------------------------------
 
 
+def test_the_owner_of_a_claim_is_its_pool_and_not_the_node_class() -> None:
+    of = read(name="batch")
+    assert of.spec.template.spec.node_class_ref.name == "default"
+    (owner,) = body_of(of)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("NodePool", "batch", "uid-of-pool")
+
+
 def test_everything_of_the_template_is_on_the_claim() -> None:
     taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
     start = {"key": "boot", "effect": "NoExecute"}
@@ -191,6 +198,10 @@ def test_the_same_reasons_give_the_same_name() -> None:
     assert claim_name("default", "a", "b") == claim_name("default", "a", "b")
     assert claim_name("default", "a", "b") != claim_name("default", "ab")
     assert claim_name("default", "a").startswith("default-")
+
+
+def test_a_long_name_of_a_pool_is_cut() -> None:
+    assert len(claim_name("p" * 100, "a")) == 63
 
 
 @given(st.text("abc-.", min_size=1, max_size=80).map(lambda text: f"p{text}"), st.lists(st.text(), max_size=3))

@@ -47,6 +47,14 @@ def test_pods_of_a_node_that_does_not_count_yet_are_read_again_when_their_volume
     world.check_equal()
 
 
+def test_a_pod_that_finishes_gives_its_room_back() -> None:
+    world = World()
+    world.feed(a_node("n"), a_pod("p", "n"))
+    assert [node.requested["cpu"] for node in world.placing.places().nodes] == [1000]
+    world.feed(a_pod("p", "n", phase="Succeeded"))
+    assert [node.requested["cpu"] for node in world.placing.places().nodes] == [0]
+
+
 def test_claims_of_one_instance_stand_by_themselves_even_with_one_uid() -> None:
     """A dump may have been written by hand."""
     state = ClusterState(CLASS)

@@ -1,6 +1,7 @@
 """What does a pass decide (02 §2, §7)? Docstrings cite 02 §14."""
 
 from datetime import timedelta
+from itertools import permutations
 
 import pytest
 
@@ -8,6 +9,7 @@ from dovetail.api import objects
 from dovetail.api.names import Reason
 from dovetail.model.refs import Sentence
 from dovetail.planning.disruption.board import REASONS, DisruptionBoard, Method, PoolFacts, RemainingBudgets
+from dovetail.planning.disruption.commands import command_id
 from dovetail.planning.disruption.methods import _METHODS, Decision, _Pass, decide_pass
 from dovetail.planning.disruption.replacing import ConsolidationOptions
 from dovetail.rules.budgets import PoolCounts, allowance, read_budgets
@@ -253,6 +255,13 @@ def test_what_the_limit_leaves_is_not_taken_off_the_budget() -> None:
     assert nodes(passed(on)) == [["y"]]
 
 
+def test_a_static_node_without_pods_is_replaced_before_one_with_pods() -> None:
+    early = used("early", pod("p1"), pool="fixed", since=AT - timedelta(hours=1))
+    bare = used("late", pool="fixed", since=AT)
+    facts, pools, reasons = [static()], [pool("fixed")], {DRIFTED: [early, bare]}
+    assert nodes(passed(board(early, bare, reasons=reasons, facts=facts, pools=pools, allowed=1))) == [["late"]]
+
+
 def test_a_static_node_is_only_replaced_never_by_the_general_method() -> None:
     """02 §14.29."""
     decision = passed(fixed_board(static(claims=4)))  # static drift must wait
@@ -463,6 +472,8 @@ def test_the_same_decision_has_the_same_name() -> None:
     spare = [used(name, pod(name)) for name in "ab"]
     first, again = (passed(board(*spare, room("z", 8))).commands[0].id for _ in range(2))
     assert first == again
+    names = {command_id(AT, Method.MULTI_NODE, order) for order in permutations(each.candidate for each in spare)}
+    assert len(names) == 1
     assert by_method(board(*spare, room("z", 8)), Method.SINGLE_NODE).commands[0].id != first
     assert passed(later(board(*spare, room("z", 8)), at=AT + timedelta(seconds=1))).commands[0].id != first
 

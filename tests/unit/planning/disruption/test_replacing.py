@@ -76,6 +76,15 @@ def test_the_same_price_is_not_cheaper() -> None:
     assert str(said) == "the cheapest new node that would do costs 0, not less than 0"  # billionths
 
 
+def test_a_new_node_must_save_at_least_a_twentieth() -> None:
+    going = used("a", pod("p1"), price=20)
+    assert moved(board(going, types=[machine("new", price=19)]), going).savings == 1
+    going = used("a", pod("p1"), price=21)
+    said = refused(board(going, types=[machine("new", price=20)]), going)
+    assert said.too_expensive
+    assert "less than a twentieth" in str(said)
+
+
 def test_the_worst_that_a_launch_may_cost_counts_not_the_best() -> None:
     going = used("a", pod("p1"), price=4)
     uneven = machine("uneven", offers=(offer("a", 1), offer("b", 5)))
@@ -256,6 +265,8 @@ def test_spot_needs_fifteen_cheaper_types_and_keeps_the_cheapest_fifteen() -> No
     going = used("a", pod("p1"), price=100, how="spot")
     few = refused(board(going, types=spot_types(*range(1, 15), 100, 101)), going, rules=SPOT_TO_SPOT)
     assert "and there are 14" in str(few)
+    enough = moved(board(going, types=spot_types(*range(1, 16), 100)), going, rules=SPOT_TO_SPOT)
+    assert len(enough.replacements[0].types) == 15
     found = moved(board(going, types=spot_types(*range(20, 0, -1))), going, rules=SPOT_TO_SPOT)
     assert found.replacements[0].types == tuple(f"t{number:02}" for number in range(19, 4, -1))
 
