@@ -39,7 +39,7 @@ demo: $(RUNTIME) ## watch a week of a simulated cluster, in the terminal and on 
 ##@ Every change
 
 quick: $(DEV) ## run the unit tests and laws, in about a minute: no cluster, no browser
-	$(PYTEST) -n 2 tests/unit tests/property tests/seeds
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -n 2 tests/unit tests/property tests/seeds
 
 fmt: $(DEV) ## format the code
 	$(BIN)/ruff format .

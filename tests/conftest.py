@@ -25,6 +25,7 @@ settings.register_profile(
 )
 # A mutant only has to be noticed; the smallest example that notices it takes a minute to find.
 settings.register_profile("mutation", parent=settings.get_profile("default"), phases=(Phase.explicit, Phase.generate))
+settings.register_profile("quick", parent=settings.get_profile("default"), max_examples=25)
 settings.register_profile("soak", parent=settings.get_profile("default"), max_examples=20_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
