@@ -79,6 +79,10 @@ class Document(msgspec.Struct, eq=False, gc=False):
         """The path of the object in its document: empty, or `items[17]`."""
         return "" if self.item is None else join(join(self.parent, "items"), self.item)
 
+    def field_of(self, error: "InputError") -> str:
+        """The field that the error names, as a path within the object."""
+        return shorten((error.field or "").removeprefix(self.path).removeprefix("."), 300)
+
     @property
     def where(self) -> str:
         """For messages: `file: document 3`, `file: items[17]`, `file: document 3: items[17]`."""

@@ -142,7 +142,7 @@ def _group(api_version: str) -> str:
 
 
 def _unreadable(document: Document, error: InputError) -> Finding:
-    field = shorten((error.field or "").removeprefix(document.path).removeprefix("."), 300)
+    field = document.field_of(error)
     return Finding(
         severity=Severity.ERROR,
         rule="InvalidObject",

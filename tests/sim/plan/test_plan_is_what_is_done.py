@@ -69,7 +69,7 @@ def planned(dumped: bytes, at: Any) -> tuple[PlanView, tuple[Command, ...]]:
         decision,
         pools=still.pools,
         left=still.assessment.left,
-        states={},
+        states=still.states,
         validation_seconds=15,
         problems=still.problems,
     )

@@ -114,7 +114,7 @@ def _planned(
         decision,
         pools={} if removals else pools,
         left=[each for each in still.assessment.left if reason in (None, each.verdict.reason.value)],
-        states={node.name: node.state for node in still.assessment.inputs.snapshot.nodes.values()},
+        states=still.states,
         validation_seconds=Timings().validation_seconds,
         removals=removals,
         problems=[*problems, *(each for each in still.problems if each.rule not in _OF_TIME), *_put_off(still)],

@@ -18,6 +18,7 @@ from dovetail.model.instance_types import InstanceType
 from dovetail.planning.disruption.assessment import DisruptionAssessment, DisruptionInputs, DisruptionPlanner
 from dovetail.planning.disruption.board import DisruptionBoard
 from dovetail.rules.budgets import BudgetSemantics
+from dovetail.rules.states import NodeState
 from dovetail.scheduling.placement import Origin, PodInfo, SchedulingOptions
 from dovetail.sim.scenarios.reading import Body, Scenario, ScenarioObject
 from dovetail.sim.scenarios.restore import EVERYWHERE, PreparedCluster, prepare
@@ -42,6 +43,11 @@ class OneShotResult(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     drained: tuple[DrainedNode, ...]
     problems: tuple[Finding, ...]
     unsynced: str | None  # why the controller would wait before it decides anything
+
+    @property
+    def states(self) -> dict[str, NodeState]:
+        """The state of every node, by name."""
+        return {node.name: node.state for node in self.assessment.inputs.snapshot.nodes.values()}
 
 
 def look(

@@ -248,7 +248,7 @@ def _decoded(subject: Subject, document: Document, type_: type[T]) -> tuple[T | 
 
 
 def _undecodable(subject: Subject, document: Document, error: InputError) -> Finding:
-    field = shorten((error.field or "").removeprefix(document.path).removeprefix("."), 300)
+    field = document.field_of(error)
     return subject.error(
         "InvalidObject",
         field,
